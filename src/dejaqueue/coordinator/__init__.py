@@ -1,0 +1,4 @@
+"""Who owns a partition, and which topics there are.
+
+Room: coordinator. One interface, one file per backend.
+"""

@@ -1,0 +1,200 @@
+"""The errors of DejaQ, one tree, by whose move it is.
+
+    DejaQError
+    ├── BadRequest           fix the call: names the field, the limit and the value
+    │   └── TopicUnknown     there is no such topic
+    ├── Refused              the state says no; the same call will get the same answer
+    │   ├── TopicExists      a topic of that name exists with other settings
+    │   └── JournalDamaged   stored bytes are not what was written; names file and offset
+    ├── TryLater             nothing is wrong with the call; carries retry_after_ms
+    │   ├── ResourceExhausted  backlog, memory or disk is full (rule 14)
+    │   └── Unavailable      the broker is starting, stopping or out of reach
+    ├── Fenced               another owner wrote: drop the partition and reload
+    ├── Locked               another process has the data directory
+    └── InternalError        our bug: please report it with its story
+
+Room: vocabulary; imports nothing of the project.
+Holds: every error has a stable `number`, a `retry` flag, an HTTP status and a Flight status.
+See: rule 15; docs/reference/errors.md is generated from this file.
+
+What happens to one row of a batch is a row status (`model.RowStatus`), never an exception.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class DejaQError(Exception):
+    """Root of all errors that DejaQ raises.
+
+    Attributes:
+        number: stable across versions; scripts may rely on it.
+        retry: True if the same call may succeed later without a change.
+        http_status: status of the HTTP API.
+        flight_status: name of the Flight (gRPC) status.
+        exit_code: exit status of the `dejaq` command.
+    """
+
+    number: ClassVar[int] = 1
+    retry: ClassVar[bool] = False
+    http_status: ClassVar[int] = 500
+    flight_status: ClassVar[str] = "INTERNAL"
+    exit_code: ClassVar[int] = 1
+
+    def fields(self) -> dict[str, Any]:
+        """What travels with the text, as JSON values."""
+        return {}
+
+
+class BadRequest(DejaQError):
+    """The call is wrong; the text names the field, the limit and the value.
+
+    >>> raise BadRequest("payload", "at most 1048576 bytes", 2097152)
+    Traceback (most recent call last):
+    ...
+    dejaqueue.errors.BadRequest: payload: at most 1048576 bytes, got: 2097152
+    """
+
+    number = 10
+    http_status = 400
+    flight_status = "INVALID_ARGUMENT"
+    exit_code = 2
+
+    def __init__(self, field: str, limit: str, value: object = None) -> None:
+        shown = repr(value) if not isinstance(value, int | float) else str(value)
+        super().__init__(f"{field}: {limit}, got: {shown[:200]}")
+        self.field, self.limit, self.value = field, limit, value
+
+    def fields(self) -> dict[str, Any]:
+        """The field, the limit and the value, shortened."""
+        value = self.value if isinstance(self.value, int | float | str) else repr(self.value)
+        return {"field": self.field, "limit": self.limit, "value": str(value)[:200]}
+
+
+class TopicUnknown(BadRequest):
+    """There is no topic of this name."""
+
+    number = 11
+    http_status = 404
+    flight_status = "NOT_FOUND"
+
+    def __init__(self, name: str) -> None:
+        super().__init__("topic", "the name of an existing topic", name)
+        self.name = name
+
+
+class Refused(DejaQError):
+    """The state says no."""
+
+    number = 20
+    http_status = 409
+    flight_status = "FAILED_PRECONDITION"
+    exit_code = 3
+
+
+class TopicExists(Refused):
+    """A topic of this name exists, with other settings."""
+
+    number = 21
+    flight_status = "ALREADY_EXISTS"
+
+
+class JournalDamaged(Refused):
+    """Stored bytes are not what was written; names the file and the offset."""
+
+    number = 22
+    exit_code = 5
+
+
+class TryLater(DejaQError):
+    """Nothing is wrong with the call; try again after `retry_after_ms`."""
+
+    number = 30
+    retry = True
+    http_status = 503
+    flight_status = "UNAVAILABLE"
+    exit_code = 4
+
+    def __init__(self, text: str, retry_after_ms: int = 100) -> None:
+        super().__init__(text)
+        self.retry_after_ms = retry_after_ms
+
+    def fields(self) -> dict[str, Any]:
+        """How long to wait, in milliseconds."""
+        return {"retry_after_ms": self.retry_after_ms}
+
+
+class ResourceExhausted(TryLater):
+    """Backlog, memory or disk is full: producers wait, consumers go on (rule 14)."""
+
+    number = 31
+    http_status = 429
+    flight_status = "RESOURCE_EXHAUSTED"
+
+
+class Unavailable(TryLater):
+    """The broker is starting, stopping or out of reach."""
+
+    number = 32
+
+
+class Fenced(DejaQError):
+    """Another owner has appended: this one must drop the partition and reload."""
+
+    number = 40
+    retry = True
+    http_status = 503
+    flight_status = "ABORTED"
+
+
+class Locked(DejaQError):
+    """Another process has the data directory."""
+
+    number = 41
+    exit_code = 6
+    http_status = 503
+
+
+class InternalError(DejaQError):
+    """An invariant was breached: our bug. Please report it with its story."""
+
+    number = 90
+
+    def __init__(self, text: str, story: list[str] | None = None) -> None:
+        shown = "".join(f"\n  {line}" for line in story or [])
+        super().__init__(f"{text}{shown}")
+        self.story = story or []
+
+
+def all_errors() -> list[type[DejaQError]]:
+    """Every error class, by number."""
+    found: list[type[DejaQError]] = []
+    stack: list[type[DejaQError]] = [DejaQError]
+    while stack:
+        kind = stack.pop()
+        found.append(kind)
+        stack.extend(kind.__subclasses__())
+    return sorted(found, key=lambda kind: kind.number)
+
+
+def to_fields(error: DejaQError) -> dict[str, Any]:
+    """An error as JSON values, to travel on the wire."""
+    return {"number": error.number, "error": type(error).__name__, "text": str(error)} | {
+        "fields": error.fields()
+    }
+
+
+def from_fields(values: dict[str, Any]) -> DejaQError:
+    """The error that `to_fields` described, of the same class, with the same text."""
+    by_number = {kind.number: kind for kind in all_errors()}
+    kind = by_number.get(int(values.get("number", 1)), DejaQError)
+    error = kind.__new__(kind)
+    Exception.__init__(error, str(values.get("text", "")))
+    for name, value in dict(values.get("fields", {})).items():
+        setattr(error, name, value)
+    if isinstance(error, TryLater) and not hasattr(error, "retry_after_ms"):
+        error.retry_after_ms = 100
+    if isinstance(error, InternalError):
+        error.story = []
+    return error

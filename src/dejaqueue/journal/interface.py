@@ -1,0 +1,256 @@
+"""The journal contract: what every storage backend promises to the broker, in numbered duties.
+
+Room: journal. Knows entries and bytes, not messages' states. Backends live beside this file.
+
+Duties of a `Journal` (one object = one partition, used by one thread unless a method says otherwise):
+
+ 1. `append` is durable when it returns: after any crash, `scan` gives the entries back.
+ 2. `append` with an `after` that is not the tail appends nothing and raises Fenced.
+ 3. Positions are dense: the entries of an append get after+1, after+2, …
+ 4. An append is whole: after a crash, the entries of an append that did not return may be there or
+    not, but always as a prefix of it, and no entry is ever there in part.
+ 5. Every entry carries a checksum of itself and that of the entry before it (the chain). A damaged
+    entry that is followed by an undamaged one is refused with JournalDamaged, which names the file
+    and the offset; it is never skipped.
+ 6. `read` gives the stored columns of any rows that were not freed, in the order asked, without
+    work in Python per row; safe to call from any thread. A locator that is gone gives null in every
+    column (the reader's lease has ended meanwhile; see broker/dispatch.py).
+ 7. `free` says that rows are not needed; `truncate(p)` that entries up to p are not needed for
+    replay. What is neither live nor needed gives its room back, some time later.
+ 8. The first sync that fails is final: the journal closes and every later call raises Unavailable.
+    A full disk (ENOSPC) appends nothing, raises ResourceExhausted and leaves the journal usable.
+ 9. `has_room` tells before an append whether producers may still write; what acks and leases need is
+    kept in reserve, so that consumers go on when the disk is full (rule 14).
+10. A snapshot becomes visible whole or not at all; the one before stays until the new one is durable.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Int64s = npt.NDArray[np.int64]
+
+TEXT_COLUMNS = ("key", "group", "tags", "headers", "payload")
+"""The variable-length columns of an entry's rows, in the order of its directory.
+
+`tags` and `headers` are packed texts (see schema/packing.py), so that every one is a flat column.
+"""
+
+
+class EntryKind(IntEnum):
+    """What an entry is (uint16). Numbers are for ever."""
+
+    OPEN_EPOCH = 1
+    ENQUEUE = 2
+    LEASE = 3
+    ACK = 4
+    NACK = 5
+    EXTEND = 6
+    MOVE = 7
+    CANCEL = 8
+    RELOCATE = 9
+
+
+@dataclass(slots=True)
+class TextColumn:
+    """A variable-length column in Arrow's layout, without nulls.
+
+    Attributes:
+        offsets: int32 array, shape (rows + 1,), from 0.
+        data: the bytes; row i is data[offsets[i]:offsets[i + 1]]. Any buffer.
+    """
+
+    offsets: npt.NDArray[np.int32]
+    data: pa.Buffer | memoryview | bytes
+
+
+@dataclass(slots=True)
+class Entry:
+    """One entry of a journal: a command in columns.
+
+    Attributes:
+        kind: what it is.
+        now_ms: the broker's time of it.
+        params: four int64, their meaning by kind (broker/entries.py).
+        rows: length of every column.
+        ints: int64 columns, by place (meaning by kind); at most 8.
+        texts: variable-length columns by name out of TEXT_COLUMNS; absent = empty in every row.
+        extra: a few bytes more, their meaning by kind.
+    """
+
+    kind: EntryKind
+    now_ms: int
+    params: tuple[int, int, int, int] = (0, 0, 0, 0)
+    rows: int = 0
+    ints: tuple[Int64s, ...] = ()
+    texts: dict[str, TextColumn] = field(default_factory=dict)
+    extra: bytes = b""
+
+    def byte_count(self) -> int:
+        """About how many bytes it takes in the journal; for limits, before it is written."""
+        texts = sum(len(t.data) + 4 * (self.rows + 1) for t in self.texts.values())
+        return 256 + 8 * self.rows * len(self.ints) + texts + len(self.extra)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """One file of a snapshot.
+
+    Attributes:
+        name: unique among all files of this partition's snapshots; same name = same content, so a
+            backend stores a name once and later snapshots may name it again (incremental).
+        content: the bytes; None = this name was stored by an earlier snapshot, keep it.
+    """
+
+    name: str
+    content: bytes | memoryview | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A durable snapshot: the state after the entry at `position`.
+
+    Attributes:
+        position: replay goes on with position + 1.
+        meta: what the writer gave, JSON text.
+        files: names of the files, readable with `Journal.read_snapshot_file`.
+    """
+
+    position: int
+    meta: str
+    files: tuple[str, ...]
+
+
+class Journal(ABC):
+    """The journal of one partition. See the duties on top of this file."""
+
+    @property
+    @abstractmethod
+    def tail(self) -> int:
+        """Position of the last entry, 0 if there is none."""
+
+    @abstractmethod
+    def append(self, entries: Sequence[Entry], after: int, epoch: int) -> int:
+        """Append entries durably; return the new tail.
+
+        Args:
+            entries: at least one.
+            after: the position the caller believes to be the tail.
+            epoch: the owner's epoch, stored in each entry.
+
+        Raises:
+            Fenced: `after` is not the tail. ResourceExhausted: no space; nothing was appended.
+            Unavailable: a sync failed or the journal is closed; the outcome is unknown.
+        """
+
+    @abstractmethod
+    def scan(self, after: int) -> Iterator[tuple[int, int, Entry]]:
+        """Yield (position, epoch, entry) from after + 1 on, in order, checked against the chain.
+
+        Columns may be views of the journal's own memory: valid while the entry is referenced.
+
+        Raises:
+            JournalDamaged: an entry is missing or is not what was written.
+        """
+
+    @abstractmethod
+    def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
+        """The stored columns of rows, in the order of `locators` (position << 20 | row).
+
+        Returns:
+            One column per name asked: `payload` binary, the others utf8; null where a row is gone
+            or the entry does not have the column.
+        """
+
+    @abstractmethod
+    def adopt(self, live_locators: Iterator[Int64s]) -> None:
+        """At start, after replay: these rows are live, everything else is free."""
+
+    @abstractmethod
+    def free(self, locators: Int64s) -> None:
+        """These rows, which were live, are not needed any more."""
+
+    @abstractmethod
+    def truncate(self, position: int) -> None:
+        """Entries up to `position` are not needed for replay (a snapshot covers them)."""
+
+    @abstractmethod
+    def has_room(self, byte_count: int) -> bool:
+        """True if producers may append this much."""
+
+    @abstractmethod
+    def sparse(self) -> Int64s | None:
+        """Positions whose live rows should be copied forward, as [first, last] ranges.
+
+        Returns:
+            int64 array, shape (k, 2), of ranges of positions that lie in mostly dead storage, oldest
+            first; None if there is nothing worth copying. The broker copies their live rows in due
+            order to a new entry (Relocate) and frees the old ones.
+        """
+
+    @abstractmethod
+    def put_snapshot(self, position: int, meta: str, files: Sequence[SnapshotFile]) -> None:
+        """Store a snapshot durably, then forget older ones. May be called from another thread."""
+
+    @abstractmethod
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest whole snapshot, None if there is none."""
+
+    @abstractmethod
+    def read_snapshot_file(self, name: str) -> memoryview:
+        """The bytes of a file of the latest snapshot, verified.
+
+        Raises:
+            JournalDamaged: it is not what was written.
+        """
+
+    @abstractmethod
+    def byte_count(self) -> int:
+        """Bytes that the journal takes on its storage, snapshots left out."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything; twice is fine."""
+
+
+class JournalStore(ABC):
+    """All journals of one broker: a directory, a database, a cluster."""
+
+    @abstractmethod
+    def open(self, topic: str, partition: int) -> Journal:
+        """Open a partition's journal, creating it if needed.
+
+        Raises:
+            JournalDamaged, Unavailable.
+        """
+
+    @abstractmethod
+    def drop(self, topic: str) -> None:
+        """Delete all journals of a topic; none of them is open."""
+
+    @abstractmethod
+    def load_catalog(self) -> str | None:
+        """The topic catalogue as it was stored, JSON text; None at first."""
+
+    @abstractmethod
+    def store_catalog(self, text: str) -> None:
+        """Store the topic catalogue durably, whole or not at all."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything (the lock too); twice is fine."""
+
+
+def store_path(url: str) -> Path | None:
+    """The directory of a `segment:///path` URL or a plain path; None for `memory:`."""
+    if url.startswith("memory:"):
+        return None
+    return Path(url.removeprefix("segment://")).expanduser()

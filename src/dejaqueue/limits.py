@@ -1,0 +1,83 @@
+"""Every hard limit of DejaQ, with its unit and its reason.
+
+Room: vocabulary; imports nothing. What an operator may change is in `settings.py` instead.
+Holds: the relations between limits, asserted when this file is imported.
+See: docs/reference/limits.md, generated from this file (the comment above a name is its reason).
+"""
+
+from typing import Final
+
+# An id is partition << 47 | sequence in 63 bits, so that it stays positive in an int64.
+SEQUENCE_BITS: Final = 47
+# 16 bits are left for the partition; 65,536 itself is not used, so that a count fits in uint16.
+PARTITIONS_MAX: Final = 65_535
+# At a million messages a second, one partition needs 4.4 years to use up its sequences.
+SEQUENCE_MAX: Final = (1 << SEQUENCE_BITS) - 1
+
+# Fits a file name on every file system, with nothing to escape.
+TOPIC_NAME_BYTES_MAX: Final = 255
+# A key is a name, not a document; it is compared on every keyed call.
+KEY_BYTES_MAX: Final = 256
+# A group is a tenant or an ordering unit, kept in a dictionary.
+GROUP_BYTES_MAX: Final = 256
+# A message matches filters by few words.
+TAGS_MAX: Final = 16
+# A tag is a word.
+TAG_BYTES_MAX: Final = 64
+# Enough for trace context and a content type; more belongs in the payload.
+HEADERS_BYTES_MAX: Final = 4_096
+# The default of a topic's max_payload; larger ones make every copy and buffer on the way larger.
+PAYLOAD_BYTES_DEFAULT: Final = 1 << 20
+# The most that a topic's max_payload may be: one batch must still fit a Flight message.
+PAYLOAD_BYTES_MAX: Final = 64 << 20
+# The last instant that datetime can show: 9999-12-31T23:59:59.999Z.
+INSTANT_MS_MAX: Final = 253_402_300_799_999
+
+# A locator is journal position << 20 | row, so one batch has at most 2^20 rows.
+ROW_BITS: Final = 20
+BATCH_ROWS_MAX: Final = 1 << ROW_BITS
+# Offsets of a batch's payloads are int32 and a batch is written in one append.
+BATCH_BYTES_MAX: Final = 128 << 20
+# 43 bits of position: 8.8e12 entries in the life of a partition.
+POSITION_MAX: Final = (1 << (63 - ROW_BITS)) - 1
+
+# attempts is uint16 and stops counting there.
+ATTEMPTS_MAX: Final = 65_535
+# A lease shorter than this ends before a reply can travel.
+LEASE_MS_MIN: Final = 10
+# Seven days; a longer lease hides a dead consumer for too long.
+LEASE_MS_MAX: Final = 7 * 24 * 3_600_000
+# Leasing further ahead than this would make cancel and move come too late without need.
+LEASE_AHEAD_MS_MAX: Final = 1_000
+
+# Slabs of the message table: 65,536 rows of each column are whole memory pages.
+SLAB_BITS: Final = 16
+SLAB_ROWS: Final = 1 << SLAB_BITS
+
+# Batches of one producer whose answers a partition remembers (rule 10).
+PRODUCER_WINDOW_BATCHES: Final = 128
+# Producers a partition remembers at once; the longest silent one is forgotten first.
+PRODUCERS_MAX: Final = 10_000
+# A producer silent for this long is forgotten: its retries have long given up.
+PRODUCER_IDLE_MS_MAX: Final = 3_600_000
+# The name a producer gives itself.
+PRODUCER_NAME_BYTES_MAX: Final = 64
+
+# Consumers of one topic on one broker: the dispatcher walks them in turn.
+CONSUMERS_PER_TOPIC_MAX: Final = 10_000
+# Messages a consumer may ask for ahead.
+CREDIT_MAX: Final = 1_000_000
+# Messages in one dispatch: one lease, one batch on the wire.
+DISPATCH_ROWS_MAX: Final = 8_192
+# Payload bytes in one dispatch: gRPC messages above this help nobody.
+DISPATCH_BYTES_MAX: Final = 16 << 20
+# Topics of one broker.
+TOPICS_MAX: Final = 100_000
+# Rows answered by one peek.
+PEEK_ROWS_MAX: Final = 10_000
+
+assert SEQUENCE_BITS + 16 == 63
+assert PARTITIONS_MAX < 1 << 16
+assert DISPATCH_ROWS_MAX <= BATCH_ROWS_MAX
+assert PAYLOAD_BYTES_MAX <= BATCH_BYTES_MAX < 1 << 31
+assert LEASE_MS_MIN < LEASE_MS_MAX

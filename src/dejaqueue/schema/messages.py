@@ -1,0 +1,66 @@
+"""The Arrow schemas of what crosses the wire.
+
+Room: schema. Names and types only; checking values is `checks.py`.
+See: docs/wire.md; the fields' meaning is in docs/reference/semantics.md.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+TAGS = pa.list_(pa.utf8())
+HEADERS = pa.map_(pa.utf8(), pa.utf8())
+
+SEND = pa.schema(
+    [
+        pa.field("payload", pa.binary(), nullable=False),
+        pa.field("due", pa.int64(), nullable=False),
+        pa.field("key", pa.utf8()),
+        pa.field("group", pa.utf8()),
+        pa.field("priority", pa.uint16(), nullable=False),
+        pa.field("tags", TAGS),
+        pa.field("headers", HEADERS),
+        pa.field("partition", pa.int32()),
+    ]
+)
+"""A batch to send. Every column but payload may be left out."""
+
+DELIVERY = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("due", pa.int64(), nullable=False),
+        pa.field("attempts", pa.uint16(), nullable=False),
+        pa.field("key", pa.utf8()),
+        pa.field("group", pa.utf8()),
+        pa.field("priority", pa.uint16(), nullable=False),
+        pa.field("tags", TAGS),
+        pa.field("headers", HEADERS),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)
+"""A delivered batch. A consumer may ask for fewer columns; id, due and attempts always come."""
+
+PEEK = pa.schema([*DELIVERY, pa.field("state", pa.utf8(), nullable=False)])
+"""What `peek` answers: messages as they are, without leasing them."""
+
+MOVE = pa.schema(
+    [
+        pa.field("id", pa.int64()),
+        pa.field("key", pa.utf8()),
+        pa.field("due", pa.int64(), nullable=False),
+    ]
+)
+"""Moves: `id` or `key` (one of the two columns), and the new due time."""
+
+CANCEL = pa.schema([pa.field("id", pa.int64()), pa.field("key", pa.utf8())])
+"""Cancels: `id` or `key` (one of the two columns)."""
+
+SETTLE = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("attempts", pa.uint16(), nullable=False),
+    ]
+)
+"""Acks, nacks and extends of single rows (rule 4)."""
+
+DEFAULT_PRIORITY = 32_768

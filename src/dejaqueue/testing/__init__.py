@@ -1,0 +1,4 @@
+"""What users may test with: virtual clock, reference model, conformance suites.
+
+Room: testing. Shipped, but imported by nothing else of the project.
+"""

@@ -1,0 +1,136 @@
+"""Stream descriptors: the JSON command that opens a Flight stream.
+
+Room: wire. No sockets.
+Holds: unknown fields are refused with their name (rule 15).
+See: docs/wire.md.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
+
+from dejaqueue import limits
+from dejaqueue.errors import BadRequest
+from dejaqueue.model import check_topic_name
+
+WRITE_OPS = ("enqueue", "move", "cancel", "ack", "nack", "extend")
+ACKS = ("all", "leader", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStream:
+    """Opens a DoPut stream: what its batches are.
+
+    Attributes:
+        topic: the topic.
+        op: one of WRITE_OPS.
+        acks: `all` (reply when durable), `leader` (reply when accepted), `none` (no reply).
+        producer: name for idempotent retries (rule 10); "" = none. Only for enqueue.
+        argument_ms: nack: delay; extend: the lease from now. 0 otherwise.
+    """
+
+    topic: str
+    op: str = "enqueue"
+    acks: str = "all"
+    producer: str = ""
+    argument_ms: int = 0
+
+    def check(self) -> WriteStream:
+        """Return self, or raise BadRequest."""
+        check_topic_name(self.topic)
+        if self.op not in WRITE_OPS:
+            raise BadRequest("op", f"one of {', '.join(WRITE_OPS)}", self.op)
+        if self.acks not in ACKS:
+            raise BadRequest("acks", f"one of {', '.join(ACKS)}", self.acks)
+        if not isinstance(self.producer, str):
+            raise BadRequest("producer", "a text", self.producer)
+        if len(self.producer.encode()) > limits.PRODUCER_NAME_BYTES_MAX:
+            raise BadRequest(
+                "producer", f"at most {limits.PRODUCER_NAME_BYTES_MAX} bytes", self.producer
+            )
+        check_span("argument_ms", self.argument_ms)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeStream:
+    """Opens a DoExchange stream: who consumes, and how.
+
+    Attributes:
+        topic: the topic.
+        consumer: a name for logs and `stats`; "" = none.
+        lease_ms: lease of its deliveries; 0 = the topic's.
+        batch_rows_max: rows of one delivery at most.
+        holds: True if the client holds messages until due, so that the broker may lease ahead.
+    """
+
+    topic: str
+    consumer: str = ""
+    lease_ms: int = 0
+    batch_rows_max: int = 1_000
+    holds: bool = True
+
+    def check(self) -> ConsumeStream:
+        """Return self, or raise BadRequest."""
+        check_topic_name(self.topic)
+        if not isinstance(self.consumer, str) or len(self.consumer) > limits.TOPIC_NAME_BYTES_MAX:
+            raise BadRequest("consumer", "a text of at most 255 characters", self.consumer)
+        if self.lease_ms != 0:
+            check_lease(self.lease_ms)
+        rows, most = self.batch_rows_max, limits.DISPATCH_ROWS_MAX
+        if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= most:
+            raise BadRequest("batch_rows_max", f"a whole number from 1 to {most}", rows)
+        if not isinstance(self.holds, bool):
+            raise BadRequest("holds", "true or false", self.holds)
+        return self
+
+
+Stream = TypeVar("Stream", WriteStream, ConsumeStream)
+
+
+def encode(stream: WriteStream | ConsumeStream) -> bytes:
+    """The descriptor's command bytes."""
+    return json.dumps(asdict(stream)).encode()
+
+
+def decode(kind: type[Stream], command: bytes | None) -> Stream:
+    """The checked stream of a descriptor's command; BadRequest if it is not one."""
+    try:
+        values = json.loads(command or b"")
+    except ValueError:
+        raise BadRequest("descriptor.command", "a JSON object", bytes(command or b"")) from None
+    if not isinstance(values, dict):
+        raise BadRequest("descriptor.command", "a JSON object", values)
+    check_fields(values, [field.name for field in fields(kind)], required=("topic",))
+    return kind(**values).check()
+
+
+def check_fields(
+    values: dict[str, Any], known: list[str], *, required: tuple[str, ...] = ()
+) -> None:
+    """Raise BadRequest for a field that is not known, or one that is missing."""
+    for name in values:
+        if name not in known:
+            raise BadRequest(name, f"one of {', '.join(known)}", values[name])
+    for name in required:
+        if name not in values:
+            raise BadRequest(name, "a value", None)
+
+
+def check_span(field: str, value: object) -> int:
+    """Return a length of time in milliseconds, or raise BadRequest."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadRequest(field, "a whole number of milliseconds", value)
+    if not 0 <= value <= limits.INSTANT_MS_MAX:
+        raise BadRequest(field, f"from 0 to {limits.INSTANT_MS_MAX}", value)
+    return value
+
+
+def check_lease(value: object) -> int:
+    """Return a lease in milliseconds, or raise BadRequest."""
+    low, high = limits.LEASE_MS_MIN, limits.LEASE_MS_MAX
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise BadRequest("lease_ms", f"a whole number from {low} to {high}", value)
+    return value

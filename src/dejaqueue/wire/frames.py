@@ -1,0 +1,296 @@
+"""Frames: the small fixed messages beside the record batches, little-endian.
+
+    every frame   u8 version (1) · u8 type · u16 flags · u32 number
+    REPLY         u32 rows · u32 0 · i64 first_id · [ids i64 × rows] · [statuses u8 × rows] | error JSON
+    CREDIT        u32 rows · u32 0
+    SETTLE        u8 op · u8 0 · u16 0 · u32 partition · i64 lease_id · i64 argument_ms · u32 rows ·
+                  u32 0 · [ids i64 × rows] · [attempts u16 × rows]
+    PING          i64 client_us · i64 offset_us · i64 uncertainty_us
+    PONG          i64 client_us · i64 broker_us
+    DELIVERY      u32 partition · u32 rows · i64 lease_id · i64 lease_end_ms · i64 broker_us
+    CLOSE, ERROR  nothing | error JSON
+
+Room: wire. No sockets.
+Holds: decode(encode(x)) == x; garbage raises BadRequest and nothing else.
+See: docs/wire.md.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dejaqueue import limits
+from dejaqueue.errors import BadRequest, DejaQError, from_fields, to_fields
+
+VERSION = 1
+_HEAD = struct.Struct("<BBHI")
+_REPLY = struct.Struct("<IIq")
+_CREDIT = struct.Struct("<II")
+_SETTLE = struct.Struct("<BBHIqqII")
+_PING = struct.Struct("<qqq")
+_PONG = struct.Struct("<qq")
+_DELIVERY = struct.Struct("<IIqqq")
+
+HAS_IDS = 1
+HAS_STATUSES = 2
+HAS_ERROR = 4
+
+
+class FrameType(IntEnum):
+    """What a frame is (u8). Numbers are for ever."""
+
+    REPLY = 1
+    CREDIT = 2
+    SETTLE = 3
+    PING = 4
+    PONG = 5
+    DELIVERY = 6
+    CLOSE = 7
+    ERROR = 8
+
+
+class SettleOp(IntEnum):
+    """What a consumer does with leased rows (u8)."""
+
+    ACK = 1
+    NACK = 2
+    EXTEND = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to one batch or settle.
+
+    Attributes:
+        number: number of the batch or settle that this answers.
+        rows: rows of it.
+        first_id: id of row 0 if `ids` is None and rows were sent: the others follow by one. -1 = no ids.
+        ids: id per row; None = as `first_id` says.
+        statuses: RowStatus per row; None = every row OK.
+        error: the whole batch was refused and changed nothing.
+    """
+
+    number: int
+    rows: int = 0
+    first_id: int = -1
+    ids: npt.NDArray[np.int64] | None = None
+    statuses: npt.NDArray[np.uint8] | None = None
+    error: DejaQError | None = None
+
+    def all_ids(self) -> npt.NDArray[np.int64]:
+        """Id per row, int64 array, shape (rows,); -1 where there is none."""
+        if self.ids is not None:
+            return self.ids
+        if self.first_id < 0:
+            return np.full(self.rows, -1, dtype=np.int64)
+        return np.arange(self.first_id, self.first_id + self.rows, dtype=np.int64)
+
+    def all_statuses(self) -> npt.NDArray[np.uint8]:
+        """RowStatus per row, uint8 array, shape (rows,)."""
+        return np.zeros(self.rows, dtype=np.uint8) if self.statuses is None else self.statuses
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """The client can take this many rows more."""
+
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """ack, nack or extend, of a whole lease (`lease_id` ≥ 0) or of rows by (id, attempt).
+
+    Attributes:
+        number: the client's number of it; the reply carries it. 0 = no reply wanted.
+        argument_ms: nack: delay from now; extend: lease from now.
+        partition: the lease's partition, for a whole lease.
+    """
+
+    op: SettleOp
+    number: int = 0
+    partition: int = 0
+    lease_id: int = -1
+    argument_ms: int = 0
+    ids: npt.NDArray[np.int64] | None = None
+    attempts: npt.NDArray[np.uint16] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """The client's clock; -1 as uncertainty = the offset is not known yet.
+
+    Attributes:
+        client_us: the client's time of sending.
+        offset_us: the broker's clock less the client's, as the client believes.
+        uncertainty_us: the offset is right within this.
+    """
+
+    number: int
+    client_us: int
+    offset_us: int = 0
+    uncertainty_us: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """The answer to a ping: the ping's client time, and the broker's time of answering."""
+
+    number: int
+    client_us: int
+    broker_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryHead:
+    """Goes with a delivered record batch."""
+
+    partition: int
+    rows: int
+    lease_id: int
+    lease_end_ms: int
+    broker_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """From the client: no more deliveries; leases still held end at once. From the broker: done."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamError:
+    """The stream ends because of this."""
+
+    error: DejaQError
+
+
+Frame: TypeAlias = Reply | Credit | Settle | Ping | Pong | DeliveryHead | Close | StreamError
+
+
+def _error_json(error: DejaQError) -> bytes:
+    return json.dumps(to_fields(error)).encode()
+
+
+def encode(frame: Frame) -> bytes:
+    """The bytes of a frame."""
+    match frame:
+        case Reply():
+            flags, parts = 0, []
+            if frame.error is not None:
+                flags, parts = HAS_ERROR, [_error_json(frame.error)]
+            else:
+                if frame.ids is not None:
+                    flags |= HAS_IDS
+                    parts.append(np.ascontiguousarray(frame.ids, dtype="<i8").tobytes())
+                if frame.statuses is not None:
+                    flags |= HAS_STATUSES
+                    parts.append(np.ascontiguousarray(frame.statuses, dtype="u1").tobytes())
+            head = _HEAD.pack(VERSION, FrameType.REPLY, flags, frame.number)
+            return b"".join([head, _REPLY.pack(frame.rows, 0, frame.first_id), *parts])
+        case Credit():
+            return _HEAD.pack(VERSION, FrameType.CREDIT, 0, 0) + _CREDIT.pack(frame.rows, 0)
+        case Settle():
+            rows = 0 if frame.ids is None else len(frame.ids)
+            head = _HEAD.pack(VERSION, FrameType.SETTLE, 0, frame.number)
+            body = _SETTLE.pack(
+                frame.op, 0, 0, frame.partition, frame.lease_id, frame.argument_ms, rows, 0
+            )
+            if frame.ids is None or frame.attempts is None:
+                return head + body
+            ids = np.ascontiguousarray(frame.ids, dtype="<i8").tobytes()
+            return b"".join(
+                [head, body, ids, np.ascontiguousarray(frame.attempts, dtype="<u2").tobytes()]
+            )
+        case Ping():
+            return _HEAD.pack(VERSION, FrameType.PING, 0, frame.number) + _PING.pack(
+                frame.client_us, frame.offset_us, frame.uncertainty_us
+            )
+        case Pong():
+            return _HEAD.pack(VERSION, FrameType.PONG, 0, frame.number) + _PONG.pack(
+                frame.client_us, frame.broker_us
+            )
+        case DeliveryHead():
+            return _HEAD.pack(VERSION, FrameType.DELIVERY, 0, 0) + _DELIVERY.pack(
+                frame.partition, frame.rows, frame.lease_id, frame.lease_end_ms, frame.broker_us
+            )
+        case Close():
+            return _HEAD.pack(VERSION, FrameType.CLOSE, 0, 0)
+        case StreamError():
+            return _HEAD.pack(VERSION, FrameType.ERROR, 0, 0) + _error_json(frame.error)
+
+
+def decode(content: bytes | memoryview) -> Frame:
+    """The frame of these bytes.
+
+    Raises:
+        BadRequest: they are not a frame of this version.
+    """
+    view = memoryview(content)
+    try:
+        version, kind, flags, number = _HEAD.unpack_from(view)
+        if version != VERSION:
+            raise BadRequest("frame.version", f"{VERSION}", version)
+        body = view[_HEAD.size :]
+        match kind:
+            case FrameType.REPLY:
+                return _decode_reply(body, flags, number)
+            case FrameType.CREDIT:
+                rows, _ = _CREDIT.unpack_from(body)
+                if rows > limits.CREDIT_MAX:
+                    raise BadRequest("credit", f"at most {limits.CREDIT_MAX}", rows)
+                return Credit(rows)
+            case FrameType.SETTLE:
+                return _decode_settle(body, number)
+            case FrameType.PING:
+                return Ping(number, *_PING.unpack_from(body))
+            case FrameType.PONG:
+                return Pong(number, *_PONG.unpack_from(body))
+            case FrameType.DELIVERY:
+                return DeliveryHead(*_DELIVERY.unpack_from(body))
+            case FrameType.CLOSE:
+                return Close()
+            case FrameType.ERROR:
+                return StreamError(_decode_error(body))
+    except (struct.error, ValueError) as wrong:
+        raise BadRequest("frame", "bytes as docs/wire.md says", bytes(view[:16])) from wrong
+    raise BadRequest("frame.type", "1 to 8", kind)
+
+
+def _decode_error(body: memoryview) -> DejaQError:
+    values = json.loads(bytes(body))
+    if not isinstance(values, dict):
+        raise BadRequest("frame.error", "a JSON object", values)
+    return from_fields(values)
+
+
+def _decode_reply(body: memoryview, flags: int, number: int) -> Reply:
+    rows, _, first_id = _REPLY.unpack_from(body)
+    rest = body[_REPLY.size :]
+    if flags & HAS_ERROR:
+        return Reply(number, rows, error=_decode_error(rest))
+    ids = statuses = None
+    if flags & HAS_IDS:
+        ids = np.frombuffer(rest, dtype="<i8", count=rows)
+        rest = rest[8 * rows :]
+    if flags & HAS_STATUSES:
+        statuses = np.frombuffer(rest, dtype="u1", count=rows)
+    return Reply(number, rows, first_id, ids, statuses)
+
+
+def _decode_settle(body: memoryview, number: int) -> Settle:
+    op, _, _, partition, lease_id, argument_ms, rows, _ = _SETTLE.unpack_from(body)
+    rest = body[_SETTLE.size :]
+    if not 0 <= argument_ms <= limits.INSTANT_MS_MAX:
+        raise BadRequest("settle.argument_ms", f"from 0 to {limits.INSTANT_MS_MAX}", argument_ms)
+    ids = attempts = None
+    if lease_id < 0:
+        ids = np.frombuffer(rest, dtype="<i8", count=rows)
+        attempts = np.frombuffer(rest[8 * rows :], dtype="<u2", count=rows)
+    return Settle(SettleOp(op), number, partition, lease_id, argument_ms, ids, attempts)
