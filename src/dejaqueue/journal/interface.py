@@ -69,7 +69,7 @@ class TextColumn:
     """
 
     offsets: npt.NDArray[np.int32]
-    data: pa.Buffer | memoryview | bytes
+    data: pa.Buffer | memoryview | bytes  # tidy: allow name, because Arrow calls it so
 
 
 @dataclass(slots=True)

@@ -258,7 +258,7 @@ def decode(content: bytes | memoryview) -> Frame:
                 return Close()
             case FrameType.ERROR:
                 return StreamError(_decode_error(body))
-    except (struct.error, ValueError) as wrong:
+    except (struct.error, ValueError, TypeError, OverflowError, RecursionError) as wrong:
         raise BadRequest("frame", "bytes as docs/wire.md says", bytes(view[:16])) from wrong
     raise BadRequest("frame.type", "1 to 8", kind)
 
