@@ -58,7 +58,9 @@ def arrow_column(text: TextColumn, kind: pa.DataType) -> pa.Array:
 
 def hash_column(text: TextColumn) -> Int64s:
     """The key hashes of a key column; 0 where the key is empty."""
-    return hash_keys(text.offsets, np.frombuffer(text.data, dtype=np.uint8))
+    hashes = hash_keys(text.offsets, np.frombuffer(text.data, dtype=np.uint8))
+    hashes[text.offsets[1:] == text.offsets[:-1]] = 0
+    return hashes
 
 
 def enqueue_entry(command: commands.Enqueue, texts: dict[str, TextColumn]) -> Entry:
