@@ -178,6 +178,7 @@ class SegmentJournal(Journal):
             if entry.kind in READABLE:
                 readable_rows += entry.rows
         self._live[-1] += readable_rows
+        self._listed.counts[-1] = segment.count  # from here on readers see them
         self._tail += len(entries)
         self._chain = encoded[-1].checksum
         if self._spare_chore is None and 2 * segment.used > segment.byte_count:
