@@ -140,6 +140,7 @@ WHOLE: list[tuple[Callable[[Source], list[str]], str, str]] = [
     (house.banned_names, "src/a.py", "row = columns.items()\n_queue = 1\n"),
     (house.banned_names, "src/a.py", "data = 1  # tidy: allow name, because Arrow calls it so\n"),
     (house.engine_is_random, ENGINE_FILE, "order = np.argsort(keys, kind='stable')\n"),
+    (house.engine_is_random, ENGINE_FILE, "runs.sort(key=len)\n"),
     (house.engine_is_random, ENGINE_FILE, "x = a // b\nhead, _, tail = text.partition(',')\n"),
     (house.engine_is_random, ENGINE_FILE, "for x in sorted({1, 2}): ...\n"),
     (
