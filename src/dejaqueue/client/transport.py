@@ -60,7 +60,13 @@ class ConsumeChannel(Protocol):
 
 
 class Transport(Protocol):
-    """A connection to a broker."""
+    """A connection to a broker.
+
+    Attributes:
+        shares_clock: True if the broker's clock is this process's own: the offset is 0, exactly.
+    """
+
+    shares_clock: bool
 
     def open_write(self, stream: WriteStream) -> WriteChannel:
         """Open a stream of batches. Raises Unavailable, BadRequest."""
@@ -77,7 +83,8 @@ class Transport(Protocol):
         ...
 
     def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
-        """One call: create_topic, alter_topic, delete_topic, list_topics, stats, clock."""
+        """One call: create_topic, alter_topic, delete_topic, list_topics, describe_topic, stats,
+        clock (see docs/wire.md)."""
         ...
 
     def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:
