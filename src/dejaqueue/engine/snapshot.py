@@ -57,6 +57,7 @@ def plan_snapshot(engine: Engine) -> tuple[str, list[PlannedFile]]:
     state = engine.state
     state.snapshot_number += 1
     plan = _Plan(f"{state.epoch}.{state.snapshot_number}")
+    state.order.sort_young(None)  # first of all: it may seal a run
     meta = {
         "format": FORMAT,
         "partition": engine.partition,
@@ -140,7 +141,6 @@ def _plan_slabs(state: PartitionState, plan: _Plan) -> list[list[object]]:
 
 
 def _unsealed_entries(state: PartitionState) -> tuple[Int64s, Int64s]:
-    state.order.sort_young(None)
     keys, sequences = _concat_runs(state.order.small)
     mask = state.is_due(keys, sequences)
     return keys[mask], sequences[mask]
