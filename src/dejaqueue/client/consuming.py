@@ -156,9 +156,8 @@ class ConsumeCore:
             channel.close()
             return
         self._answered_us = self.clock.now_us()
-        if not self._transport.shares_clock:
-            self._pings = 0
-            self._ping(generation)
+        self._pings = 0
+        self._ping(generation)
         self._send_ping(channel)
         if wanted > 0:
             channel.credit(wanted)
@@ -236,12 +235,8 @@ class ConsumeCore:
         self._pinging = self.alarm.after(pause_ms, lambda: self._ping(generation))
 
     def _send_ping(self, channel: ConsumeChannel) -> None:
-        if self._transport.shares_clock:
-            channel.ping(Ping(1, self.clock.now_us(), 0, 0))
-            return
         with self._mutex:
-            self._number = self._number % 0xFFFF_FFFF + 1
-            number = self._number
+            number = self._next_number()
             now_us = self.clock.now_us()
             offset_us, uncertainty_us = self.offset.at(now_us)
         channel.ping(Ping(number, now_us, offset_us, uncertainty_us))
