@@ -186,13 +186,20 @@ def to_fields(error: DejaQError) -> dict[str, Any]:
 
 
 def from_fields(values: dict[str, Any]) -> DejaQError:
-    """The error that `to_fields` described, of the same class, with the same text."""
+    """The error that `to_fields` described, of the same class, with the same text.
+
+    Raises:
+        ValueError, TypeError, OverflowError: the values are not what `to_fields` makes.
+    """
     by_number = {kind.number: kind for kind in all_errors()}
     kind = by_number.get(int(values.get("number", 1)), DejaQError)
     error = kind.__new__(kind)
     Exception.__init__(error, str(values.get("text", "")))
     for name, value in dict(values.get("fields", {})).items():
-        setattr(error, name, value)
+        if name in {"field", "limit", "value"}:
+            setattr(error, name, str(value))
+        elif name == "retry_after_ms":
+            error.retry_after_ms = int(value)  # type: ignore[attr-defined]
     if isinstance(error, TryLater) and not hasattr(error, "retry_after_ms"):
         error.retry_after_ms = 100
     if isinstance(error, InternalError):

@@ -152,9 +152,7 @@ class OpenEpoch:
     epoch: int
 
 
-Command: TypeAlias = (
-    Enqueue | Lease | Ack | Nack | Extend | Move | Cancel | Relocate | OpenEpoch
-)
+Command: TypeAlias = Enqueue | Lease | Ack | Nack | Extend | Move | Cancel | Relocate | OpenEpoch
 
 
 _NONE = np.zeros(0, dtype=np.int64)

@@ -2,7 +2,7 @@
 
 Room: journal. Knows entries and bytes, not messages' states. Backends live beside this file.
 
-Duties of a `Journal` (one object = one partition, used by one thread unless a method says otherwise):
+Duties of a `Journal` (one object = one partition; for one thread unless a method says otherwise):
 
  1. `append` is durable when it returns: after any crash, `scan` gives the entries back.
  2. `append` with an `after` that is not the tail appends nothing and raises Fenced.
@@ -19,9 +19,9 @@ Duties of a `Journal` (one object = one partition, used by one thread unless a m
     replay. What is neither live nor needed gives its room back, some time later.
  8. The first sync that fails is final: the journal closes and every later call raises Unavailable.
     A full disk (ENOSPC) appends nothing, raises ResourceExhausted and leaves the journal usable.
- 9. `has_room` tells before an append whether producers may still write; what acks and leases need is
-    kept in reserve, so that consumers go on when the disk is full (rule 14).
-10. A snapshot becomes visible whole or not at all; the one before stays until the new one is durable.
+ 9. `has_room` tells before an append whether producers may still write; what acks and leases need
+    is kept in reserve, so that consumers go on when the disk is full (rule 14).
+10. A snapshot becomes visible whole or not at all; the one before stays until it is durable.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class TextColumn:
     """
 
     offsets: npt.NDArray[np.int32]
-    data: pa.Buffer | memoryview | bytes
+    data: pa.Buffer | memoryview | bytes  # tidy: allow name, because Arrow calls it so
 
 
 @dataclass(slots=True)
@@ -191,9 +191,9 @@ class Journal(ABC):
         """Positions whose live rows should be copied forward, as [first, last] ranges.
 
         Returns:
-            int64 array, shape (k, 2), of ranges of positions that lie in mostly dead storage, oldest
-            first; None if there is nothing worth copying. The broker copies their live rows in due
-            order to a new entry (Relocate) and frees the old ones.
+            int64 array, shape (k, 2), of ranges of positions that lie in mostly dead storage,
+            oldest first; None if there is nothing worth copying. The broker copies their live
+            rows in due order to a new entry (Relocate) and frees the old ones.
         """
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """Frames: the small fixed messages beside the record batches, little-endian.
 
     every frame   u8 version (1) · u8 type · u16 flags · u32 number
-    REPLY         u32 rows · u32 0 · i64 first_id · [ids i64 × rows] · [statuses u8 × rows] | error JSON
+    REPLY         u32 rows · u32 0 · i64 first_id · [ids i64 × rows] · [statuses u8 × rows] | error
     CREDIT        u32 rows · u32 0
     SETTLE        u8 op · u8 0 · u16 0 · u32 partition · i64 lease_id · i64 argument_ms · u32 rows ·
                   u32 0 · [ids i64 × rows] · [attempts u16 × rows]
@@ -71,7 +71,7 @@ class Reply:
     Attributes:
         number: number of the batch or settle that this answers.
         rows: rows of it.
-        first_id: id of row 0 if `ids` is None and rows were sent: the others follow by one. -1 = no ids.
+        first_id: id of row 0 if `ids` is None and rows were sent, the others follow; -1 = no ids.
         ids: id per row; None = as `first_id` says.
         statuses: RowStatus per row; None = every row OK.
         error: the whole batch was refused and changed nothing.
@@ -258,7 +258,7 @@ def decode(content: bytes | memoryview) -> Frame:
                 return Close()
             case FrameType.ERROR:
                 return StreamError(_decode_error(body))
-    except (struct.error, ValueError) as wrong:
+    except (struct.error, ValueError, TypeError, OverflowError, RecursionError) as wrong:
         raise BadRequest("frame", "bytes as docs/wire.md says", bytes(view[:16])) from wrong
     raise BadRequest("frame.type", "1 to 8", kind)
 

@@ -1,5 +1,8 @@
-"""Segment files: the embedded journal.
+"""The embedded journal: segment files, preallocated, mapped for reading.
 
-Room: journal. Files, memory maps and syncs; nothing of messages but their stored columns.
-See: docs/reference/journal-format.md.
+Room: journal, one backend. The memory journal is this one on files kept in memory.
+Holds: a segment is named by its first position; entries never span segments; what an append wrote
+is synced before it returns; what is behind a snapshot and has no live rows is deleted.
+See: journal.py (append, read, free), recovery.py (what a crash left); and
+docs/reference/journal-format.md.
 """

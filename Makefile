@@ -1,0 +1,117 @@
+# The only door for developers. `make` alone prints what there is.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PY := .venv/bin/python
+# PYTHON=python3.12 chooses the interpreter of .venv; the first of 3.11 or newer is taken otherwise.
+PYTHON ?=
+# QUESTION=name runs one question of the benchmark; ARGS=... is passed on as it is.
+QUESTION ?=
+ARGS ?=
+# PYTEST_ARGS='-x -k lease' is added to every pytest call.
+PYTEST_ARGS ?=
+# REQUIRE_ALL=1: nothing may be skipped; what CI sets.
+REQUIRE_ALL ?=
+export REQUIRE_ALL
+
+CODE := $(wildcard src tests bench examples scripts)
+
+.PHONY: help
+help:
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+##@ Use it
+.PHONY: demo serve
+demo: venv-run ## set up what is missing, then replay a year of flights in a minute (ARGS="--seconds 20")
+	@$(PY) -m dejaqueue demo $(ARGS)
+
+serve: venv-run ## start a broker on ./demo-out/serve (ARGS="--data DIR --port N")
+	@$(PY) -m dejaqueue serve $(or $(ARGS),--data demo-out/serve)
+
+##@ Change it
+.PHONY: setup check unit test format
+setup: venv-dev ## make .venv with everything that checks and tests need
+	@echo "ready: $$($(PY) -c 'import dejaqueue; print("dejaqueue", dejaqueue.__version__)') on $$($(PY) --version); next: make check"
+
+check: venv-dev lint-only types imports docs-only tidy ## format, lint, types, imports, docs, house rules: fast
+
+unit: venv-dev ## unit tests only
+	@$(PY) -m pytest tests/unit $(PYTEST_ARGS)
+
+test: venv-dev servers lint-only types imports docs-only ## everything, as CI runs it
+	@echo "== tests"
+	@$(PY) -m pytest tests $(PYTEST_ARGS)
+
+format: venv-dev ## rewrite the code in its one format
+	@$(PY) -m ruff check --quiet --fix-only $(CODE)
+	@$(PY) -m ruff format $(CODE)
+
+##@ Check one thing
+.PHONY: lint tidy docs docs-check
+lint: venv-dev lint-only types imports ## format, lint, types and import contracts
+
+tidy: venv-dev ## the house rules, as tests
+	@echo "== house rules"
+	@$(PY) -m pytest tests/tidy -q $(PYTEST_ARGS)
+
+docs: venv-dev ## write the generated pages again
+	@$(PY) scripts/generate_reference.py
+
+docs-check: venv-dev docs-only ## fail if a generated page is stale or a link is broken
+	@$(PY) -m pytest tests/docs -q $(PYTEST_ARGS)
+
+##@ Measure
+.PHONY: bench bench-scale
+bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput, ARGS=...)
+	@scripts/install_servers.sh || true
+	@$(PY) -m bench $(QUESTION) $(ARGS)
+
+bench-scale: venv-bench ## 100 million scheduled messages: memory, rates, start (ARGS="--messages N")
+	@$(PY) -m bench scale $(ARGS)
+
+##@ Keep house
+.PHONY: lock clean
+lock: ## lock versions again (needs uv; ARGS=--upgrade for newer ones)
+	@scripts/lock.sh $(ARGS)
+
+clean: ## remove what builds, tests and demos left; .venv stays
+	@rm -rf build dist demo-out bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find src tests bench examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Steps without a word of their own in the list above.
+.PHONY: venv venv-run venv-dev venv-bench servers lint-only types imports docs-only
+venv:
+	@scripts/make_venv.sh $(PYTHON)
+venv-run: venv
+	@scripts/install.sh run
+venv-dev: venv
+	@scripts/install.sh dev
+venv-bench: venv
+	@scripts/install.sh run bench
+
+servers:
+ifeq ($(REQUIRE_ALL),1)
+	@scripts/install_servers.sh
+endif
+
+lint-only: venv-dev
+	@echo "== format and lint"
+	@$(PY) -m ruff format --check --quiet $(CODE)
+	@$(PY) -m ruff check --quiet $(CODE)
+
+types: venv-dev
+	@echo "== types"
+	@$(PY) -m mypy --no-error-summary
+
+imports: venv-dev
+	@echo "== import contracts"
+	@found="$$(PYTHONPATH=src .venv/bin/lint-imports --no-cache)" || { echo "$$found" | sed 1,11d; exit 1; }; \
+		echo "$$found" | grep '^Contracts:'
+
+docs-only: venv-dev
+	@echo "== generated pages"
+	@$(PY) scripts/generate_reference.py --check

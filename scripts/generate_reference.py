@@ -1,0 +1,285 @@
+"""Write the generated parts of the documentation, or check that they are what they should be.
+
+    python scripts/generate_reference.py            write
+    python scripts/generate_reference.py --check    exit status 1 if a page is stale
+
+A page holds its text by hand and what a list can say between two markers:
+
+    <!-- generated: errors -->  …  <!-- end of generated -->
+
+Room: scripts. Reads src, bench/results and the pages; writes nothing outside of docs and README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(
+    r"(?P<open><!-- generated: (?P<name>[a-z-]+) -->\n).*?(?P<close><!-- end of generated -->)",
+    re.DOTALL,
+)
+WRAPPED = re.compile(r"\s*\n\s*")
+
+
+def cell(text: object) -> str:
+    """A text that fits into one cell of a Markdown table."""
+    return WRAPPED.sub(" ", str(text)).replace("|", "\\|").strip()
+
+
+def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
+    lines += ["| " + " | ".join(cell(value) for value in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def sentence(doc: str | None) -> str:
+    """The first paragraph of a docstring, in one line."""
+    return cell((doc or "").strip().split("\n\n")[0])
+
+
+def spelled(number: int) -> str:
+    """A number with thousands apart; powers of two from 64 Ki on also by their unit."""
+    shown = f"{number:,}"
+    for bits, unit in ((30, "Gi"), (20, "Mi"), (10, "Ki")):
+        if number >= 1 << 16 and number % (1 << bits) == 0 and number >> bits < 1 << 14:
+            return f"{shown} ({number >> bits} {unit})"
+    return shown
+
+
+# One function per block, in the order of the pages.
+
+
+def errors_block() -> str:
+    """Every error, by number."""
+    from dejaqueue.errors import all_errors
+
+    rows: list[tuple[object, ...]] = []
+    for kind in all_errors():
+        parent = kind.__mro__[1].__name__
+        name = f"`{kind.__name__}`" if parent == "Exception" else f"`{kind.__name__}` ({parent})"
+        retry = "yes" if kind.retry else "no"
+        status = f"{kind.http_status} / `{kind.flight_status}`"
+        rows.append((kind.number, name, retry, status, kind.exit_code, sentence(kind.__doc__)))
+    head = ("number", "error (kind of)", "retry", "HTTP / Flight", "exit status", "when")
+    return table(head, rows)
+
+
+def row_statuses_block() -> str:
+    """Every row status, in order of precedence."""
+    source = (ROOT / "src/dejaqueue/model.py").read_text(encoding="utf-8")
+    rows = list(enum_rows(source, "RowStatus"))
+    return table(("number", "status", "when"), rows)
+
+
+def enum_rows(source: str, class_name: str) -> Iterator[tuple[object, ...]]:
+    """(value, name, the text below it) of each member of an enum."""
+    tree = ast.parse(source)
+    body = next(
+        node.body
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name == class_name
+    )
+    for node, after in zip(body, [*body[1:], None], strict=True):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            text = ""
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                text = str(after.value.value)
+            yield ast.literal_eval(node.value), f"`{node.targets[0].id}`", sentence(text)
+
+
+def limits_block() -> str:
+    """Every hard limit: the comment above a name is its reason."""
+    from dejaqueue import limits
+
+    rows: list[tuple[object, ...]] = []
+    reason: list[str] = []
+    fresh = False
+    for line in (ROOT / "src/dejaqueue/limits.py").read_text(encoding="utf-8").splitlines():
+        if line.startswith("# "):
+            reason = [*reason, line[2:]] if fresh else [line[2:]]
+            fresh = True
+        elif named := re.match(r"([A-Z][A-Z0-9_]*): Final", line):
+            name = named[1]
+            rows.append((f"`{name}`", spelled(getattr(limits, name)), " ".join(reason)))
+            fresh = False  # a name right below shares the reason
+    return table(("limit", "value", "reason"), rows)
+
+
+def settings_block() -> str | None:
+    """Every setting, with its default, its bounds and its reason."""
+    if importlib.util.find_spec("dejaqueue.settings") is None:
+        return None
+    from dejaqueue.settings import BrokerSettings, known_settings
+
+    parts: list[str] = []
+    rows: dict[str, list[tuple[object, ...]]] = {}
+    for group, name, field in known_settings():
+        shown = field.default
+        default = spelled(shown) if isinstance(shown, int) else shown
+        bounds = ", ".join(bound_words(item) for item in field.metadata)
+        rows.setdefault(group, []).append((f"`{name}`", default, bounds, field.description))
+    for group, found in rows.items():
+        kind = BrokerSettings.model_fields[group].annotation
+        parts.append(f"## {group}\n\n{sentence(kind.__doc__)}\n\n")
+        parts.append(table(("setting", "default", "bounds", "meaning"), found) + "\n")
+    return "".join(parts).rstrip("\n") + "\n"
+
+
+def bound_words(bound: Any) -> str:
+    """One bound of a setting, as words."""
+    for attribute, word in (("ge", "at least"), ("gt", "over"), ("le", "at most"), ("lt", "below")):
+        if hasattr(bound, attribute):
+            return f"{word} {spelled(getattr(bound, attribute))}"
+    return "not empty" if hasattr(bound, "min_length") else str(bound)
+
+
+def topic_block() -> str:
+    """Every setting of a topic."""
+    from dejaqueue.model import CHANGEABLE, Topic
+
+    source = (ROOT / "src/dejaqueue/model.py").read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    body = next(n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Topic")
+    rows: list[tuple[object, ...]] = []
+    for node, after in zip(body, [*body[1:], None], strict=True):
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        name = node.target.id
+        text = ""
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            text = str(after.value.value)
+        default = getattr(Topic("x"), name) if node.value is not None else "required"
+        default = spelled(default) if isinstance(default, int) else str(default)
+        text = {"name": "1 to 255 characters of `A-Z a-z 0-9 . _ -`.", "kind": KIND_TEXT}.get(
+            name, text
+        )
+        later = "yes" if name in CHANGEABLE else "no"
+        rows.append((f"`{name}`", default, later, text))
+    return table(("setting", "default", "can change later", "meaning"), rows)
+
+
+KIND_TEXT = "What decides the order of ready messages; `timeline` (by due time) in this version."
+
+
+def cli_block() -> str | None:
+    """The help of every command of `dejaq`."""
+    if importlib.util.find_spec("dejaqueue.cli.main") is None:
+        return None
+    import click
+
+    from dejaqueue.cli import main as cli
+
+    group = next(
+        (
+            found
+            for name in ("cli", "dejaq", "root", "main")
+            if isinstance(found := getattr(cli, name, None), click.Group)
+        ),
+        None,
+    ) or next(found for found in vars(cli).values() if isinstance(found, click.Group))
+    return "\n".join(command_help(group, "dejaq", None))
+
+
+def command_help(command: Any, path: str, parent: Any) -> Iterator[str]:
+    """The help of a command and of what is below it, as Markdown."""
+    import click
+
+    context = click.Context(command, info_name=path.split()[-1], parent=parent)
+    context.terminal_width = context.max_content_width = 100
+    text = re.sub(r"\033\[[0-9;]*m", "", command.get_help(context)).rstrip()
+    yield f"## {path}\n\n```text\n{text}\n```\n"
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            if below is not None and not below.hidden:
+                yield from command_help(below, f"{path} {name}", context)
+
+
+def lifecycle_block() -> str | None:
+    """The states and arrows, as the engine's table has them."""
+    if importlib.util.find_spec("dejaqueue.engine.transitions") is None:
+        return None
+    from dejaqueue.engine import transitions
+
+    rows: list[tuple[object, ...]] = [
+        tuple(str(part) for part in row) for row in transitions.lifecycle_rows()
+    ]
+    return table(("from", "what happens", "to"), rows)
+
+
+def figures_block() -> str:
+    """The figures of the last benchmark; says plainly when there are none."""
+    latest = ROOT / "bench/results/latest.json"
+    if not latest.exists():
+        return "No figures yet: `make bench` measures and writes them.\n"
+    rows = []
+    for row in json.loads(latest.read_text(encoding="utf-8")):
+        ratio = f"{row['ratio']:.1f} × {row['ratio_to']}" if row.get("ratio") else ""
+        value = f"{row['value']:,.0f}" if row["value"] >= 100 else f"{row['value']:.3g}"
+        rows.append((row["question"], row["case"], row["system"], f"{value} {row['unit']}", ratio))
+    return table(("question", "case", "system", "measured", "against"), rows)
+
+
+BLOCKS: dict[str, Callable[[], str | None]] = {
+    "errors": errors_block,
+    "row-statuses": row_statuses_block,
+    "limits": limits_block,
+    "settings": settings_block,
+    "topic": topic_block,
+    "cli": cli_block,
+    "lifecycle": lifecycle_block,
+    "figures": figures_block,
+}
+
+
+def pages() -> list[Path]:
+    """Every page that may hold a generated block."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def regenerated(text: str) -> str:
+    """The page with every generated block as it should be now.
+
+    Raises:
+        KeyError: a block has a name that nothing generates.
+    """
+
+    def replace(found: re.Match[str]) -> str:
+        made = BLOCKS[found["name"]]()
+        return found[0] if made is None else f"{found['open']}\n{made}\n{found['close']}"
+
+    return BLOCK.sub(replace, text)
+
+
+def main() -> int:
+    """Write or check; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="change nothing, fail if stale")
+    check = parser.parse_args().check
+    stale = []
+    for page in pages():
+        if not page.exists():
+            continue
+        before = page.read_text(encoding="utf-8")
+        after = regenerated(before)
+        if after != before:
+            stale.append(page.relative_to(ROOT))
+            if not check:
+                page.write_text(after, encoding="utf-8")
+    for path in stale:
+        print(f"stale: {path} (make docs writes it)" if check else f"wrote {path}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

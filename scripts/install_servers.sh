@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Install the servers that benchmarks compare with: Redis and beanstalkd. Nothing else needs them.
+set -euo pipefail
+
+missing=()
+command -v redis-server >/dev/null || missing+=(redis-server)
+command -v beanstalkd >/dev/null || missing+=(beanstalkd)
+if [[ ${#missing[@]} -eq 0 ]]; then
+    exit 0
+fi
+if ! command -v apt-get >/dev/null || [[ "$(id -u)" != 0 ]]; then
+    echo "not installed, and left out: ${missing[*]}" >&2
+    echo "They can be installed by root with apt-get, or by you as your system does it." >&2
+    exit 1
+fi
+echo "installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+# Servers are started by who needs them, on ports of their own: keep the package from starting any.
+policy=/usr/sbin/policy-rc.d
+if [[ ! -e "$policy" ]]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+    trap 'rm -f "$policy"' EXIT
+fi
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Write requirements/*.txt: exact versions with hashes, for Python 3.11 to 3.13, without an index.
+# Usage: scripts/lock.sh [--upgrade]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+uv="${UV:-uv}"
+if ! command -v "$uv" >/dev/null; then
+    echo "lock.sh: uv is needed to lock versions: python3 -m pip install uv (or UV=/path/to/uv)" >&2
+    exit 1
+fi
+scratch="$(mktemp -d)"
+trap 'rm -rf "$scratch"' EXIT
+
+compile() { # compile OUTPUT ARGUMENTS...
+    local output="$1"
+    shift
+    "$uv" pip compile --quiet --universal --python-version 3.11 \
+        --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+        --output-file "$output" "$@"
+}
+
+if [[ "${1:-}" != "--upgrade" ]]; then
+    # Keep what is locked, as far as it still fits.
+    cat requirements/{build,run,dev,bench}.txt 2>/dev/null |
+        sed -n 's/^\([A-Za-z0-9_.-]*==[^ ;\\]*\).*/\1/p' | sort -u >"$scratch/locked.txt" || true
+fi
+
+# One resolution over everything, so that no two files disagree; then one file per purpose.
+touch "$scratch/locked.txt"
+cp "$scratch/locked.txt" "$scratch/all.txt"
+compile "$scratch/all.txt" pyproject.toml requirements/build.in --all-extras
+compile requirements/build.txt requirements/build.in \
+    --constraints "$scratch/all.txt" --generate-hashes --no-annotate
+compile requirements/run.txt pyproject.toml --extra demo --excludes requirements/run.excludes \
+    --constraints "$scratch/all.txt" --generate-hashes --no-annotate
+compile requirements/dev.txt pyproject.toml --extra demo --extra dev \
+    --constraints "$scratch/all.txt" --generate-hashes --no-annotate
+compile requirements/bench.txt pyproject.toml --extra bench \
+    --constraints "$scratch/all.txt" --generate-hashes --no-annotate
+echo "locked: $(grep -h -c -E '^[A-Za-z0-9]' requirements/*.txt | paste -sd' ') packages (bench, build, dev, run)"

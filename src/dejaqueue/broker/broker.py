@@ -1,0 +1,291 @@
+"""The broker: topics, their partitions and workers, put together.
+
+Room: broker. What the Flight server, the HTTP API and the in-process client call; no sockets.
+Holds: `start` returns when everything serves, `stop` when everything is durable and closed; both may
+be called twice.
+See: docs/internals/README.md for the reading order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from dejaqueue.broker.dispatch import Dispatcher, Sink
+from dejaqueue.broker.maintenance import Maintenance
+from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.partition_worker import PartitionWorker
+from dejaqueue.broker.requests import LookRequest, Request
+from dejaqueue.broker.session import ConsumerSession
+from dejaqueue.broker.topics import Catalogue
+from dejaqueue.broker.writer import Writer
+from dejaqueue.clock import Clock, SystemClock
+from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
+from dejaqueue.journal.interface import JournalStore
+from dejaqueue.journal.registry import open_store
+from dejaqueue.model import Topic
+from dejaqueue.settings import BrokerSettings
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+
+Answer = TypeVar("Answer")
+
+
+class TopicRuntime:
+    """A topic that is being served: its partitions, and the consumers they share."""
+
+    def __init__(self, topic: Topic, broker: Broker) -> None:
+        self.topic = topic
+        silence_us = broker.settings.dispatch.consumer_silence_ms_max * 1_000
+        self.dispatcher = Dispatcher(silence_us, self.ring_all)
+        self._workers: list[PartitionWorker] = []
+        self.partitions: list[Partition] = []
+        for number in range(topic.partitions):
+            partition = Partition(
+                lambda: self.topic,
+                number,
+                lambda number=number: broker.store.open(topic.name, number),  # type: ignore[misc]
+                broker.clock,
+                broker.settings,
+                self.dispatcher,
+                lambda: sum(partition.live_count for partition in self.partitions),
+            )
+            partition.maintenance = Maintenance(broker.snapshot_writer)
+            self.partitions.append(partition)
+            self._workers.append(broker.worker_of(topic.name, number))
+
+    def submit(self, partition: int, request: Request) -> None:
+        """Leave a request for a partition."""
+        self._workers[partition].submit(self.partitions[partition], request)
+
+    def ring_all(self) -> None:
+        """Have every partition look for something to do."""
+        for worker, partition in zip(self._workers, self.partitions, strict=True):
+            worker.ring(partition)
+
+    def look(self, partition: int, function: Callable[[Partition], Answer]) -> Future[Answer]:
+        """Run a function on the partition's worker."""
+        future: Future[Answer] = Future()
+
+        def run(place: Partition) -> None:
+            try:
+                place.check_loaded()
+                future.set_result(function(place))
+            except DejaQError as error:
+                future.set_exception(error)
+            except Exception as wrong:
+                future.set_exception(InternalError(f"{type(wrong).__name__}: {wrong}"))
+
+        self.submit(partition, LookRequest(run))
+        return future
+
+    def close(self, close_one: Callable[[Partition], None]) -> None:
+        """Run a function on every partition, each on its worker, and wait for all."""
+        waits = []
+        for worker, partition in zip(self._workers, self.partitions, strict=True):
+            done = threading.Event()
+
+            def run(
+                partition: Partition = partition,
+                worker: PartitionWorker = worker,
+                done: threading.Event = done,
+            ) -> None:
+                try:
+                    close_one(partition)
+                finally:
+                    worker.forget(partition)
+                    done.set()
+
+            worker.call(run)
+            waits.append(done)
+        for done in waits:
+            done.wait()
+
+
+class Broker:
+    """A broker on one machine.
+
+    Args:
+        settings: where and how; the defaults keep messages in ./dejaq-data.
+        clock: the time; the machine's unless a test brings its own.
+        store: the journals; made from `settings.journal` unless given.
+
+    >>> from dejaqueue.settings import BrokerSettings, JournalSettings
+    >>> broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
+    >>> broker.start()
+    >>> broker.create_topic(Topic("reminders")).partitions
+    1
+    >>> broker.stop()
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings | None = None,
+        clock: Clock | None = None,
+        store: JournalStore | None = None,
+    ) -> None:
+        self.settings = settings or BrokerSettings()
+        self.clock: Clock = clock or SystemClock()
+        self.store: JournalStore
+        self._given_store = store
+        self._lock = threading.Lock()
+        self._topics: dict[str, TopicRuntime] = {}
+        self._workers: list[PartitionWorker] = []
+        self.snapshot_writer = ThreadPoolExecutor(1, thread_name_prefix="dejaq-snapshots")
+        self._running = False
+        self._started_us = 0
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open the store, read the catalogue, start the workers. Raises Locked, JournalDamaged."""
+        if self._running:
+            return
+        journal = self.settings.journal
+        self.store = self._given_store or open_store(
+            journal.url,
+            segment_bytes=journal.segment_bytes,
+            reserve_bytes=journal.reserve_bytes,
+        )
+        try:
+            self._catalogue = Catalogue(self.store)
+        except BaseException:
+            self.store.close()
+            raise
+        self._workers = [
+            PartitionWorker(f"dejaq-worker-{number}", self.clock)
+            for number in range(self.settings.dispatch.workers)
+        ]
+        for worker in self._workers:
+            worker.start()
+        self._topics = {t.name: TopicRuntime(t, self) for t in self._catalogue.all()}
+        self._started_us = self.clock.now_us()
+        self._running = True
+
+    def stop(self) -> None:
+        """Finish what waits, take snapshots, close everything."""
+        with self._lock:
+            if not self._running:
+                return
+            self._running = False
+            runtimes = list(self._topics.values())
+        for runtime in runtimes:
+            runtime.close(self._close_partition)
+        for worker in self._workers:
+            worker.stop()
+        self.snapshot_writer.shutdown()
+        self.store.close()
+
+    @staticmethod
+    def _close_partition(partition: Partition) -> None:
+        """Drain, snapshot, close."""
+        try:
+            while partition.loaded and not partition.idle:
+                partition.step()
+            if partition.loaded and partition.maintenance is not None:
+                partition.maintenance.wait_written(partition)
+                partition.maintenance.snapshot_and_wait(partition)
+        except DejaQError:
+            pass  # the journal has all; the next start reads a little more of it
+        finally:
+            partition.close()
+
+    def worker_of(self, topic: str, partition: int) -> PartitionWorker:
+        """The worker that owns a partition."""
+        return self._workers[(sum(topic.encode()) + partition) % len(self._workers)]
+
+    # --- topics -------------------------------------------------------------------------------
+
+    def runtime(self, name: str) -> TopicRuntime:
+        """The served topic. Raises TopicUnknown, Unavailable."""
+        if not self._running:
+            raise Unavailable("the broker is not running", 1_000)
+        found = self._topics.get(name)
+        if found is None:
+            self._catalogue.get(name)
+            raise Unavailable(f"topic {name} is being made", 50)
+        return found
+
+    def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic:
+        """Make a topic. Raises BadRequest, TopicExists."""
+        with self._lock:
+            self._check_running()
+            made = self._catalogue.create(topic.check(), exist_ok=exist_ok)
+            if made.name not in self._topics:
+                self._topics[made.name] = TopicRuntime(made, self)
+            return made
+
+    def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic:
+        """Change settings of a topic; they hold at once. Raises BadRequest, TopicUnknown."""
+        with self._lock:
+            self._check_running()
+            topic = self._catalogue.alter(name, changes)
+            self._topics[name].topic = topic
+        self._topics[name].ring_all()
+        return topic
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and all its messages. Raises TopicUnknown."""
+        with self._lock:
+            self._check_running()
+            self._catalogue.delete(name)
+            runtime = self._topics.pop(name)
+            runtime.close(lambda partition: partition.close())
+            self.store.drop(name)
+
+    def topics(self) -> list[Topic]:
+        """Every topic, by name."""
+        self._check_running()
+        return self._catalogue.all()
+
+    def topic(self, name: str) -> Topic:
+        """The topic of this name, or TopicUnknown."""
+        self._check_running()
+        return self._catalogue.get(name)
+
+    def _check_running(self) -> None:
+        if not self._running:
+            raise Unavailable("the broker is not running", 1_000)
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def open_write(self, stream: WriteStream) -> Writer:
+        """A stream of batches. Raises TopicUnknown."""
+        return Writer(
+            stream,
+            self.runtime(stream.topic),
+            self.clock.now_ms,
+            self.settings.dispatch.inbox_bytes_max,
+        )
+
+    def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
+        """A consumer, without credit yet. Raises TopicUnknown, ResourceExhausted."""
+        runtime = self.runtime(options.topic)
+        offset_us_max = self.settings.clock.offset_us_max
+        return ConsumerSession(runtime, options, sink, self.clock, offset_us_max)
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def stats(self, topic: str | None = None) -> dict[str, Any]:
+        """Counts of one topic, or of all (docs/reference/metrics.md)."""
+        from dejaqueue.broker.stats import topic_stats
+
+        if topic is not None:
+            return topic_stats(self.runtime(topic), self.clock.now_ms())
+        return {
+            "uptime_ms": (self.clock.now_us() - self._started_us) // 1_000,
+            "topics": {
+                name: topic_stats(self.runtime(name), self.clock.now_ms())
+                for name in sorted(self._topics)
+            },
+        }
+
+    def peek(self, ticket: dict[str, Any]) -> Any:
+        """A batch of messages as they are, schema PEEK, without leasing (broker/stats.py)."""
+        from dejaqueue.broker.peek import peek
+
+        name = ticket.get("topic")
+        if not isinstance(name, str):
+            raise BadRequest("topic", "the name of a topic", name)
+        return peek(self.runtime(name), ticket)

@@ -1,0 +1,217 @@
+"""Dispatch: which consumer gets the next rows, and what each still holds.
+
+Room: broker. A dispatcher per topic, shared by its partitions' workers and the consumers' streams.
+Holds: a consumer never has more rows on their way than it gave credit for; the turn goes round over
+consumers that have credit and were heard of lately.
+See: docs/concepts/leases.md.
+
+The one lock here is taken for a few lines at a time and never while another is held.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from dejaqueue import limits
+from dejaqueue.engine.commands import Leased
+from dejaqueue.errors import ResourceExhausted
+from dejaqueue.wire.descriptors import ConsumeStream
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.partition import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Leased rows on their way to a consumer; the payloads are read by the thread that sends them."""
+
+    partition: Partition
+    leased: Leased
+
+
+class Sink(Protocol):
+    """The way to a consumer. Must not block."""
+
+    def push(self, push: Push) -> None:
+        """Send these rows."""
+        ...
+
+
+@dataclass(slots=True)
+class HeldLease:
+    """A dispatch that a consumer has: rows not settled yet, and when the lease ends."""
+
+    rows: int
+    lease_end_ms: int
+
+
+class Consumer:
+    """One consumer of a topic, as the broker sees it."""
+
+    def __init__(
+        self, number: int, options: ConsumeStream, sink: Sink, seen_us: int, ahead_ms: int
+    ) -> None:
+        self.number = number
+        self.options = options
+        self.sink = sink
+        self.credit = 0
+        self.seen_us = seen_us
+        self.ahead_ms = ahead_ms
+        """How far ahead of due this consumer may be sent rows; 0 while its clock is uncertain."""
+        self.offset_us = 0
+        self.uncertainty_us = -1
+        self.delivered_count = 0
+        self.settled_count = 0
+        self.closed = False
+        self.leases: dict[tuple[int, int], HeldLease] = {}
+
+    def describe(self) -> dict[str, object]:
+        """What `stats` shows of it."""
+        return {
+            "consumer": self.options.consumer or f"consumer-{self.number}",
+            "credit": self.credit,
+            "delivered": self.delivered_count,
+            "settled": self.settled_count,
+            "leases": len(self.leases),
+            "lease_ahead_ms": self.ahead_ms,
+            "clock_offset_us": self.offset_us,
+            "clock_uncertainty_us": self.uncertainty_us,
+        }
+
+
+class Dispatcher:
+    """The consumers of one topic.
+
+    Args:
+        silence_us_max: a consumer not heard of for this long gets nothing new.
+        on_credit: called (without the lock) when rows could be taken that could not before.
+    """
+
+    def __init__(self, silence_us_max: int, on_credit: Callable[[], None]) -> None:
+        self._lock = threading.Lock()
+        self._consumers: list[Consumer] = []
+        self._turn = 0
+        self._number = 0
+        self._silence_us_max = silence_us_max
+        self._on_credit = on_credit
+
+    def add(self, options: ConsumeStream, sink: Sink, now_us: int, ahead_ms: int) -> Consumer:
+        """A new consumer, without credit yet. Raises ResourceExhausted over the limit."""
+        with self._lock:
+            if len(self._consumers) >= limits.CONSUMERS_PER_TOPIC_MAX:
+                raise ResourceExhausted(
+                    f"topic has {limits.CONSUMERS_PER_TOPIC_MAX} consumers, the limit", 1_000
+                )
+            self._number += 1
+            consumer = Consumer(self._number, options, sink, now_us, ahead_ms)
+            self._consumers.append(consumer)
+        return consumer
+
+    def remove(self, consumer: Consumer) -> list[tuple[int, int]]:
+        """Forget a consumer; returns (partition, lease id) of what it still held."""
+        with self._lock:
+            consumer.closed = True
+            if consumer in self._consumers:
+                self._consumers.remove(consumer)
+            held = list(consumer.leases)
+            consumer.leases.clear()
+        return held
+
+    def credit(self, consumer: Consumer, rows: int, now_us: int) -> None:
+        """The consumer can take `rows` more."""
+        with self._lock:
+            consumer.credit = min(consumer.credit + rows, limits.CREDIT_MAX)
+            consumer.seen_us = now_us
+        self._on_credit()
+
+    def seen(self, consumer: Consumer, now_us: int) -> None:
+        """The consumer was heard of."""
+        was_silent = now_us - consumer.seen_us > self._silence_us_max
+        consumer.seen_us = now_us
+        if was_silent and consumer.credit:
+            self._on_credit()
+
+    def reserve(self, rows_max: int, now_us: int, *, holding: bool) -> tuple[Consumer, int] | None:
+        """The next consumer in turn and how many rows it takes; its credit is taken off.
+
+        Args:
+            rows_max: rows wanted at most.
+            holding: only consumers that may be sent rows ahead of due.
+
+        Returns:
+            None if no consumer can take a row now.
+        """
+        with self._lock:
+            count = len(self._consumers)
+            for step in range(count):
+                place = (self._turn + step) % count
+                consumer = self._consumers[place]
+                if consumer.credit <= 0 or (holding and not consumer.ahead_ms):
+                    continue
+                if now_us - consumer.seen_us > self._silence_us_max:
+                    continue
+                self._turn = (place + 1) % count
+                rows = min(consumer.credit, rows_max, consumer.options.batch_rows_max)
+                consumer.credit -= rows
+                return consumer, rows
+        return None
+
+    def give_back(self, consumer: Consumer, rows: int) -> None:
+        """Reserved rows that were not used after all."""
+        with self._lock:
+            consumer.credit += rows
+
+    def holds(self, consumer: Consumer, partition: int, leased: Leased) -> None:
+        """Note a dispatch that goes to the consumer."""
+        rows = len(leased.sequences)
+        with self._lock:
+            consumer.delivered_count += rows
+            if not consumer.closed:
+                held = HeldLease(rows, leased.lease_end_ms)
+                consumer.leases[partition, leased.lease_id] = held
+
+    def settled(self, consumer: Consumer, partition: int, lease_id: int, rows: int) -> None:
+        """Note that rows of a lease were acked or nacked; -1 as rows = all of them."""
+        with self._lock:
+            held = consumer.leases.get((partition, lease_id))
+            if held is None:
+                return
+            consumer.settled_count += held.rows if rows < 0 else rows
+            held.rows = 0 if rows < 0 else held.rows - rows
+            if held.rows <= 0:
+                del consumer.leases[partition, lease_id]
+
+    def extended(self, consumer: Consumer, partition: int, lease_id: int, end_ms: int) -> None:
+        """Note a new end of a lease."""
+        with self._lock:
+            held = consumer.leases.get((partition, lease_id))
+            if held is not None:
+                held.lease_end_ms = max(held.lease_end_ms, end_ms)
+
+    def forget_ended(self, now_ms: int) -> None:
+        """Drop what consumers held under leases that have ended."""
+        with self._lock:
+            for consumer in self._consumers:
+                ended = [key for key, held in consumer.leases.items() if held.lease_end_ms < now_ms]
+                for key in ended:
+                    del consumer.leases[key]
+
+    def has_credit(self, now_us: int) -> tuple[bool, bool]:
+        """(someone can take rows, someone who holds until due can)."""
+        anyone = holder = False
+        with self._lock:
+            for consumer in self._consumers:
+                if consumer.credit > 0 and now_us - consumer.seen_us <= self._silence_us_max:
+                    anyone = True
+                    if consumer.ahead_ms:
+                        holder = True
+                        break
+        return anyone, holder
+
+    def describe(self) -> list[dict[str, object]]:
+        """What `stats` shows of the consumers."""
+        with self._lock:
+            return [consumer.describe() for consumer in self._consumers]

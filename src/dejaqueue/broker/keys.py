@@ -1,0 +1,57 @@
+"""Keys to sequences: the index proposes by hash, the stored key decides.
+
+Room: broker. Reads the journal; the engine only knows hashes.
+Holds: a sequence is given for a key only if the live message's stored key is that text.
+See: rule 11; docs/adr/0005-keys-are-resolved-in-the-shell.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.engine import Engine
+from dejaqueue.journal.interface import Journal
+
+
+def find_live(
+    engine: Engine, journal: Journal, keys: pa.StringArray, rows: Int64s, sequences: Int64s
+) -> Int64s:
+    """The live sequence of each key, -1 where there is none.
+
+    Args:
+        keys: the keys asked for, shape (n,).
+        rows: for each candidate the place in `keys`.
+        sequences: for each candidate its sequence; both from `Engine.candidates`, all readable.
+    """
+    found = np.full(len(keys), -1, dtype=np.int64)
+    if len(rows) == 0:
+        return found
+    stored = journal.read(engine.locators(sequences), ("key",)).column(0)
+    same = pc.equal(stored, keys.take(pa.array(rows))).fill_null(False)
+    same_mask = np.asarray(same.cast(pa.uint8())) == 1
+    found[rows[same_mask]] = sequences[same_mask]
+    return found
+
+
+def find_repeats(keys: pa.StringArray, key_hashes: Int64s) -> npt.NDArray[np.int64]:
+    """For each row the first row of the batch with the same key, -1 where it is the first itself.
+
+    Rows without a key (hash 0) repeat nothing. The texts are only compared if two hashes are equal.
+    """
+    firsts = np.full(len(keys), -1, dtype=np.int64)
+    keyed = np.flatnonzero(key_hashes)
+    if len(keyed) < 2:
+        return firsts
+    in_order = np.sort(key_hashes[keyed], kind="stable")
+    if not (in_order[1:] == in_order[:-1]).any():
+        return firsts
+    codes = np.asarray(keys.take(pa.array(keyed)).dictionary_encode().indices)
+    _, first_places, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    first_rows = keyed[first_places[inverse]]
+    repeats_mask = first_rows != keyed
+    firsts[keyed[repeats_mask]] = first_rows[repeats_mask]
+    return firsts

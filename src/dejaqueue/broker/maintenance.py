@@ -1,0 +1,153 @@
+"""Snapshots and compaction of a partition: small steps between the steps that serve.
+
+Room: broker. Runs on the worker's thread; only the writing of snapshot files is left to another one.
+Holds: the journal is truncated only up to a snapshot that is durable; rows are freed only after
+their copies are.
+See: docs/guides/sizing.md; journal/interface.py duties 7 and 10.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, Future
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dejaqueue.broker import entries
+from dejaqueue.engine.commands import Relocate
+from dejaqueue.engine.snapshot import plan_snapshot
+from dejaqueue.errors import DejaQError
+from dejaqueue.journal.interface import TEXT_COLUMNS, SnapshotFile
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.partition import Partition
+
+# Rows copied forward in one step: about a millisecond of work.
+COPY_ROWS_MAX = 4_096
+# Entries between two looks for storage that is worth compacting.
+COMPACT_ENTRIES = 2_000
+
+
+class Maintenance:
+    """What one partition needs now and then.
+
+    Args:
+        writer: writes snapshot files, so that the worker goes on serving.
+    """
+
+    def __init__(self, writer: Executor) -> None:
+        self._writer = writer
+        self._snapshot_position = 0
+        self._snapshot_ms = 0
+        self._compacted_position = 0
+        self._writing = False
+        self._write: Future[None] | None = None
+        self._written: int | DejaQError | None = None
+        self.snapshot_count = 0
+        self.copied_rows = 0
+
+    def loaded(self, partition: Partition, snapshot_position: int) -> None:
+        """The partition was read again: what was planned before is void."""
+        self._snapshot_position = snapshot_position
+        self._snapshot_ms = partition.clock.now_ms()
+        self._compacted_position = partition.position
+        self._written = None
+
+    def step(self, partition: Partition) -> bool:
+        """Do a little if it is time; True = there is more to do soon."""
+        self._finish_snapshot(partition)
+        settings = partition.settings.journal
+        entry_count = partition.position - self._snapshot_position
+        if not self._writing and entry_count > 0:
+            age_ms = partition.clock.now_ms() - self._snapshot_ms
+            if (settings.snapshot_entries and entry_count >= settings.snapshot_entries) or (
+                settings.snapshot_interval_ms and age_ms >= settings.snapshot_interval_ms
+            ):
+                self.begin_snapshot(partition)
+        return self._compact(partition)
+
+    def begin_snapshot(self, partition: Partition) -> None:
+        """Take the state now; another thread makes it durable."""
+        position = partition.position
+        meta, planned = plan_snapshot(partition.engine)
+        files = [SnapshotFile(name, content) for name, content in planned]
+        self._writing = True
+        self._snapshot_position = position
+        self._snapshot_ms = partition.clock.now_ms()
+        journal = partition.journal
+
+        def write() -> None:
+            try:
+                journal.put_snapshot(position, meta, files)
+            except DejaQError as error:
+                self._written = error
+            else:
+                self._written = position
+
+        self._write = self._writer.submit(write)
+
+    def wait_written(self, partition: Partition) -> None:
+        """Wait for a snapshot that is being written, if there is one."""
+        if self._write is not None:
+            self._write.result()
+        self._finish_snapshot(partition)
+
+    def _finish_snapshot(self, partition: Partition) -> None:
+        written, self._written = self._written, None
+        if written is None:
+            return
+        self._writing = False
+        if isinstance(written, DejaQError):
+            # The next snapshot must not build on files of this one.
+            partition.engine.forget_snapshot()
+            return
+        self.snapshot_count += 1
+        partition.journal.truncate(written)
+
+    @property
+    def busy(self) -> bool:
+        """True while a snapshot is being written."""
+        return self._writing and self._written is None
+
+    def snapshot_and_wait(self, partition: Partition) -> None:
+        """At a graceful stop: make the state durable on this thread, so that the start is quick."""
+        if partition.position == self._snapshot_position and not self._writing:
+            return
+        position = partition.position
+        meta, planned = plan_snapshot(partition.engine)
+        files = [SnapshotFile(name, content) for name, content in planned]
+        partition.journal.put_snapshot(position, meta, files)
+        partition.journal.truncate(position)
+
+    def _compact(self, partition: Partition) -> bool:
+        """Copy live rows out of mostly dead storage, in due order, a few at a time."""
+        if partition.position - self._compacted_position < COMPACT_ENTRIES:
+            return False
+        ranges = partition.journal.sparse()
+        if ranges is None or not partition.idle:
+            if ranges is None:
+                self._compacted_position = partition.position
+            return False
+        first, last = int(ranges[0, 0]), int(ranges[0, 1])
+        sequences = partition.engine.live_in(first, last, COPY_ROWS_MAX)
+        if len(sequences) == 0:
+            self._compacted_position = partition.position
+            return False
+        copy_rows(partition, sequences)
+        self.copied_rows += len(sequences)
+        return True
+
+
+def copy_rows(partition: Partition, sequences: np.ndarray) -> None:
+    """Write the stored columns of these messages again, in this order, and free the old ones."""
+    engine, journal = partition.engine, partition.journal
+    batch = journal.read(engine.locators(sequences), TEXT_COLUMNS)
+    texts = {}
+    for name, column in zip(TEXT_COLUMNS, batch.columns, strict=True):
+        if column.null_count:
+            column = column.fill_null(b"" if name == "payload" else "")
+        texts[name] = entries.text_column(column)
+    command = Relocate(partition.now_ms(), partition.next_position(), sequences)
+    effects = engine.apply(command)
+    stored = {name: text for name, text in texts.items() if len(text.data) or name == "payload"}
+    partition.append_now(entries.relocate_entry(command, stored), effects)

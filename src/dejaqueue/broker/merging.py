@@ -1,0 +1,100 @@
+"""Many small batches as one command: what group commit does for single messages.
+
+Room: broker. Columns only; no journal, no engine.
+Holds: merged rows keep their order, batch by batch; merging one batch copies nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dejaqueue.broker.entries import text_column
+from dejaqueue.broker.requests import EnqueueRequest
+from dejaqueue.engine.commands import Int64s
+from dejaqueue.journal.interface import TextColumn
+from dejaqueue.schema.checks import SendColumns
+
+
+@dataclass(slots=True)
+class Merged:
+    """The rows of several requests, one after the other.
+
+    Attributes:
+        starts: first row of each request, and the end: int64 array, shape (requests + 1,).
+        keys: utf8 column, or None if no row has a key.
+        key_hashes: hash of each key, 0 = no key; None as `keys`.
+    """
+
+    requests: list[EnqueueRequest]
+    starts: Int64s
+    columns: SendColumns
+    key_hashes: Int64s | None
+
+    def texts(self) -> dict[str, TextColumn]:
+        """The columns that a journal entry stores."""
+        columns = self.columns
+        named = {
+            "key": columns.keys,
+            "group": columns.groups,
+            "tags": columns.tags,
+            "headers": columns.headers,
+            "payload": columns.payloads,
+        }
+        return {name: text_column(column) for name, column in named.items() if column is not None}
+
+    def keep(self, rows: Int64s) -> None:
+        """Keep these rows only."""
+        self.columns = self.columns.take(rows)
+        if self.key_hashes is not None:
+            self.key_hashes = self.key_hashes[rows]
+
+
+def merge(requests: list[EnqueueRequest]) -> Merged:
+    """The requests' rows as one batch."""
+    if len(requests) == 1:
+        only = requests[0]
+        starts = np.array([0, only.columns.rows], dtype=np.int64)
+        return Merged(requests, starts, only.columns, only.key_hashes)
+    parts = [request.columns for request in requests]
+    starts = np.zeros(len(requests) + 1, dtype=np.int64)
+    np.cumsum([part.rows for part in parts], out=starts[1:])
+    keys = _concat([part.keys for part in parts], starts)
+    columns = SendColumns(
+        rows=int(starts[-1]),
+        dues_ms=np.concatenate([part.dues_ms for part in parts]),
+        payloads=pa.concat_arrays([part.payloads for part in parts]),
+        keys=keys,
+        groups=_concat([part.groups for part in parts], starts),
+        tags=_concat([part.tags for part in parts], starts),
+        headers=_concat([part.headers for part in parts], starts),
+        partitions=None,
+        payload_bytes=sum(part.payload_bytes for part in parts),
+    )
+    hashes = None
+    if keys is not None:
+        hashes = np.concatenate(
+            [
+                np.zeros(request.columns.rows, dtype=np.int64)
+                if request.key_hashes is None
+                else request.key_hashes
+                for request in requests
+            ]
+        )
+    return Merged(requests, starts, columns, hashes)
+
+
+def _concat(parts: list[pa.StringArray | None], starts: Int64s) -> pa.StringArray | None:
+    """The texts of all requests; the empty text for the rows of one that has no such column."""
+    if all(part is None for part in parts):
+        return None
+    return pa.concat_arrays(
+        [
+            pa.array([""] * int(starts[place + 1] - starts[place]), pa.utf8())
+            if part is None
+            else part
+            for place, part in enumerate(parts)
+        ]
+    )

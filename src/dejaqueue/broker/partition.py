@@ -1,0 +1,587 @@
+"""A partition: its engine, its journal, and the one order in which things happen to them.
+
+Room: broker. Runs on its worker's thread alone; other threads only put requests into the inbox.
+Holds: nothing is answered or sent to a consumer before it is durable (rule 1); the engine is never
+ahead of the journal when a step ends, or it is thrown away and read again.
+See: partition_worker.py, which calls `step`; docs/internals/README.md.
+
+    step = take requests → apply them to the engine → lease what is due → append once → answer all
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dejaqueue import limits
+from dejaqueue.broker import entries
+from dejaqueue.broker.dispatch import Consumer, Dispatcher, Push
+from dejaqueue.broker.keys import find_live, find_repeats
+from dejaqueue.broker.merging import Merged, merge
+from dejaqueue.broker.requests import (
+    EnqueueRequest,
+    LookRequest,
+    RenameRequest,
+    ReplyTo,
+    Request,
+    SettleRequest,
+)
+from dejaqueue.engine.commands import (
+    Ack,
+    Cancel,
+    Effects,
+    Enqueue,
+    Extend,
+    Int64s,
+    Lease,
+    Move,
+    Nack,
+    OpenEpoch,
+    SubBatch,
+)
+from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.snapshot import restore
+from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted, Unavailable
+from dejaqueue.journal.interface import Entry, Journal
+from dejaqueue.model import RowStatus, Topic, pack_id
+from dejaqueue.settings import BrokerSettings
+from dejaqueue.wire.frames import Reply, SettleOp
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.maintenance import Maintenance
+    from dejaqueue.clock import Clock
+
+# Batches smaller than this are joined into one entry: joining costs less than an entry of their own.
+MERGE_ROWS_MAX = 256
+MERGE_BYTES_MAX = 64 << 10
+# Requests taken in one step; the rest waits for the next one, so that due messages are not kept.
+STEP_REQUESTS_MAX = 1_024
+# Dispatches in one step, for the same reason the other way round.
+STEP_DISPATCHES_MAX = 32
+
+
+@dataclass(slots=True)
+class Group:
+    """What one step appends, and what happens when that is durable."""
+
+    entries: list[Entry] = field(default_factory=list)
+    replies: list[tuple[ReplyTo, Reply]] = field(default_factory=list)
+    pushes: list[tuple[Consumer, Push]] = field(default_factory=list)
+    freed: list[Int64s] = field(default_factory=list)
+
+
+class Partition:
+    """One partition of a topic on this broker.
+
+    Args:
+        topic: read at each use, so that changed settings hold at once.
+        open_journal: opens the partition's journal; called when the partition is first used.
+    """
+
+    def __init__(
+        self,
+        topic: Callable[[], Topic],
+        number: int,
+        open_journal: Callable[[], Journal],
+        clock: Clock,
+        settings: BrokerSettings,
+        dispatcher: Dispatcher,
+        live_count: Callable[[], int],
+    ) -> None:
+        self.topic = topic
+        self.number = number
+        self.dispatcher = dispatcher
+        self.settings = settings
+        self.clock = clock
+        self.loaded = False
+        self.live_count = 0
+        self.maintenance: Maintenance | None = None
+        self.engine: Engine
+        self.journal: Journal
+        self._open_journal = open_journal
+        self._topic_live_count = live_count
+        self._inbox: deque[Request] = deque()
+        self._inbox_lock = Lock()
+        self.inbox_bytes = 0
+        self._group = Group()
+        self._tail = 0
+        self._epoch = 0
+        self._payload_bytes_sum = 0
+        self._payload_rows_sum = 0
+        self._failed: DejaQError | None = None
+        self.counts = {"appends": 0, "append_us": 0, "entries": 0, "steps": 0}
+
+    # --- any thread -------------------------------------------------------------------------
+
+    def put(self, request: Request) -> None:
+        """Leave a request for the worker. The caller rings the worker."""
+        with self._inbox_lock:
+            self._inbox.append(request)
+            self.inbox_bytes += request.byte_count
+
+    # --- the worker's thread ----------------------------------------------------------------
+
+    def step(self) -> int | None:
+        """Do what there is to do; return when to be called again, in clock µs (None = when rung)."""
+        self.counts["steps"] += 1
+        if not self.loaded and not self._load():
+            return None
+        try:
+            self._take_requests()
+            self._dispatch()
+            self._flush()
+        except DejaQError as error:
+            self._fail(error)
+        if not self.loaded:
+            return self.clock.now_us() + 100_000 if self._inbox else None
+        counts = self.engine.counts
+        self.live_count = counts.scheduled + counts.leased
+        if self._inbox:
+            return self.clock.now_us()
+        wake_us = self._next_wake_us()
+        if self.maintenance is not None and self.maintenance.step(self):
+            return self.clock.now_us()
+        return wake_us
+
+    def close(self) -> None:
+        """Answer what waits with Unavailable and close the journal."""
+        self._refuse_inbox(Unavailable("the broker is stopping", 1_000))
+        if self.loaded:
+            self.loaded = False
+            self.journal.close()
+
+    @property
+    def position(self) -> int:
+        """Position of the last entry that is durable."""
+        return self._tail
+
+    @property
+    def idle(self) -> bool:
+        """True if no request waits."""
+        return not self._inbox
+
+    @property
+    def mean_payload_bytes(self) -> int:
+        """Mean payload of what was sent since the partition was loaded; 0 = not known."""
+        return self._payload_bytes_sum // max(1, self._payload_rows_sum)
+
+    # --- loading and failing ----------------------------------------------------------------
+
+    def _load(self) -> bool:
+        """Read snapshot and journal. False: it can't be; whoever waits was told why."""
+        if self._failed is not None:
+            self._refuse_inbox(self._failed)
+            return False
+        try:
+            self._recover()
+        except DejaQError as error:
+            self._refuse_inbox(error)
+            return False
+        self.loaded = True
+        return True
+
+    def _recover(self) -> None:
+        journal = self._open_journal()
+        try:
+            snapshot = journal.latest_snapshot()
+            position = 0
+            engine = Engine(self.number)
+            if snapshot is not None:
+                engine = restore(snapshot.meta, journal.read_snapshot_file)
+                position = snapshot.position
+            for position, _epoch, entry in journal.scan(position):  # noqa: B007 - the last is kept
+                engine.apply(entries.to_command(entry, position))
+            journal.adopt(engine.live_locators())
+            now_ms = max(self.clock.now_ms(), engine.now_ms)
+            command = OpenEpoch(now_ms, engine.epoch + 1)
+            self._tail = journal.append([entries.to_entry(command)], position, command.epoch)
+            engine.apply(command)
+        except BaseException:
+            journal.close()
+            raise
+        self._epoch = command.epoch
+        self.engine, self.journal = engine, journal
+        if self.maintenance is not None:
+            self.maintenance.loaded(self, 0 if snapshot is None else snapshot.position)
+
+    def _fail(self, error: DejaQError) -> None:
+        """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
+        group, self._group = self._group, Group()
+        for reply_to, reply in group.replies:
+            reply_to(Reply(reply.number, reply.rows, error=error))
+        for consumer, push in group.pushes:
+            self.dispatcher.give_back(consumer, len(push.leased.sequences))
+        self.loaded = False
+        self.journal.close()
+        # A full disk or another owner: reading again may help. A failed sync is final (duty 8).
+        if not isinstance(error, ResourceExhausted | Fenced | InternalError):
+            self._failed = error
+            self._refuse_inbox(error)
+
+    def _refuse_inbox(self, error: DejaQError) -> None:
+        while self._inbox:
+            request = self._pop()
+            if isinstance(request, LookRequest):
+                request.look(self)
+            else:
+                request.reply(Reply(request.number, error=error))
+
+    def check_loaded(self) -> None:
+        """Raise Unavailable if the partition could not be read. For looks."""
+        if not self.loaded:
+            raise self._failed or Unavailable("the partition can't be read now", 1_000)
+
+    # --- requests ---------------------------------------------------------------------------
+
+    def _pop(self) -> Request:
+        with self._inbox_lock:
+            request = self._inbox.popleft()
+            self.inbox_bytes -= request.byte_count
+        return request
+
+    def _take_requests(self) -> None:
+        small: list[EnqueueRequest] = []
+        rows = small_rows = 0
+        rows_max = self.settings.dispatch.group_rows_max
+        for _ in range(STEP_REQUESTS_MAX):
+            if not self._inbox or rows >= rows_max:
+                break
+            request = self._pop()
+            if isinstance(request, EnqueueRequest):
+                rows += request.columns.rows
+                is_small = (
+                    request.columns.rows < MERGE_ROWS_MAX and request.byte_count < MERGE_BYTES_MAX
+                )
+                if is_small and small_rows + request.columns.rows <= limits.BATCH_ROWS_MAX:
+                    small.append(request)
+                    small_rows += request.columns.rows
+                    continue
+            if small:
+                self._enqueue(small)
+                small, small_rows = [], 0
+            self._apply_request(request)
+        if small:
+            self._enqueue(small)
+
+    def _apply_request(self, request: Request) -> None:
+        match request:
+            case EnqueueRequest():
+                self._enqueue([request])
+            case RenameRequest():
+                self._rename(request)
+            case SettleRequest():
+                self._settle(request)
+            case LookRequest():
+                # What it sees must be durable, and it may append on its own.
+                self._flush()
+                request.look(self)
+
+    def now_ms(self) -> int:
+        """The partition's time: the clock's, but never before the last command's."""
+        return max(self.clock.now_ms(), self.engine.now_ms)
+
+    def next_position(self) -> int:
+        """Position that the next entry of this step gets."""
+        return self._tail + len(self._group.entries) + 1
+
+    def commit(self, entry: Entry, effects: Effects) -> None:
+        """Put an applied command's entry into the step's group."""
+        self._group.entries.append(entry)
+        if len(effects.freed_locators):
+            self._group.freed.append(effects.freed_locators)
+
+    def _answer(self, acks: str, reply_to: ReplyTo, reply: Reply) -> None:
+        if acks == "leader":
+            reply_to(reply)
+        elif acks == "all":
+            self._group.replies.append((reply_to, reply))
+
+    # --- enqueue ----------------------------------------------------------------------------
+
+    def _enqueue(self, requests: list[EnqueueRequest]) -> None:
+        accepted: list[EnqueueRequest] = []
+        seen: set[tuple[str, int]] = set()
+        for request in requests:
+            if request.producer:
+                batch = (request.producer, request.number)
+                if batch in seen:  # its first answer must be known before
+                    self._enqueue_new(accepted)
+                    accepted, seen = [], set()
+                if self._answer_repeated(request):
+                    continue
+                seen.add(batch)
+            accepted.append(request)
+        if accepted:
+            self._enqueue_new(accepted)
+
+    def _answer_repeated(self, request: EnqueueRequest) -> bool:
+        """Rule 10: a batch that was seen before gets its first answer."""
+        answer = self.engine.answer(request.producer, request.number)
+        if answer is None:
+            return False
+        batch = SubBatch(
+            request.producer,
+            request.number,
+            answer.count,
+            answer.refused_indices,
+            answer.refused_ids,
+            answer.refused_statuses,
+        )
+        reply = self._enqueue_reply(request, batch, answer.first_sequence)
+        self._answer(request.acks, request.reply, reply)
+        return True
+
+    def _room_for(self, rows: int, byte_count: int) -> ResourceExhausted | None:
+        """Rule 14."""
+        topic = self.topic()
+        if topic.max_backlog_count:
+            counts = self.engine.counts
+            others = self._topic_live_count() - self.live_count
+            live = others + counts.scheduled + counts.leased
+            if live + rows > topic.max_backlog_count:
+                return ResourceExhausted(
+                    f"topic {topic.name}: max_backlog_count is {topic.max_backlog_count}, "
+                    f"{live} messages are live; retry when some are done",
+                    1_000,
+                )
+        if topic.max_backlog_bytes:
+            counts = self.engine.counts
+            live_bytes = (counts.scheduled + counts.leased) * self.mean_payload_bytes
+            if live_bytes + byte_count > topic.max_backlog_bytes // topic.partitions:
+                return ResourceExhausted(
+                    f"topic {topic.name}: max_backlog_bytes is {topic.max_backlog_bytes}, "
+                    f"about {live_bytes} are live in partition {self.number}; retry when some are done",
+                    1_000,
+                )
+        if not self.journal.has_room(byte_count + 128 * rows):
+            return ResourceExhausted("the disk is full; consumers go on, producers wait", 1_000)
+        return None
+
+    def _enqueue_new(self, requests: list[EnqueueRequest]) -> None:
+        if not requests:
+            return
+        merged = merge(requests)
+        rows = merged.columns.rows
+        full = self._room_for(rows, merged.columns.payload_bytes)
+        if full is not None:
+            for request in requests:
+                request.reply(Reply(request.number, request.columns.rows, error=full))
+            return
+        live = self._resolve_duplicates(merged)
+        sub_batches = self._sub_batches(merged, live)
+        if merged.columns.rows:
+            command = Enqueue(
+                self.now_ms(),
+                self.next_position(),
+                merged.columns.dues_ms,
+                sub_batches,
+                merged.key_hashes,
+                merged.columns.payload_bytes,
+            )
+            effects = self.engine.apply(command)
+            self.commit(entries.enqueue_entry(command, merged.texts()), effects)
+            self._payload_bytes_sum += merged.columns.payload_bytes
+            self._payload_rows_sum += merged.columns.rows
+            sequence = effects.first_sequence
+        else:
+            sequence = self.engine.next_sequence
+        for request, batch in zip(requests, sub_batches, strict=True):
+            self._answer(
+                request.acks, request.reply, self._enqueue_reply(request, batch, sequence)
+            )
+            sequence += batch.count
+
+    def _resolve_duplicates(self, merged: Merged) -> Int64s | None:
+        """Per row the sequence of the live message with its key, -1 = none; None = no row has one.
+
+        A row that repeats a key of an earlier row of the batch gets the sequence that one will have.
+        The rows to refuse are taken out of `merged`.
+        """
+        if merged.key_hashes is None or merged.columns.keys is None:
+            return None
+        live = self._find_live(merged.columns.keys, merged.key_hashes)
+        firsts = find_repeats(merged.columns.keys, merged.key_hashes)
+        repeats = np.flatnonzero(firsts >= 0)
+        refused_mask = live >= 0
+        if len(repeats):
+            refused_mask[repeats] = True
+            ranks = np.cumsum(~refused_mask) - 1
+            of_first = live[firsts[repeats]]
+            new = self.engine.next_sequence + ranks[firsts[repeats]]
+            live[repeats] = np.where(of_first >= 0, of_first, new)
+        if not refused_mask.any():
+            return None
+        merged.keep(np.flatnonzero(~refused_mask))
+        return live
+
+    def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s:
+        rows, sequences = self.engine.candidates(key_hashes)
+        if len(sequences):
+            positions = self.engine.locators(sequences) >> limits.ROW_BITS
+            if int(positions.max()) > self._tail:
+                self._flush()  # a candidate of this very step: readable only once appended
+        return find_live(self.engine, self.journal, keys, rows, sequences)
+
+    def _sub_batches(self, merged: Merged, live: Int64s | None) -> tuple[SubBatch, ...]:
+        """What each request gets: its accepted rows, and its refused ones with the live id."""
+        sub_batches = []
+        for place, request in enumerate(merged.requests):
+            first, end = int(merged.starts[place]), int(merged.starts[place + 1])
+            if live is None:
+                sub_batches.append(SubBatch(request.producer, request.number, end - first))
+                continue
+            part = live[first:end]
+            refused = np.flatnonzero(part >= 0)
+            ids = (part[refused] | (self.number << limits.SEQUENCE_BITS)).tolist()
+            sub_batches.append(
+                SubBatch(
+                    request.producer,
+                    request.number,
+                    end - first - len(refused),
+                    tuple(refused.tolist()),
+                    tuple(ids),
+                    (int(RowStatus.DUPLICATE),) * len(refused),
+                )
+            )
+        return tuple(sub_batches)
+
+    def _enqueue_reply(self, request: EnqueueRequest, batch: SubBatch, first: int) -> Reply:
+        first_id = pack_id(self.number, first)
+        if not batch.refused_indices:
+            return Reply(request.number, batch.count, first_id)
+        rows = batch.count + len(batch.refused_indices)
+        refused = np.array(batch.refused_indices, dtype=np.int64)
+        accepted_mask = np.ones(rows, dtype=bool)
+        accepted_mask[refused] = False
+        ids = np.empty(rows, dtype=np.int64)
+        ids[accepted_mask] = np.arange(first_id, first_id + batch.count)
+        ids[refused] = batch.refused_ids
+        statuses = np.zeros(rows, dtype=np.uint8)
+        statuses[refused] = batch.refused_statuses
+        return Reply(request.number, rows, -1, ids, statuses)
+
+    # --- move, cancel, ack, nack, extend ------------------------------------------------------
+
+    def _rename(self, request: RenameRequest) -> None:
+        sequences = request.sequences
+        if sequences is None:
+            assert request.key_hashes is not None
+            sequences = self._find_live(request.keys, request.key_hashes)
+        command: Move | Cancel
+        if request.dues_ms is None:
+            command = Cancel(self.now_ms(), sequences)
+        else:
+            command = Move(self.now_ms(), sequences, request.dues_ms)
+        effects = self.engine.apply(command)
+        self.commit(entries.to_entry(command), effects)
+        statuses = effects.statuses
+        reply = Reply(
+            request.number,
+            request.rows,
+            -1,
+            np.where(sequences >= 0, sequences | (self.number << limits.SEQUENCE_BITS), -1),
+            statuses,
+        )
+        self._answer(request.acks, request.reply, reply)
+
+    def _settle(self, request: SettleRequest) -> None:
+        now_ms = self.now_ms()
+        rows = (request.lease_id, request.sequences, request.attempts)
+        command: Ack | Nack | Extend
+        match request.op:
+            case SettleOp.ACK:
+                command = Ack(now_ms, *rows)
+            case SettleOp.NACK:
+                command = Nack(now_ms, now_ms + request.argument_ms, *rows)
+            case SettleOp.EXTEND:
+                lease_ms = request.argument_ms or self.topic().lease_ms
+                command = Extend(now_ms, now_ms + lease_ms, *rows)
+        effects = self.engine.apply(command)
+        self.commit(entries.to_entry(command), effects)
+        statuses = effects.statuses
+        count = len(request.sequences) if request.sequences is not None else 0
+        if statuses is not None:
+            count = len(statuses)
+        self._answer(request.acks, request.reply, Reply(request.number, count, statuses=statuses))
+
+    # --- dispatch ---------------------------------------------------------------------------
+
+    def _dispatch(self) -> None:
+        """Lease what is due, or due so soon that it should be on its way, to whoever has credit."""
+        ahead_ms = self.topic().lease_ahead_ms
+        for _ in range(STEP_DISPATCHES_MAX):
+            now_ms = self.now_ms()
+            head_ms = self._head_ms(now_ms)
+            # Only half of the ahead time: the rows of the other half come along in one dispatch.
+            if head_ms is None or head_ms > now_ms + ahead_ms // 2:
+                return
+            grant = self.dispatcher.reserve(
+                self._rows_max(), self.clock.now_us(), holding=head_ms > now_ms
+            )
+            if grant is None:
+                return
+            consumer, rows = grant
+            until_ms = now_ms + min(ahead_ms, consumer.ahead_ms)
+            lease_end_ms = until_ms + (consumer.options.lease_ms or self.topic().lease_ms)
+            command = Lease(now_ms, self.next_position(), until_ms, rows, lease_end_ms)
+            leased = self.engine.apply(command).leased
+            taken = 0 if leased is None else len(leased.sequences)
+            if taken < rows:
+                self.dispatcher.give_back(consumer, rows - taken)
+            if leased is None:
+                return
+            self._group.entries.append(entries.to_entry(command, taken))
+            self._group.pushes.append((consumer, Push(self, leased)))
+
+    def _head_ms(self, now_ms: int) -> int | None:
+        """When the next message is due, or a lease ends, whichever is first."""
+        head_ms, expiry_ms = self.engine.next_due_ms(), self.engine.next_expiry_ms()
+        if head_ms is None or expiry_ms is None:
+            return expiry_ms if head_ms is None else head_ms
+        return min(head_ms, expiry_ms)
+
+    def _rows_max(self) -> int:
+        mean = self.mean_payload_bytes or 1_024
+        return max(1, min(limits.DISPATCH_ROWS_MAX, limits.DISPATCH_BYTES_MAX // mean))
+
+    def _next_wake_us(self) -> int | None:
+        """When there will be something to lease to somebody with credit."""
+        head_ms = self._head_ms(self.engine.now_ms)
+        if head_ms is None:
+            return None
+        anyone, holder = self.dispatcher.has_credit(self.clock.now_us())
+        if not anyone:
+            return None
+        return (head_ms - (self.topic().lease_ahead_ms // 2 if holder else 0)) * 1_000
+
+    # --- durability ---------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Append the step's entries, then answer and send."""
+        group = self._group
+        if not group.entries and not group.replies:
+            return
+        if group.entries:
+            began_us = self.clock.now_us()
+            self._tail = self.journal.append(group.entries, self._tail, self._epoch)
+            self.counts["appends"] += 1
+            self.counts["entries"] += len(group.entries)
+            self.counts["append_us"] += self.clock.now_us() - began_us
+        self._group = Group()
+        for reply_to, reply in group.replies:
+            reply_to(reply)
+        for consumer, push in group.pushes:
+            self.dispatcher.holds(consumer, self.number, push.leased)
+            consumer.sink.push(push)
+        for freed in group.freed:
+            self.journal.free(freed)
+
+    def append_now(self, entry: Entry, effects: Effects) -> None:
+        """For maintenance: append one applied command by itself."""
+        self.commit(entry, effects)
+        self._flush()

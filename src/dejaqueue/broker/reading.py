@@ -1,0 +1,80 @@
+"""Stored rows as the batches that users see: deliveries and peeks.
+
+Room: broker. Runs on the threads that send, not on the workers.
+Holds: columns are in the order of the schemas; rows that are gone are left out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from dejaqueue import limits
+from dejaqueue.broker.dispatch import Push
+from dejaqueue.engine.commands import Int64s, UInt16s
+from dejaqueue.journal.interface import Journal
+from dejaqueue.schema import packing
+from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
+
+
+def message_columns(
+    journal: Journal, ids: Int64s, dues_ms: Int64s, attempts: UInt16s, locators: Int64s
+) -> list[pa.Array]:
+    """The columns of DELIVERY for these messages, in its order."""
+    rows = len(ids)
+    stored = journal.read(locators)
+    key, group, tags, headers, payload = stored.columns
+    if headers.null_count == rows:
+        header_maps = pa.nulls(rows, DELIVERY.field("headers").type)
+        priorities = np.full(rows, DEFAULT_PRIORITY, dtype=np.uint16)
+    else:
+        header_maps, priorities = packing.unpack_headers(headers)
+    if tags.null_count == rows:
+        tag_lists = pa.nulls(rows, DELIVERY.field("tags").type)
+    else:
+        tag_lists = packing.unpack_tags(tags)
+    return [
+        pa.array(ids),
+        pa.array(dues_ms),
+        pa.array(attempts),
+        key,
+        group,
+        pa.array(priorities),
+        tag_lists,
+        header_maps,
+        payload,
+    ]
+
+
+def delivery_batch(push: Push) -> pa.RecordBatch:
+    """The batch of a dispatch, schema DELIVERY, in dispatch order."""
+    leased, partition = push.leased, push.partition
+    columns = message_columns(
+        partition.journal,
+        leased.sequences | (partition.number << limits.SEQUENCE_BITS),
+        leased.dues_ms,
+        leased.attempts,
+        leased.locators,
+    )
+    batch = pa.RecordBatch.from_arrays(columns, schema=DELIVERY)
+    payload = columns[-1]
+    if payload.null_count:
+        # The lease ended and somebody else finished the row before it was sent: nothing to send.
+        batch = batch.filter(payload.is_valid())
+    return batch
+
+
+def peek_batch(
+    journal: Journal,
+    ids: Int64s,
+    dues_ms: Int64s,
+    attempts: UInt16s,
+    locators: Int64s,
+    states: list[str],
+) -> pa.RecordBatch:
+    """The batch of a peek, schema PEEK."""
+    columns = message_columns(journal, ids, dues_ms, attempts, locators)
+    batch = pa.RecordBatch.from_arrays([*columns, pa.array(states, pa.utf8())], schema=PEEK)
+    if columns[-1].null_count:
+        batch = batch.filter(columns[-1].is_valid())
+    return batch

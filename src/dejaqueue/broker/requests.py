@@ -1,0 +1,91 @@
+"""What a partition worker is asked to do: one request per batch, settle or look.
+
+Room: broker. Plain records; made at the door (any thread), used up by the worker.
+Holds: `reply` is called exactly once per request, on the worker's thread, and never blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from dejaqueue.engine.commands import Int64s, UInt16s
+from dejaqueue.schema.checks import SendColumns
+from dejaqueue.wire.frames import Reply, SettleOp
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.partition import Partition
+
+ReplyTo: TypeAlias = Callable[[Reply], None]
+
+
+def no_reply(_reply: Reply) -> None:
+    """For requests that nobody waits for."""
+
+
+@dataclass(slots=True)
+class EnqueueRequest:
+    """A checked batch for this partition."""
+
+    columns: SendColumns
+    producer: str
+    number: int
+    acks: str
+    reply: ReplyTo
+    key_hashes: Int64s | None = None
+
+    @property
+    def byte_count(self) -> int:
+        """What it weighs while it waits."""
+        return self.columns.payload_bytes + 64 * self.columns.rows
+
+
+@dataclass(slots=True)
+class RenameRequest:
+    """Moves (`dues_ms` given) or cancels, by sequence or by key."""
+
+    number: int
+    rows: int
+    acks: str
+    reply: ReplyTo
+    sequences: Int64s | None = None
+    keys: object = None
+    """utf8 column (pyarrow) where rows are named by key."""
+    key_hashes: Int64s | None = None
+    dues_ms: Int64s | None = None
+
+    @property
+    def byte_count(self) -> int:
+        """What it weighs while it waits."""
+        return 64 * self.rows
+
+
+@dataclass(slots=True)
+class SettleRequest:
+    """ack, nack or extend, of a whole lease or of rows."""
+
+    op: SettleOp
+    number: int
+    reply: ReplyTo
+    lease_id: int = -1
+    argument_ms: int = 0
+    sequences: Int64s | None = None
+    attempts: UInt16s | None = None
+    acks: str = "all"
+
+    @property
+    def byte_count(self) -> int:
+        """What it weighs while it waits."""
+        return 128 if self.sequences is None else 16 * len(self.sequences)
+
+
+@dataclass(slots=True)
+class LookRequest:
+    """Run a function of the partition on its worker; it changes nothing that is journalled."""
+
+    look: Callable[[Partition], None]
+    byte_count: int = 0
+
+
+Request: TypeAlias = EnqueueRequest | RenameRequest | SettleRequest | LookRequest

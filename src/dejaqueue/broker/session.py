@@ -1,0 +1,150 @@
+"""A consumer's session: credit, settles, clock, end.
+
+Room: broker. Called by the consumer's stream, on its thread.
+Holds: one reply per settle that asks for one; a session that closes cleanly ends its leases at once,
+one that breaks leaves them to their end, because its consumer may come back with acks.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dejaqueue import limits
+from dejaqueue.broker.dispatch import Sink
+from dejaqueue.broker.requests import ReplyTo, SettleRequest, no_reply
+from dejaqueue.broker.writer import JoinedReply, split_rows
+from dejaqueue.clock import Clock
+from dejaqueue.errors import BadRequest
+from dejaqueue.wire.descriptors import ConsumeStream, check_lease
+from dejaqueue.wire.frames import Ping, Pong, Reply, Settle, SettleOp
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.broker import TopicRuntime
+
+log = logging.getLogger("dejaqueue.broker")
+
+
+class ConsumerSession:
+    """One consumer of one topic."""
+
+    def __init__(
+        self,
+        topic: TopicRuntime,
+        options: ConsumeStream,
+        sink: Sink,
+        clock: Clock,
+        offset_us_max: int,
+    ) -> None:
+        self._topic = topic
+        self._clock = clock
+        self._offset_us_max = offset_us_max
+        self._warned = False
+        self.consumer = topic.dispatcher.add(options, sink, clock.now_us(), 0)
+
+    def credit(self, rows: int) -> None:
+        """The consumer takes `rows` more."""
+        self._topic.dispatcher.credit(self.consumer, rows, self._clock.now_us())
+
+    def settle(self, settle: Settle, reply: ReplyTo) -> None:
+        """ack, nack or extend. `reply` is called once, if the settle has a number."""
+        dispatcher = self._topic.dispatcher
+        dispatcher.seen(self.consumer, self._clock.now_us())
+        reply_to = reply if settle.number else no_reply
+        try:
+            if settle.op is SettleOp.EXTEND and settle.argument_ms:
+                check_lease(settle.argument_ms)
+            if settle.lease_id >= 0:
+                self._settle_lease(settle, reply_to)
+            else:
+                self._settle_rows(settle, reply_to)
+        except BadRequest as wrong:
+            reply_to(Reply(settle.number, error=wrong))
+
+    def _settle_lease(self, settle: Settle, reply: ReplyTo) -> None:
+        if settle.partition >= len(self._topic.partitions):
+            limit = f"below {len(self._topic.partitions)}"
+            raise BadRequest("settle.partition", limit, settle.partition)
+        if settle.op is SettleOp.EXTEND:
+            lease_ms = settle.argument_ms or self._topic.topic.lease_ms
+            end_ms = self._clock.now_ms() + lease_ms
+            self._topic.dispatcher.extended(
+                self.consumer, settle.partition, settle.lease_id, end_ms
+            )
+        else:
+            self._topic.dispatcher.settled(
+                self.consumer, settle.partition, settle.lease_id, -1
+            )
+        request = SettleRequest(
+            settle.op, settle.number, reply, settle.lease_id, settle.argument_ms
+        )
+        self._topic.submit(settle.partition, request)
+
+    def _settle_rows(self, settle: Settle, reply: ReplyTo) -> None:
+        ids, attempts = settle.ids, settle.attempts
+        if ids is None or attempts is None or len(ids) == 0:
+            raise BadRequest("settle.ids", "at least one id", 0)
+        parts_of_rows = ids >> limits.SEQUENCE_BITS
+        if int(parts_of_rows.max()) >= len(self._topic.partitions) or int(ids.min()) < 0:
+            raise BadRequest("settle.ids", "ids of this topic", int(ids.max()))
+        sequences = ids & limits.SEQUENCE_MAX
+        parts = split_rows(parts_of_rows)
+        joined = (
+            None
+            if len(parts) == 1
+            else JoinedReply(settle.number, len(ids), [rows for _, rows in parts], reply)
+        )
+        if settle.op is not SettleOp.EXTEND:
+            self.consumer.settled_count += len(ids)
+        for index, (partition, rows) in enumerate(parts):
+            request = SettleRequest(
+                settle.op,
+                settle.number,
+                reply if joined is None else joined.part(index),
+                -1,
+                settle.argument_ms,
+                np.ascontiguousarray(sequences[rows]),
+                np.ascontiguousarray(attempts[rows]),
+            )
+            self._topic.submit(partition, request)
+
+    def ping(self, ping: Ping) -> Pong:
+        """Answer with the broker's time, and take over what the client knows of its clock."""
+        now_us = self._clock.now_us()
+        dispatcher, consumer = self._topic.dispatcher, self.consumer
+        dispatcher.seen(consumer, now_us)
+        consumer.offset_us, consumer.uncertainty_us = ping.offset_us, ping.uncertainty_us
+        limit_us = self._offset_us_max
+        known = 0 <= ping.uncertainty_us <= limit_us and abs(ping.offset_us) <= limit_us
+        ahead_ms = limits.LEASE_AHEAD_MS_MAX if known and consumer.options.holds else 0
+        if ping.uncertainty_us >= 0 and not known and not self._warned:
+            self._warned = True
+            log.warning(
+                "topic %s: the clock of consumer %r is off by %d ± %d µs (limit %d): it gets "
+                "messages only when they are due",
+                self._topic.topic.name,
+                consumer.options.consumer,
+                ping.offset_us,
+                ping.uncertainty_us,
+                limit_us,
+            )
+        if ahead_ms != consumer.ahead_ms:
+            consumer.ahead_ms = ahead_ms
+            self._topic.ring_all()
+        dispatcher.forget_ended(now_us // 1_000)
+        return Pong(ping.number, ping.client_us, self._clock.now_us())
+
+    def close(self, *, release: bool) -> None:
+        """The session ends. Twice is fine.
+
+        Args:
+            release: end the leases it still holds, so that others get the messages at once.
+        """
+        held = self._topic.dispatcher.remove(self.consumer)
+        if not release:
+            return
+        for partition, lease_id in held:
+            request = SettleRequest(SettleOp.NACK, 0, no_reply, lease_id, 0)
+            self._topic.submit(partition, request)

@@ -1,0 +1,60 @@
+"""What `stats` answers: counts per topic and partition.
+
+Room: broker. Asks each partition's worker; numbers only.
+See: docs/reference/metrics.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.broker import TopicRuntime
+    from dejaqueue.broker.partition import Partition
+
+# Ready messages are counted one by one in the index; more than this is shown as this.
+READY_COUNT_MAX = 1_000_000
+
+
+def partition_stats(place: Partition, now_ms: int) -> dict[str, int]:
+    """The numbers of one partition; on its worker."""
+    engine, counts = place.engine, place.engine.counts
+    head_ms = engine.next_due_ms()
+    numbers = {
+        "scheduled": counts.scheduled,
+        "leased": counts.leased,
+        "ready": engine.due_count(now_ms),
+        "next_due_ms": -1 if head_ms is None else head_ms,
+        "position": place.position,
+        "journal_bytes": place.journal.byte_count(),
+        "inbox_bytes": place.inbox_bytes,
+        "appends": place.counts["appends"],
+        "append_us": place.counts["append_us"],
+        "entries": place.counts["entries"],
+    }
+    if place.maintenance is not None:
+        numbers["snapshots"] = place.maintenance.snapshot_count
+        numbers["copied_rows"] = place.maintenance.copied_rows
+    return numbers | engine.totals.to_dict()
+
+
+def topic_stats(topic: TopicRuntime, now_ms: int) -> dict[str, Any]:
+    """The numbers of a topic: sums, and each partition's own."""
+    futures = [
+        topic.look(number, lambda place: partition_stats(place, now_ms))
+        for number in range(len(topic.partitions))
+    ]
+    partitions = [future.result(60) for future in futures]
+    sums = {
+        name: sum(numbers[name] for numbers in partitions)
+        for name in partitions[0]
+        if name not in ("next_due_ms", "position")
+    }
+    dues = [numbers["next_due_ms"] for numbers in partitions if numbers["next_due_ms"] >= 0]
+    return {
+        "topic": topic.topic.name,
+        **sums,
+        "next_due_ms": min(dues, default=-1),
+        "consumers": topic.dispatcher.describe(),
+        "partitions": partitions,
+    }

@@ -1,0 +1,95 @@
+"""The topic catalogue: which topics there are, kept in the journal's store.
+
+Room: broker. Called under the broker's lock.
+Holds: a change is durable before it is seen; what can't change is refused with its name.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from dejaqueue import limits
+from dejaqueue.errors import BadRequest, JournalDamaged, Refused, TopicExists, TopicUnknown
+from dejaqueue.journal.interface import JournalStore
+from dejaqueue.model import CHANGEABLE, Topic
+
+FORMAT_VERSION = 1
+
+
+class Catalogue:
+    """All topics, by name."""
+
+    def __init__(self, store: JournalStore) -> None:
+        self._store = store
+        self._topics: dict[str, Topic] = {}
+        text = store.load_catalog()
+        if text is not None:
+            try:
+                values = json.loads(text)
+                if values["version"] != FORMAT_VERSION:
+                    raise Refused(f"topic catalogue has version {values['version']}, this is 1")
+                for topic in values["topics"]:
+                    self._topics[topic["name"]] = Topic.from_dict(topic)
+            except (ValueError, KeyError, TypeError) as wrong:
+                raise JournalDamaged(f"topic catalogue: {wrong}") from wrong
+
+    def all(self) -> list[Topic]:
+        """Every topic, by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def get(self, name: str) -> Topic:
+        """The topic, or TopicUnknown."""
+        if name not in self._topics:
+            raise TopicUnknown(name)
+        return self._topics[name]
+
+    def create(self, topic: Topic, *, exist_ok: bool) -> Topic:
+        """Add a topic. With `exist_ok` an equal one is fine; a different one raises TopicExists."""
+        known = self._topics.get(topic.name)
+        if known is not None:
+            if exist_ok and known == topic:
+                return known
+            if exist_ok:
+                changed = [k for k, v in topic.to_dict().items() if known.to_dict()[k] != v]
+                raise TopicExists(
+                    f"topic {topic.name} exists with another {', '.join(changed)}; "
+                    "alter it, or ask for the same"
+                )
+            raise TopicExists(f"topic {topic.name} exists")
+        if len(self._topics) >= limits.TOPICS_MAX:
+            raise Refused(f"this broker has {limits.TOPICS_MAX} topics, the limit")
+        return self._put(topic)
+
+    def alter(self, name: str, changes: dict[str, Any]) -> Topic:
+        """Change settings that may change; the others are refused."""
+        topic = self.get(name)
+        for field in changes:
+            if field not in CHANGEABLE:
+                known = field in topic.to_dict()
+                limit = "fixed when the topic is made" if known else "a setting that can change: "
+                raise BadRequest(
+                    f"topic.{field}", limit if known else limit + ", ".join(CHANGEABLE), changes[field]
+                )
+        return self._put(replace(topic, **changes).check())
+
+    def delete(self, name: str) -> None:
+        """Forget a topic, or raise TopicUnknown."""
+        self.get(name)
+        topics = {known: topic for known, topic in self._topics.items() if known != name}
+        self._store_all(topics)
+
+    def _put(self, topic: Topic) -> Topic:
+        self._store_all(self._topics | {topic.name: topic})
+        return topic
+
+    def _store_all(self, topics: dict[str, Topic]) -> None:
+        text = json.dumps(
+            {
+                "version": FORMAT_VERSION,
+                "topics": [topics[name].to_dict() for name in sorted(topics)],
+            }
+        )
+        self._store.store_catalog(text)
+        self._topics = topics

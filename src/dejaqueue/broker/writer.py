@@ -1,0 +1,252 @@
+"""A producer's stream at the door: record batches in, requests to partitions, one reply each.
+
+Room: broker. Runs on the thread of the stream; checking and splitting happen here, so that the
+workers get columns they can trust.
+Holds: exactly one reply per batch, even when its rows go to several partitions; what is wrong with a
+batch refuses all of it (rules 12, 15).
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dejaqueue import limits
+from dejaqueue.broker.entries import hash_column, text_column
+from dejaqueue.broker.requests import (
+    EnqueueRequest,
+    RenameRequest,
+    ReplyTo,
+    Request,
+    SettleRequest,
+    no_reply,
+)
+from dejaqueue.engine.commands import Int64s
+from dejaqueue.errors import DejaQError, ResourceExhausted
+from dejaqueue.schema.checks import NamedRows, SendColumns, check_named, check_schema, check_send
+from dejaqueue.wire.descriptors import WriteStream
+from dejaqueue.wire.frames import Reply, SettleOp
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.broker import TopicRuntime
+
+_SETTLE_OPS = {"ack": SettleOp.ACK, "nack": SettleOp.NACK, "extend": SettleOp.EXTEND}
+
+
+class JoinedReply:
+    """Makes one reply of the replies of several partitions.
+
+    Args:
+        places: for each part the rows of the batch it answers.
+    """
+
+    def __init__(
+        self, number: int, rows: int, places: list[npt.NDArray[np.int64]], reply: ReplyTo
+    ) -> None:
+        self._number = number
+        self._places = places
+        self._reply = reply
+        self._ids = np.full(rows, -1, dtype=np.int64)
+        self._statuses = np.zeros(rows, dtype=np.uint8)
+        self._error: DejaQError | None = None
+        self._left = len(places)
+        self._lock = threading.Lock()
+
+    def part(self, index: int) -> ReplyTo:
+        """Where the partition of part `index` replies to."""
+
+        def answered(reply: Reply) -> None:
+            with self._lock:
+                if reply.error is not None:
+                    self._error = reply.error
+                else:
+                    self._ids[self._places[index]] = reply.all_ids()
+                    self._statuses[self._places[index]] = reply.all_statuses()
+                self._left -= 1
+                done = self._left == 0
+            if done:
+                self._finish()
+
+        return answered
+
+    def _finish(self) -> None:
+        rows = len(self._ids)
+        if self._error is not None:
+            self._reply(Reply(self._number, rows, error=self._error))
+            return
+        statuses = self._statuses if self._statuses.any() else None
+        self._reply(Reply(self._number, rows, -1, self._ids, statuses))
+
+
+def split_rows(part_of_row: npt.NDArray[np.int64]) -> list[tuple[int, npt.NDArray[np.int64]]]:
+    """(partition, its rows in order) for every partition that has rows."""
+    order = np.argsort(part_of_row, kind="stable")
+    parts, starts = np.unique(part_of_row[order], return_index=True)
+    return list(zip(parts.tolist(), np.split(order, starts[1:]), strict=True))
+
+
+class Writer:
+    """One open stream of batches of one kind."""
+
+    _spread = itertools.count()
+
+    def __init__(
+        self, stream: WriteStream, topic: TopicRuntime, now_ms: Callable[[], int], bytes_max: int
+    ) -> None:
+        self._stream = stream
+        self._topic = topic
+        self._now_ms = now_ms
+        self._bytes_max = bytes_max
+        # Without a name there is no retry to recognise, so each stream may start anywhere.
+        self._first_partition = 0 if stream.producer else next(self._spread)
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Raise BadRequest if batches of this schema can't be what the stream is for."""
+        check_schema(self._stream.op, schema)
+
+    def submit(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
+        """Take one batch. `reply` is called once, on any thread, unless the stream has acks=none."""
+        if self._stream.acks == "none":
+            reply = no_reply
+        try:
+            if self._stream.op == "enqueue":
+                self._enqueue(number, batch, reply)
+            else:
+                self._name_rows(number, batch, reply)
+        except DejaQError as error:
+            reply(Reply(number, batch.num_rows, error=error))
+
+    # --- enqueue ----------------------------------------------------------------------------
+
+    def _enqueue(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
+        topic = self._topic.topic
+        columns = check_send(batch, topic, self._now_ms())
+        key_hashes = None
+        if columns.keys is not None:
+            key_hashes = hash_column(text_column(columns.keys))
+        parts = self._route(number, columns, key_hashes)
+        if len(parts) == 1:
+            self._put(
+                parts[0][0],
+                EnqueueRequest(
+                    columns, self._stream.producer, number, self._stream.acks, reply, key_hashes
+                ),
+            )
+            return
+        joined = JoinedReply(number, columns.rows, [rows for _, rows in parts], reply)
+        for index, (partition, rows) in enumerate(parts):
+            request = EnqueueRequest(
+                columns.take(rows),
+                self._stream.producer,
+                number,
+                self._stream.acks,
+                joined.part(index),
+                None if key_hashes is None else key_hashes[rows],
+            )
+            self._put(partition, request)
+
+    def _route(
+        self, number: int, columns: SendColumns, key_hashes: Int64s | None
+    ) -> list[tuple[int, npt.NDArray[np.int64]]]:
+        """Which rows go where: the producer's choice, else by key, else the batch in turn.
+
+        The turn follows the batch number, so that a batch sent again goes where it went before.
+        """
+        count = self._topic.topic.partitions
+        turn = (self._first_partition + number) % count
+        if count == 1 or (columns.partitions is None and key_hashes is None):
+            return [(turn, np.zeros(0, dtype=np.int64))]
+        if columns.partitions is not None:
+            return split_rows(columns.partitions.astype(np.int64))
+        assert key_hashes is not None
+        return split_rows(np.where(key_hashes != 0, key_partitions(key_hashes, count), turn))
+
+    # --- everything that names messages -------------------------------------------------------
+
+    def _name_rows(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
+        named = check_named(self._stream.op, batch)
+        count = self._topic.topic.partitions
+        key_hashes = None
+        if named.keys is not None:
+            key_hashes = hash_column(text_column(named.keys))
+            part_of_row = key_partitions(key_hashes, count)
+        else:
+            assert named.ids is not None
+            part_of_row = named.ids >> limits.SEQUENCE_BITS
+            # An id of a partition that does not exist is not found in any other one.
+            part_of_row = np.where(part_of_row < count, part_of_row, 0)
+        first = int(part_of_row[0])
+        if (part_of_row == first).all():
+            self._put(first, self._request(named, key_hashes, None, first, number, reply))
+            return
+        parts = split_rows(part_of_row)
+        joined = JoinedReply(number, named.rows, [rows for _, rows in parts], reply)
+        for index, (partition, rows) in enumerate(parts):
+            request = self._request(named, key_hashes, rows, partition, number, joined.part(index))
+            self._put(partition, request)
+
+    def _request(
+        self,
+        named: NamedRows,
+        key_hashes: Int64s | None,
+        rows: npt.NDArray[np.int64] | None,
+        partition: int,
+        number: int,
+        reply: ReplyTo,
+    ) -> Request:
+        def chosen(column: npt.NDArray[np.generic] | None) -> npt.NDArray[np.generic] | None:
+            return column if column is None or rows is None else column[rows]
+
+        sequences = None
+        if named.ids is not None:
+            ids = named.ids if rows is None else named.ids[rows]
+            here = (ids >> limits.SEQUENCE_BITS) == partition
+            sequences = np.where(here, ids & limits.SEQUENCE_MAX, -1)
+        op = _SETTLE_OPS.get(self._stream.op)
+        if op is not None:
+            attempts = chosen(named.attempts)
+            assert attempts is not None
+            return SettleRequest(
+                op,
+                number,
+                reply,
+                argument_ms=self._stream.argument_ms,
+                sequences=sequences,
+                attempts=attempts.astype(np.uint16),
+                acks=self._stream.acks,
+            )
+        keys = named.keys
+        if keys is not None and rows is not None:
+            keys = keys.take(pa.array(rows))
+        dues_ms, hashes = chosen(named.dues_ms), chosen(key_hashes)
+        return RenameRequest(
+            number,
+            named.rows if rows is None else len(rows),
+            self._stream.acks,
+            reply,
+            sequences,
+            keys,
+            None if hashes is None else hashes.astype(np.int64, copy=False),
+            None if dues_ms is None else dues_ms.astype(np.int64, copy=False),
+        )
+
+    def _put(self, partition: int, request: Request) -> None:
+        place = self._topic.partitions[partition]
+        if place.inbox_bytes + request.byte_count > self._bytes_max:
+            raise ResourceExhausted(
+                f"{place.inbox_bytes} bytes wait to be written in partition {partition} of topic "
+                f"{self._topic.topic.name}; retry when they are",
+                50,
+            )
+        self._topic.submit(partition, request)
+
+
+def key_partitions(key_hashes: Int64s, count: int) -> npt.NDArray[np.int64]:
+    """Partition of each key. The low bits of the hash choose; int64 array, shape (n,)."""
+    return (key_hashes & np.int64((1 << 31) - 1)) % count

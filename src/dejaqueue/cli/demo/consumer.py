@@ -1,0 +1,140 @@
+"""A consumer of the demo: a process of its own that receives, notes the time, and acks.
+
+Room: cli. Started by `replay.py` as `python -m dejaqueue.cli.demo.consumer`, talks on its pipes.
+Holds: it believes nobody: what it received and when goes to a file, and the verdict is spoken later.
+
+Standard output: `ready`, then the count of deliveries so far, a line now and then.
+Standard input: ends when the consumer is to stop.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import numpy as np
+import pyarrow as pa
+
+from dejaqueue.clock import SystemClock
+
+if TYPE_CHECKING:
+    from dejaqueue import Client, MessageBatch
+
+SAY_EVERY_US = 100_000
+BATCH_ROWS = 1_000
+PREFETCH_ROWS = 10_000
+SILENCE_SECONDS = 0.2
+"""How often a consumer that gets nothing looks whether it is to stop."""
+
+RECEIVED = pa.schema(
+    [
+        pa.field("key", pa.utf8()),
+        pa.field("due", pa.int64()),
+        pa.field("attempts", pa.uint16()),
+        pa.field("payload", pa.binary()),
+        pa.field("received_us", pa.int64()),
+        pa.field("acked", pa.bool_()),
+    ]
+)
+"""A row a delivery: what `verdict.judge` takes."""
+
+
+class Consumption:
+    """What one consumer received.
+
+    Attributes:
+        count: deliveries so far.
+    """
+
+    def __init__(self, *, confirm: bool) -> None:
+        """With `confirm`, every ack is waited for, so that it is known which are durable."""
+        self._confirm = confirm
+        self._batches: list[pa.RecordBatch] = []
+        self._received_us: list[int] = []
+        self._acked: list[np.ndarray[tuple[int], np.dtype[np.bool_]]] = []
+        self.count = 0
+
+    def take(self, batch: MessageBatch, received_us: int) -> None:
+        """Note a delivery and ack it."""
+        rows = batch.batch
+        self._batches.append(rows)
+        self._received_us.append(received_us)
+        self.count += rows.num_rows
+        if self._confirm:
+            settled = batch.ack()
+            assert settled is not None
+            self._acked.append(settled.statuses == 0)
+        else:
+            batch.ack(wait=False)
+            self._acked.append(np.ones(rows.num_rows, dtype=np.bool_))
+
+    def to_table(self) -> pa.Table:
+        """Everything received, as RECEIVED."""
+        if not self._batches:
+            return RECEIVED.empty_table()
+        rows = pa.Table.from_batches(self._batches)
+        counts = [batch.num_rows for batch in self._batches]
+        return pa.table(
+            {
+                "key": rows["key"],
+                "due": rows["due"],
+                "attempts": rows["attempts"],
+                "payload": rows["payload"],
+                "received_us": np.repeat(np.array(self._received_us, dtype=np.int64), counts),
+                "acked": np.concatenate(self._acked),
+            },
+            schema=RECEIVED,
+        )
+
+
+def _receive(
+    client: Client, topic: str, consumption: Consumption, stopping: threading.Event
+) -> None:
+    """Receive until told to stop."""
+    clock = SystemClock()
+    said_us = 0
+    while not stopping.is_set():
+        for batch in client.consume_batches(
+            topic, batch_rows=BATCH_ROWS, prefetch=PREFETCH_ROWS, timeout=SILENCE_SECONDS
+        ):
+            now_us = clock.now_us()
+            consumption.take(batch, now_us)
+            if now_us - said_us > SAY_EVERY_US:
+                said_us = now_us
+                print(consumption.count, flush=True)
+            if stopping.is_set():
+                break
+        print(consumption.count, flush=True)
+
+
+@click.command()
+@click.option("--url", required=True)
+@click.option("--topic", required=True)
+@click.option("--out", type=click.Path(path_type=Path), required=True)
+@click.option("--confirm", is_flag=True)
+def main(*, url: str, topic: str, out: Path, confirm: bool) -> None:
+    """Consume until standard input ends, then write what came to a file."""
+    from dejaqueue import Client
+
+    # A thread that has to run waits at most this long for another that only reckons.
+    sys.setswitchinterval(0.0005)
+    stopping = threading.Event()
+
+    def listen() -> None:
+        sys.stdin.read()
+        stopping.set()
+
+    threading.Thread(target=listen, name="stop-listener", daemon=True).start()
+    consumption = Consumption(confirm=confirm)
+    with Client(url) as client:
+        print("ready", flush=True)
+        _receive(client, topic, consumption, stopping)
+    with pa.OSFile(str(out), "wb") as file, pa.ipc.new_file(file, RECEIVED) as writer:
+        writer.write_table(consumption.to_table())
+
+
+if __name__ == "__main__":
+    main()

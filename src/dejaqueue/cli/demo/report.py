@@ -1,0 +1,297 @@
+"""The report: one HTML page with nothing outside of it, drawn from the figures of a run.
+
+Room: cli. Text only; the charts are charts.py.
+Holds: no script, no font, no image, no address: the page reads the same from a mail or a stick.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+import numpy.typing as npt
+
+from dejaqueue.cli.demo.charts import Chart, Mark, draw, legend, show
+from dejaqueue.cli.demo.plan import Change, Plan
+from dejaqueue.cli.demo.verdict import Arrivals, Verdict
+from dejaqueue.version import __version__
+
+BUCKETS = 240
+LATENESS_MS_MIN = 0.01
+"""Where the lateness axes begin; what is less is drawn there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the page shows.
+
+    Attributes:
+        period: what was replayed, in words.
+        start_ms: the instant at which the replay's clock began.
+        killed_ms: when the broker was killed, from the start; -1 = it was not.
+        facts: (name, text) of the surroundings.
+    """
+
+    period: str
+    plan: Plan
+    verdict: Verdict
+    arrivals: Arrivals
+    start_ms: int
+    killed_ms: int
+    facts: list[tuple[str, str]]
+
+
+def write_page(run: Run) -> str:
+    """The page as HTML."""
+    verdict = run.verdict
+    good = verdict.is_good
+    headline = "Every message came once, at its time" if good else "Something went wrong"
+    summary = (
+        f"{verdict.delivered:,} departures of {escape(run.period)} in "
+        f"{run.plan.length_ms / 1_000:,.0f} seconds: an hour passed in "
+        f"{3_600_000 / run.plan.speed:,.1f} ms. {verdict.moved:,} flights left at another time than "
+        f"scheduled and were moved by key, {verdict.cancelled:,} never left and were cancelled."
+    )
+    load, lateness_along = _load_chart(run), _lateness_along(run)
+    sections = [
+        _section("The load along the timeline", _load_note(run), load),
+        _section("Moves and cancels, as they became known", "", _changes_chart(run)),
+        _section(
+            "Lateness",
+            "From the due time to the moment the application has the message in hand, each message "
+            "measured.",
+            _histogram(run),
+        ),
+        _section("Lateness along the timeline", "", lateness_along),
+    ]
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>DejaQ demo: {escape(run.period)}</title>",
+            f"<style>{STYLE}</style></head><body><main>",
+            f'<header><p class="brand">DejaQ <span>{escape(__version__)}</span></p>',
+            f'<h1 class="{"good" if good else "bad"}">{headline}</h1>',
+            f"<p>{summary}</p></header>",
+            _tiles(verdict),
+            *sections,
+            _table("Every figure", [(name, _show(value)) for name, value in _figures(verdict)]),
+            _table("Where it ran", run.facts),
+            "</main></body></html>",
+        ]
+    )
+
+
+def _figures(verdict: Verdict) -> list[tuple[str, float]]:
+    return list(verdict.figures().items())
+
+
+def _show(value: float) -> str:
+    return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"
+
+
+def _section(title: str, note: str, content: str) -> str:
+    text = f"<p>{escape(note)}</p>" if note else ""
+    return f"<section><h2>{escape(title)}</h2>{text}{content}</section>"
+
+
+def _tiles(verdict: Verdict) -> str:
+    tiles = [
+        ("delivered", show(verdict.delivered), ""),
+        ("lost", show(verdict.lost), "bad" if verdict.lost else "good"),
+        ("early", show(verdict.early), "bad" if verdict.early else "good"),
+        ("twice", show(verdict.duplicate), "bad" if verdict.duplicate else "good"),
+        ("lateness p50", f"{verdict.lateness_p50_ms:.2f} ms", ""),
+        ("lateness p99", f"{verdict.lateness_p99_ms:.2f} ms", ""),
+        ("messages a second", show(round(verdict.messages_per_second)), ""),
+    ]
+    shown = [
+        f'<div class="tile {style}"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
+        for name, value, style in tiles
+    ]
+    return f'<div class="tiles">{"".join(shown)}</div>'
+
+
+def _table(title: str, rows: list[tuple[str, str]]) -> str:
+    lines = [f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows]
+    return f"<section><h2>{escape(title)}</h2><table>{''.join(lines)}</table></section>"
+
+
+def _per_bucket(
+    offsets_ms: npt.NDArray[np.int64], length_ms: int, buckets: int = BUCKETS
+) -> npt.NDArray[np.float64]:
+    """How many fall into each bucket; what is later than the end is in the last."""
+    places = np.clip(offsets_ms * buckets // max(length_ms, 1), 0, buckets - 1)
+    return np.bincount(places, minlength=buckets).astype(np.float64)
+
+
+def _seconds(length_ms: int) -> list[tuple[float, str]]:
+    """Ticks of an axis of time."""
+    step = next(s for s in (1, 2, 5, 10, 20, 60, 300, 900, 3_600, 86_400) if s * 9_000 > length_ms)
+    count = length_ms // (step * 1_000)
+    return [(i * step * 1_000 / length_ms, f"{i * step} s") for i in range(count + 1)]
+
+
+def _kill_line(run: Run) -> list[tuple[float, str]]:
+    if run.killed_ms < 0:
+        return []
+    return [(min(run.killed_ms / max(run.plan.length_ms, 1), 1.0), "broker killed")]
+
+
+def _arrived_ms(run: Run) -> npt.NDArray[np.int64]:
+    return run.arrivals.received_us // 1_000 - run.start_ms
+
+
+def _load_note(run: Run) -> str:
+    bucket_ms = run.plan.length_ms / BUCKETS
+    return (
+        f"Messages in each {bucket_ms:,.0f} ms: the line is what had been scheduled, the area what "
+        "arrived. They differ where flights were moved or cancelled."
+    )
+
+
+def _load_chart(run: Run) -> str:
+    length_ms = run.plan.length_ms
+    marks = [
+        Mark("area", "delivered", "delivered", _per_bucket(_arrived_ms(run), length_ms)),
+        Mark("line", "scheduled", "scheduled", _per_bucket(run.plan.scheduled_ms, length_ms)),
+    ]
+    chart = Chart(
+        title="Messages scheduled and delivered along the timeline",
+        marks=marks,
+        x_labels=_seconds(length_ms),
+        x_name="since the first departure",
+        y_name="messages",
+        lines_at=_kill_line(run),
+    )
+    return legend(marks) + draw(chart)
+
+
+def _changes_chart(run: Run) -> str:
+    plan = run.plan
+    marks = [
+        Mark(
+            "line",
+            style,
+            style,
+            _per_bucket(plan.notices_ms[plan.changes == change], plan.length_ms),
+        )
+        for style, change in (("moves", Change.MOVE), ("cancels", Change.CANCEL))
+    ]
+    chart = Chart(
+        title="Moves and cancels along the timeline",
+        marks=marks,
+        x_labels=_seconds(plan.length_ms),
+        x_name="since the first departure",
+        y_name="messages",
+        height=180,
+        lines_at=_kill_line(run),
+    )
+    return legend(marks) + draw(chart)
+
+
+def _histogram(run: Run) -> str:
+    """Messages by lateness, on a logarithmic axis."""
+    late_ms = np.maximum(run.arrivals.latenesses_us / 1_000, LATENESS_MS_MIN)
+    most = float(late_ms.max()) if len(late_ms) else 1.0
+    decades = max(int(np.ceil(np.log10(most / LATENESS_MS_MIN))), 3)
+    places = np.floor(np.log10(late_ms / LATENESS_MS_MIN) * 20).astype(np.int64)
+    counts = np.bincount(
+        np.clip(places, 0, 20 * decades - 1), minlength=20 * decades
+    ).astype(np.float64)
+    labels = [(i / decades, f"{LATENESS_MS_MIN * 10**i:g} ms") for i in range(decades + 1)]
+    verdict = run.verdict
+    lines = [
+        (float(np.log10(max(value, LATENESS_MS_MIN) / LATENESS_MS_MIN) / decades), name)
+        for name, value in (("p50", verdict.lateness_p50_ms), ("p99", verdict.lateness_p99_ms))
+    ]
+    return draw(
+        Chart(
+            title="Messages by lateness",
+            marks=[Mark("bars", "delivered", "messages", counts)],
+            x_labels=labels,
+            x_name="lateness",
+            y_name="messages",
+            lines_at=lines,
+        )
+    )
+
+
+def _lateness_along(run: Run) -> str:
+    """Median, p99 and the worst of each bucket."""
+    length_ms = run.plan.length_ms
+    places = np.clip(_arrived_ms(run) * BUCKETS // max(length_ms, 1), 0, BUCKETS - 1)
+    order = np.argsort(places, kind="stable")
+    late_ms = np.maximum(run.arrivals.latenesses_us[order] / 1_000, LATENESS_MS_MIN)
+    bounds = np.searchsorted(places[order], np.arange(BUCKETS + 1))
+    quantiles = np.full((3, BUCKETS), np.nan)
+    for bucket in range(BUCKETS):
+        found = late_ms[bounds[bucket] : bounds[bucket + 1]]
+        if len(found):
+            quantiles[:, bucket] = np.quantile(found, [0.5, 0.99, 1.0])
+    marks = [
+        Mark("line", style, label, row)
+        for style, label, row in zip(
+            ("worst", "p99", "delivered"), ("worst", "p99", "p50"), quantiles[::-1], strict=True
+        )
+    ]
+    most = float(np.nanmax(quantiles)) if np.isfinite(quantiles).any() else 1.0
+    chart = Chart(
+        title="Lateness along the timeline",
+        marks=marks,
+        x_labels=_seconds(length_ms),
+        x_name="since the first departure",
+        y_name="ms",
+        y_min=LATENESS_MS_MIN,
+        y_max=max(float(10 ** np.ceil(np.log10(most))), 10.0),
+        is_log=True,
+        lines_at=_kill_line(run),
+    )
+    return legend(marks) + draw(chart)
+
+
+STYLE = """
+:root { color-scheme: light dark; --page: #f6f5f1; --card: #ffffff; --ink: #1d2433; --soft: #667085;
+  --rule: #e3e1da; --blue: #2f6df6; --amber: #e08a00; --red: #d33a3a; --green: #16875a;
+  --violet: #7a4fd0; }
+@media (prefers-color-scheme: dark) { :root { --page: #12151c; --card: #1a1f29; --ink: #e8eaf0;
+  --soft: #98a2b3; --rule: #2b3240; --blue: #6c9bff; --amber: #ffb547; --red: #ff7a70;
+  --green: #4cc38a; --violet: #b094ff; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+main { max-width: 1040px; margin: 0 auto; padding: 40px 20px 64px; }
+.brand { margin: 0; font-weight: 700; letter-spacing: .02em; }
+.brand span { color: var(--soft); font-weight: 400; }
+h1 { margin: 6px 0 8px; font-size: clamp(26px, 4vw, 38px); line-height: 1.15; }
+h1.bad { color: var(--red); }
+h2 { margin: 0 0 4px; font-size: 18px; }
+header p { max-width: 70ch; } section > p { margin: 0 0 8px; color: var(--soft); max-width: 80ch; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(120px, 1fr)); gap: 12px;
+  margin: 20px 0; }
+.tile, section { background: var(--card); border: 1px solid var(--rule); border-radius: 12px; }
+.tile { padding: 12px 14px; } .tile b { display: block; font-size: 22px;
+  font-variant-numeric: tabular-nums; white-space: nowrap; }
+.tile span { color: var(--soft); font-size: 13px; }
+.tile.good b { color: var(--green); } .tile.bad b { color: var(--red); }
+section { padding: 18px 20px; margin: 16px 0; }
+svg { display: block; width: 100%; height: auto; overflow: visible; }
+svg text { font: 12px system-ui, sans-serif; fill: var(--soft); font-variant-numeric: tabular-nums; }
+.grid { stroke: var(--rule); } .axis { stroke: var(--soft); }
+.instant { stroke: var(--red); stroke-dasharray: 4 3; }
+.line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
+.area { stroke: none; fill-opacity: .28; }
+.line.delivered { stroke: var(--blue); } .area.delivered, .bars.delivered { fill: var(--blue); }
+.line.scheduled { stroke: var(--amber); } .line.moves { stroke: var(--violet); }
+.line.cancels, .line.worst { stroke: var(--red); } .line.p99 { stroke: var(--amber); }
+.legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 6px 0; font-size: 13px; }
+.key i { display: inline-block; width: 12px; height: 12px; margin-right: 6px; border-radius: 3px;
+  vertical-align: -1px; }
+i.delivered { background: var(--blue); } i.scheduled, i.p99 { background: var(--amber); }
+i.moves { background: var(--violet); } i.cancels, i.worst { background: var(--red); }
+table { border-collapse: collapse; width: 100%; font-size: 14px; }
+th, td { padding: 4px 0; border-top: 1px solid var(--rule); text-align: left; font-weight: 400; }
+th { color: var(--soft); } td { text-align: right; font-variant-numeric: tabular-nums; }
+"""

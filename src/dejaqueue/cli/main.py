@@ -1,0 +1,115 @@
+"""The command `dejaq`: finds the command that is meant, and turns errors into one line and a code.
+
+Room: cli. Talks to a broker through the public client, as any user does.
+Holds: no traceback reaches the user but for a bug of ours; `--help` loads neither pyarrow nor the
+broker (each command's file imports them when it runs).
+See: errors.py for the exit codes; docs/reference/cli.md is generated from the commands.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from dejaqueue.errors import DejaQError, Locked, TopicUnknown, Unavailable
+from dejaqueue.version import __version__
+
+COMMANDS = {
+    "serve": "dejaqueue.cli.serve:serve",
+    "demo": "dejaqueue.cli.demo.command:demo",
+    "topic": "dejaqueue.cli.topics:topic",
+    "send": "dejaqueue.cli.send:send",
+    "consume": "dejaqueue.cli.messages:consume",
+    "peek": "dejaqueue.cli.messages:peek",
+    "move": "dejaqueue.cli.messages:move",
+    "cancel": "dejaqueue.cli.messages:cancel",
+    "stats": "dejaqueue.cli.stats:stats",
+    "bench": "dejaqueue.cli.bench:bench",
+}
+"""Name of each command, in the order of the help, and where it is."""
+
+NEXT_STEPS: tuple[tuple[type[DejaQError], str], ...] = (
+    (TopicUnknown, "see `dejaq topic list`, or make it with `dejaq topic create`"),
+    (Unavailable, "is a broker there? start one with `dejaq serve`, or name another with --url"),
+    (Locked, "another broker has this directory; stop it, or give --data another one"),
+)
+"""What to do next, by error; the first that fits."""
+
+EXIT_INTERRUPTED = 130
+"""As the shell says it for SIGINT."""
+EXIT_BROKEN_PIPE = 141
+"""As the shell says it for SIGPIPE: whoever read our output has enough."""
+
+
+class CommandLine(click.Group):
+    """The root command; loads the others when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command's file and give the command; None if there is none of that name."""
+        place = COMMANDS.get(cmd_name)
+        if place is None:
+            return None
+        module, name = place.split(":")
+        found = getattr(importlib.import_module(module), name)
+        assert isinstance(found, click.Command)
+        return found
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> NoReturn:
+        """Run the command line and exit with its status."""
+        try:
+            status = super().main(*args, standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except click.ClickException as error:
+            status = _fail(_usage_text(error), error.exit_code)
+        except DejaQError as error:
+            status = _fail(_error_text(error), error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            status = EXIT_INTERRUPTED
+        except BrokenPipeError:
+            # Python would complain once more when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            status = EXIT_BROKEN_PIPE
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _usage_text(error: click.ClickException) -> str:
+    text = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return text
+    return f"{text.rstrip('.')} (see `{context.command_path} --help`)"
+
+
+def _error_text(error: DejaQError) -> str:
+    """The error in one line, with what to do next."""
+    text = " ".join(str(error).split())
+    for kind, step in NEXT_STEPS:
+        if isinstance(error, kind):
+            return f"{text} ({step})"
+    return text
+
+
+def _fail(text: str, status: int) -> int:
+    click.echo(f"error: {text}", err=True)
+    return status
+
+
+@click.group(
+    cls=CommandLine,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="To see it work: `dejaq serve`, and in another window `dejaq topic create reminders`, "
+    '`dejaq send reminders --text "stretch your legs" --delay 10s`, `dejaq consume reminders`. '
+    "Exit status: 0 done, 2 wrong call, 3 refused, 4 try later or no broker, "
+    "5 damaged journal, 6 directory in use, 1 anything else.",
+)
+@click.version_option(__version__, prog_name="dejaq")
+def main() -> None:
+    """DejaQ delivers messages at their time, to the millisecond."""

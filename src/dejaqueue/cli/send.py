@@ -1,0 +1,146 @@
+"""`dejaq send`: one message, or a stream of them from standard input or a file.
+
+Room: cli.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli.output import print_json
+from dejaqueue.cli.times import Instant, Span
+
+if TYPE_CHECKING:
+    from dejaqueue import Client
+    from dejaqueue.cli.sources import Columns
+
+FORMATS = ("lines", "jsonl", "csv", "parquet")
+EXIT_ROWS_REFUSED = 3
+
+
+@click.command(
+    epilog="Examples: `dejaq send reminders --text 'stretch' --delay 10s --key alice-1` · "
+    "`dejaq send reminders people.csv --due-column remind_at --key-column email` · "
+    "`tail -f log | dejaq send lines --delay 1h`",
+)
+@click.argument("topic")
+@click.argument("file", required=False, type=click.Path(allow_dash=True))
+@click.option("--text", help="One message with this payload; nothing is read.")
+@click.option("--key", help="With --text: its key, by which it can be moved or cancelled.")
+@click.option("--due", "due_ms", type=Instant(), help="When: 2026-12-24T18:00:00Z or UTC ms.")
+@click.option("--delay", "delay_ms", type=Span(), help="When, from now: 250ms, 10s, 5m, 2h, 1d.")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(FORMATS),
+    help="Default: by the file's ending, else one payload a line.",
+)
+@click.option("--due-column", metavar="NAME", help="Column of due times. Default: due.")
+@click.option("--delay-column", metavar="NAME", help="Column of delays in ms. Default: delay.")
+@click.option("--key-column", metavar="NAME", help="Column of keys. Default: key.")
+@click.option("--group-column", metavar="NAME", help="Column of groups. Default: group.")
+@click.option(
+    "--payload-column",
+    metavar="NAME",
+    help="Column of payloads. Default: payload; without it, each row as JSON.",
+)
+@json_option("Print the outcome as JSON.")
+@url_option
+def send(
+    *,
+    topic: str,
+    file: str | None,
+    text: str | None,
+    key: str | None,
+    due_ms: int | None,
+    delay_ms: int | None,
+    file_format: str | None,
+    due_column: str | None,
+    delay_column: str | None,
+    key_column: str | None,
+    group_column: str | None,
+    payload_column: str | None,
+    as_json: bool,
+    url: str,
+) -> int:
+    """Send messages to TOPIC: --text, or FILE, or standard input.
+
+    Prints the id of a single message, and how many were sent of many. Ends with status 3 if rows
+    were refused because a live message has their key.
+    """
+    if due_ms is not None and delay_ms is not None:
+        raise click.UsageError("give --due or --delay, not both")
+    if text is not None:
+        if file is not None:
+            raise click.UsageError("give --text or FILE, not both")
+        with connect(url) as client:
+            sent = client.send(topic, text.encode(), due=due_ms, delay=delay_ms, key=key)
+        return _print_single(sent, as_json=as_json)
+    if key is not None:
+        raise click.UsageError("--key goes with --text; for a file, name a --key-column")
+
+    from dejaqueue.cli.sources import Columns, format_of
+    from dejaqueue.clock import SystemClock
+
+    now_ms = SystemClock().now_ms()
+    constant_ms = due_ms if due_ms is not None else -1
+    if delay_ms is not None:
+        constant_ms = now_ms + delay_ms
+    columns = Columns(
+        payload_column, due_column, delay_column, key_column, group_column, constant_ms
+    )
+    chosen = format_of(file, file_format)
+    with ExitStack() as stack:
+        source = _open(file, stack)
+        client = stack.enter_context(connect(url))
+        return _send_all(client, topic, source, chosen, columns, now_ms=now_ms, as_json=as_json)
+
+
+def _open(file: str | None, stack: ExitStack) -> BinaryIO:
+    if file is None or file == "-":
+        return sys.stdin.buffer
+    try:
+        return stack.enter_context(open(file, "rb"))
+    except OSError as error:
+        raise click.UsageError(f"FILE: cannot read {file}: {error.strerror}") from error
+
+
+def _print_single(message_id: int, *, as_json: bool) -> int:
+    if as_json:
+        print_json({"id": str(message_id)})
+    else:
+        click.echo(message_id)
+    return 0
+
+
+def _send_all(
+    client: Client,
+    topic: str,
+    source: BinaryIO,
+    file_format: str,
+    columns: Columns,
+    *,
+    now_ms: int,
+    as_json: bool,
+) -> int:
+    """Send every batch, print the counts, return the exit status."""
+    from dejaqueue.cli.sources import read_batches
+
+    sent_count = duplicate_count = 0
+    for batch in read_batches(source, file_format, columns, now_ms):
+        statuses = client.send_batch(topic, batch).statuses
+        refused = int((statuses != 0).sum())
+        sent_count += len(statuses) - refused
+        duplicate_count += refused
+    if as_json:
+        print_json({"sent": sent_count, "duplicate": duplicate_count})
+    else:
+        click.echo(f"sent {sent_count}")
+        if duplicate_count:
+            click.echo(f"duplicate {duplicate_count}")
+    return EXIT_ROWS_REFUSED if duplicate_count else 0

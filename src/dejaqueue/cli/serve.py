@@ -1,0 +1,125 @@
+"""`dejaq serve`: a broker on this machine, until it is told to stop.
+
+Room: cli. Puts settings, broker and servers together; decides nothing else.
+Holds: SIGTERM and SIGINT stop gracefully, a second one at once; one line says where it listens when
+it listens, and not before.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dejaqueue.cli.connection import json_option
+from dejaqueue.cli.output import print_json
+
+if TYPE_CHECKING:
+    from dejaqueue.settings import BrokerSettings
+
+STOPPING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@click.command(
+    epilog="Examples: `dejaq serve` · `dejaq serve --data /var/lib/dejaq --host 0.0.0.0` · "
+    "`dejaq serve --data memory: --port 0`. Every setting can also be in the --config file or in "
+    "the environment, as DEJAQ_SERVER__PORT; this line wins over both.",
+)
+@click.option(
+    "--data", metavar="DIR", help="Where messages are kept, or `memory:`.  [default: dejaq-data]"
+)
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=int, help="Port; 0 = any free one.  [default: 7464]")
+@click.option(
+    "--http-port",
+    type=int,
+    help="Port of /livez, /readyz and /stats; 0 = any free one.  [default: 7465]",
+)
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    envvar="DEJAQ_CONFIG",
+    show_envvar=True,
+    help="A TOML file with settings.",
+)
+@json_option("Print where it listens as JSON.")
+def serve(
+    *,
+    data: str | None,
+    host: str | None,
+    port: int | None,
+    http_port: int | None,
+    file: Path | None,
+    as_json: bool,
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C, then stop gracefully.
+
+    A port of 0 also frees the other port from its default, unless it is given.
+    """
+    from dejaqueue.settings import load
+
+    if port == 0 and http_port is None:
+        http_port = 0
+    settings = load(
+        file,
+        {
+            "journal": {"url": data},
+            "server": {"host": host, "port": port, "http_port": http_port},
+        },
+    )
+    # Blocked before any thread starts, so that all threads inherit it and only `sigwait` takes them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING_SIGNALS)
+    _run(settings, as_json=as_json)
+
+
+def _run(settings: BrokerSettings, *, as_json: bool) -> None:
+    """Start everything from the inside out, wait for a signal, stop in reverse."""
+    from dejaqueue.broker.broker import Broker
+    from dejaqueue.errors import BadRequest
+    from dejaqueue.flight.server import FlightServer
+    from dejaqueue.http.health import HealthServer
+
+    host = settings.server.host
+    broker = Broker(settings)
+    ready = False
+    try:
+        http = HealthServer(host, settings.server.http_port, lambda: ready, broker.stats)
+    except OSError as error:
+        raise BadRequest(
+            "server.http_port", f"a free port of {host} ({error})", settings.server.http_port
+        ) from error
+    # Alive before it is ready: recovery may take a while, and a probe must not end it.
+    http.start()
+    try:
+        broker.start()
+        flight = FlightServer(broker, host, settings.server.port)
+        flight.start()
+        ready = True
+        _say_where(settings, flight.port, http.port, as_json=as_json)
+        signal.sigwait(STOPPING_SIGNALS)
+        _let_a_second_signal_end_it()
+        ready = False
+        click.echo("stopping (once more to stop at once; nothing is lost)", err=True)
+        flight.stop()
+    finally:
+        broker.stop()
+        http.stop()
+
+
+def _say_where(settings: BrokerSettings, port: int, http_port: int, *, as_json: bool) -> None:
+    host, data = settings.server.host, settings.journal.url
+    url = f"dejaq://{host}:{port}"
+    http_url = f"http://{host}:{http_port}"
+    if as_json:
+        print_json({"url": url, "http_url": http_url, "data": data})
+    else:
+        click.echo(f"listening {url} ({http_url}/stats, data in {data})")
+
+
+def _let_a_second_signal_end_it() -> None:
+    for number in STOPPING_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING_SIGNALS)

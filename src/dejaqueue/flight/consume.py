@@ -1,0 +1,147 @@
+"""A DoExchange stream: deliveries out; credit, settles and pings in.
+
+Room: flight. One thread reads frames (gRPC's), one sends. Payloads are read from the journal by the
+sending thread, so that the partition's worker never waits for a disk page.
+Holds: frames are sent in the order they were queued; after Close nothing is delivered.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.dispatch import Push
+from dejaqueue.broker.reading import delivery_batch
+from dejaqueue.broker.session import ConsumerSession
+from dejaqueue.errors import BadRequest, DejaQError, Unavailable
+from dejaqueue.schema.messages import DELIVERY
+from dejaqueue.wire import frames
+from dejaqueue.wire.descriptors import ConsumeStream
+from dejaqueue.wire.frames import Close, Credit, DeliveryHead, Frame, Ping, Settle, StreamError
+
+log = logging.getLogger("dejaqueue.flight")
+
+
+class _Outbound:
+    """What is on its way to a consumer. `push` and `put` do not block."""
+
+    def __init__(self, broker: Broker, writer: flight.MetadataRecordBatchWriter) -> None:
+        self._broker = broker
+        self._writer = writer
+        self._queue: SimpleQueue[Push | Frame | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="dejaq-deliveries", daemon=True)
+
+    def start(self) -> None:
+        """Open the stream and send what is queued."""
+        self._writer.begin(DELIVERY)
+        self._thread.start()
+
+    def push(self, push: Push) -> None:
+        """Send leased rows."""
+        self._queue.put(push)
+
+    def put(self, frame: Frame) -> None:
+        """Send a frame."""
+        self._queue.put(frame)
+
+    def finish(self) -> None:
+        """Send what is queued, then end."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            queued = self._queue.get()
+            if queued is None:
+                return
+            try:
+                if isinstance(queued, Push):
+                    self._deliver(queued)
+                else:
+                    self._writer.write_metadata(pa.py_buffer(frames.encode(queued)))
+            except (pa.ArrowException, OSError):
+                # The client is gone. What it was sent comes back when its leases end.
+                return
+            except DejaQError as error:
+                log.error("a delivery could not be read: %s", error)
+
+    def _deliver(self, push: Push) -> None:
+        batch = delivery_batch(push)
+        if batch.num_rows == 0:
+            return
+        leased = push.leased
+        head = DeliveryHead(
+            push.partition.number,
+            batch.num_rows,
+            leased.lease_id,
+            leased.lease_end_ms,
+            self._broker.clock.now_us(),
+        )
+        self._writer.write_with_metadata(batch, pa.py_buffer(frames.encode(head)))
+
+
+def serve_consumer(
+    broker: Broker,
+    options: ConsumeStream,
+    reader: flight.MetadataRecordBatchReader,
+    writer: flight.MetadataRecordBatchWriter,
+    register: Callable[[Callable[[], None]], None],
+    unregister: Callable[[Callable[[], None]], None],
+) -> None:
+    """Serve one consumer until either side is done."""
+    outbound = _Outbound(broker, writer)
+    session = broker.open_consume(options, outbound)
+
+    def broker_stops() -> None:
+        outbound.put(StreamError(Unavailable("the broker is stopping", 1_000)))
+        outbound.put(Close())
+
+    release = False
+    try:
+        outbound.start()
+        register(broker_stops)
+        release = _read_frames(session, outbound, reader)
+    finally:
+        unregister(broker_stops)
+        session.close(release=release)
+        outbound.finish()
+
+
+def _read_frames(
+    session: ConsumerSession, outbound: _Outbound, reader: flight.MetadataRecordBatchReader
+) -> bool:
+    """Read until the client is done; True if it said so."""
+    while True:
+        try:
+            chunk = reader.read_chunk()
+        except StopIteration:
+            return False
+        except (pa.ArrowException, OSError):
+            return False
+        if chunk.app_metadata is None:
+            outbound.put(StreamError(BadRequest("frame", "a frame in app_metadata", "none")))
+            return False
+        try:
+            frame = frames.decode(memoryview(chunk.app_metadata))
+        except BadRequest as wrong:
+            outbound.put(StreamError(wrong))
+            return False
+        match frame:
+            case Credit():
+                session.credit(frame.rows)
+            case Settle():
+                session.settle(frame, outbound.put)
+            case Ping():
+                outbound.put(session.ping(frame))
+            case Close():
+                return True
+            case _:
+                wrong = BadRequest("frame.type", "credit, settle, ping or close", frame)
+                outbound.put(StreamError(wrong))
+                return False

@@ -1,0 +1,297 @@
+"""The Flight server: gRPC streams in, broker calls out.
+
+Room: flight. Decides nothing about messages; translates errors once, at this boundary.
+Holds: every batch gets one reply; a stream that fails says why in a form the client can read.
+See: docs/wire.md.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.errors import BadRequest, DejaQError, InternalError, to_fields
+from dejaqueue.flight.consume import serve_consumer
+from dejaqueue.flight.produce import serve_writer
+from dejaqueue.model import Topic
+from dejaqueue.schema.messages import PEEK, SEND
+from dejaqueue.wire import descriptors
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+
+# Python hands the interpreter over after this long at most. The default of 5 ms is what a worker
+# would wait for behind a thread that decodes batches; 0.5 ms costs little and keeps lateness low.
+SWITCH_INTERVAL_SECONDS = 0.0005
+
+_FLIGHT_ERRORS: dict[str, type[Exception]] = {
+    "UNAVAILABLE": flight.FlightUnavailableError,
+    "INTERNAL": flight.FlightInternalError,
+    "ABORTED": flight.FlightUnavailableError,
+}
+
+
+def to_flight(error: DejaQError) -> Exception:
+    """The Flight error of one of ours: its text, then its fields as JSON in a line of their own."""
+    text = f"{error}\ndejaq:{json.dumps(to_fields(error))}"
+    # Arrow's own classes map to the gRPC statuses that Flight has no class for.
+    match error.flight_status:
+        case "INVALID_ARGUMENT":
+            return pa.ArrowInvalid(text)
+        case "NOT_FOUND":
+            return pa.ArrowKeyError(text)
+    return _FLIGHT_ERRORS.get(error.flight_status, flight.FlightServerError)(text)
+
+
+class FlightServer:
+    """Serves a broker on a port.
+
+    Args:
+        broker: a started broker.
+        host: address to listen on.
+        port: 0 = any free port.
+    """
+
+    def __init__(self, broker: Broker, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._broker = broker
+        self._host = host
+        self._port = port
+        self._service: _Service | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Return when the port is open."""
+        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+        self._service = _Service(self._broker, f"grpc+tcp://{self._host}:{self._port}")
+        self._thread = threading.Thread(
+            target=self._service.serve, name="dejaq-flight", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """The port that is open."""
+        assert self._service is not None, "not started"
+        return int(self._service.port)
+
+    @property
+    def url(self) -> str:
+        """What clients connect to."""
+        return f"dejaq://{self._host}:{self.port}"
+
+    def stop(self, timeout_seconds: float = 5.0) -> None:
+        """End all streams and close the port. Twice or before start is fine.
+
+        Streams of clients that do not answer are given up after the timeout: gRPC has no way to
+        close them, the process does it when it ends.
+        """
+        service, self._service = self._service, None
+        if service is None:
+            return
+        service.end_streams()
+        closer = threading.Thread(target=service.shutdown, name="dejaq-flight-stop", daemon=True)
+        closer.start()
+        closer.join(timeout_seconds)
+
+
+class _Service(flight.FlightServerBase):
+    """What gRPC calls, on a thread per call."""
+
+    def __init__(self, broker: Broker, location: str) -> None:
+        super().__init__(location)
+        self._broker = broker
+        self._streams: set[Callable[[], None]] = set()
+        self._streams_lock = threading.Lock()
+        self._ending = False
+        self._actions: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "create_topic": self._create_topic,
+            "alter_topic": self._alter_topic,
+            "delete_topic": self._delete_topic,
+            "describe_topic": self._describe_topic,
+            "list_topics": self._list_topics,
+            "stats": self._stats,
+            "clock": self._clock,
+        }
+
+    # --- streams ------------------------------------------------------------------------------
+
+    def end_streams(self) -> None:
+        """Tell every open consumer that the broker goes away."""
+        with self._streams_lock:
+            self._ending = True
+            streams = list(self._streams)
+        for end in streams:
+            end()
+
+    def register(self, end: Callable[[], None]) -> None:
+        """Call `end` when the server stops; at once if it is stopping."""
+        with self._streams_lock:
+            self._streams.add(end)
+            ending = self._ending
+        if ending:
+            end()
+
+    def unregister(self, end: Callable[[], None]) -> None:
+        """The stream has ended."""
+        with self._streams_lock:
+            self._streams.discard(end)
+
+    def do_put(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        """A stream of batches (WriteStream)."""
+        with _translated():
+            stream = descriptors.decode(WriteStream, descriptor.command)
+            serve_writer(self._broker.open_write(stream), stream, reader, writer)
+
+    def do_exchange(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        """A consumer (ConsumeStream)."""
+        with _translated():
+            options = descriptors.decode(ConsumeStream, descriptor.command)
+            serve_consumer(self._broker, options, reader, writer, self.register, self.unregister)
+
+    # --- one call, one answer -----------------------------------------------------------------
+
+    def do_action(
+        self, context: flight.ServerCallContext, action: flight.Action
+    ) -> Iterator[flight.Result]:
+        """Administration: JSON in, JSON out."""
+        with _translated():
+            call = self._actions.get(action.type)
+            if call is None:
+                raise BadRequest("action", f"one of {', '.join(self._actions)}", action.type)
+            body = action.body.to_pybytes() if action.body is not None else b""
+            answer = call(_json_object(body or b"{}", "action.body"))
+            return iter([flight.Result(json.dumps(answer).encode())])
+
+    def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
+        """The actions there are."""
+        return [(name, (call.__doc__ or "").split("\n")[0]) for name, call in self._actions.items()]
+
+    def do_get(
+        self, context: flight.ServerCallContext, ticket: flight.Ticket
+    ) -> flight.RecordBatchStream:
+        """Rows without leasing: {"op": "peek", …}."""
+        with _translated():
+            values = _json_object(ticket.ticket, "ticket")
+            if values.pop("op", None) != "peek":
+                raise BadRequest("ticket.op", "peek", values.get("op"))
+            batch = self._broker.peek(values)
+            return flight.RecordBatchStream(pa.Table.from_batches([batch], PEEK))
+
+    def list_flights(
+        self, context: flight.ServerCallContext, criteria: bytes
+    ) -> Iterator[flight.FlightInfo]:
+        """One flight per topic."""
+        with _translated():
+            return iter([self._flight_info(topic) for topic in self._broker.topics()])
+
+    def get_flight_info(
+        self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
+    ) -> flight.FlightInfo:
+        """A topic (descriptor path = its name): one endpoint per partition, at its owner."""
+        with _translated():
+            if not descriptor.path:
+                raise BadRequest("descriptor.path", "the name of a topic", None)
+            return self._flight_info(self._broker.topic(descriptor.path[0].decode()))
+
+    def _flight_info(self, topic: Topic) -> flight.FlightInfo:
+        # "Reuse this connection": the one broker that there is owns every partition.
+        here = "arrow-flight-reuse-connection://?"
+        endpoints = [
+            flight.FlightEndpoint(
+                json.dumps({"op": "peek", "topic": topic.name, "partition": number}).encode(),
+                [here],
+            )
+            for number in range(topic.partitions)
+        ]
+        descriptor = flight.FlightDescriptor.for_path(topic.name)
+        schema = SEND.with_metadata({b"topic": json.dumps(topic.to_dict()).encode()})
+        return flight.FlightInfo(schema, descriptor, endpoints, -1, -1)
+
+    # --- actions ------------------------------------------------------------------------------
+
+    def _create_topic(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Make a topic: its settings, and exist_ok."""
+        exist_ok = body.pop("exist_ok", False)
+        return self._broker.create_topic(Topic.from_dict(body), exist_ok=bool(exist_ok)).to_dict()
+
+    def _alter_topic(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Change settings of a topic: name, and what changes."""
+        return self._broker.alter_topic(_topic_name(body), body).to_dict()
+
+    def _delete_topic(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Delete a topic and its messages: name."""
+        name = _topic_name(body)
+        descriptors.check_fields(body, [])
+        self._broker.delete_topic(name)
+        return {}
+
+    def _describe_topic(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The settings of a topic: name."""
+        name = _topic_name(body)
+        descriptors.check_fields(body, [])
+        return self._broker.topic(name).to_dict()
+
+    def _list_topics(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Every topic's settings."""
+        descriptors.check_fields(body, [])
+        return {"topics": [topic.to_dict() for topic in self._broker.topics()]}
+
+    def _stats(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Counts of one topic (topic), or of all."""
+        descriptors.check_fields(body, ["topic"])
+        topic = body.get("topic")
+        if topic is not None and not isinstance(topic, str):
+            raise BadRequest("topic", "the name of a topic", topic)
+        return self._broker.stats(topic)
+
+    def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The broker's time."""
+        descriptors.check_fields(body, [])
+        return {"broker_us": self._broker.clock.now_us()}
+
+
+def _topic_name(body: dict[str, Any]) -> str:
+    name = body.pop("name", None)
+    if not isinstance(name, str):
+        raise BadRequest("name", "the name of a topic", name)
+    return name
+
+
+def _json_object(content: bytes, field: str) -> dict[str, Any]:
+    try:
+        values = json.loads(content)
+    except ValueError:
+        raise BadRequest(field, "a JSON object", content[:64]) from None
+    if not isinstance(values, dict):
+        raise BadRequest(field, "a JSON object", values)
+    return values
+
+
+class _translated:  # noqa: N801 - reads as a word: with _translated()
+    """The boundary where our errors become Flight's, and a bug never becomes a traceback."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, DejaQError):
+            raise to_flight(error) from error
+        if isinstance(error, Exception) and not isinstance(error, pa.ArrowException):
+            raise to_flight(InternalError(f"{type(error).__name__}: {error}")) from error

@@ -1,0 +1,108 @@
+"""The health server: /livez, /readyz and /stats, for probes and for curl.
+
+Room: http. Standard library alone; knows the broker through two functions.
+Holds: answers on threads of its own, so that a slow reader holds up nobody; a connection that says
+nothing is closed after REQUEST_SECONDS_MAX.
+
+    GET /livez   200 while this process answers at all
+    GET /readyz  200 when the broker takes calls, 503 while it starts or stops
+    GET /stats   200 and what `dejaq stats --json` prints
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from dejaqueue.errors import DejaQError, to_fields
+
+REQUEST_SECONDS_MAX = 5.0
+"""A probe says what it wants at once; what stays silent this long is not one."""
+
+
+class HealthServer:
+    """Serves health over HTTP between `start` and `stop`.
+
+    Attributes:
+        port: where it listens; chosen by the system if 0 was asked for.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        is_ready: Callable[[], bool],
+        stats: Callable[[], dict[str, Any]],
+    ) -> None:
+        """Bind the port.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+
+        class Answers(_Answers):
+            pass
+
+        Answers.is_ready = staticmethod(is_ready)
+        Answers.stats = staticmethod(stats)
+        self._server = ThreadingHTTPServer((host, port), Answers)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="http-health", daemon=True
+        )
+        self._running = False
+        self.port: int = self._server.server_address[1]
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._running = True
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop answering and give the port back. Twice is fine."""
+        if self._running:
+            self._running = False
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+
+class _Answers(BaseHTTPRequestHandler):
+    is_ready: Callable[[], bool]
+    stats: Callable[[], dict[str, Any]]
+    timeout = REQUEST_SECONDS_MAX
+    server_version = "dejaq"
+    sys_version = ""
+
+    def do_GET(self) -> None:  # noqa: N802 - the name the standard library calls
+        path = self.path.partition("?")[0]
+        if path == "/livez":
+            self._answer(200, {"status": "alive"})
+        elif path == "/readyz":
+            ready = self.is_ready()
+            self._answer(200 if ready else 503, {"status": "ready" if ready else "not ready"})
+        elif path == "/stats":
+            try:
+                self._answer(200, self.stats())
+            except DejaQError as error:
+                self._answer(error.http_status, to_fields(error))
+        else:
+            self._answer(404, {"error": "there are /livez, /readyz and /stats"})
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def _answer(self, status: int, values: dict[str, Any]) -> None:
+        body = json.dumps(values).encode() + b"\n"
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Probes come every few seconds: not worth a line each."""

@@ -1,0 +1,341 @@
+"""The door's checks: a record batch from outside becomes checked columns, or a BadRequest.
+
+Room: schema. Arrow compute and numpy over whole columns; no clock (time is an argument).
+Holds: what passes has the right types, no nulls where none may be, and every value in its limits;
+what does not is refused whole, with the field, the limit, the row and the value (rule 15).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dejaqueue import limits
+from dejaqueue.errors import BadRequest
+from dejaqueue.model import Topic
+from dejaqueue.schema import packing
+from dejaqueue.schema.messages import CANCEL, MOVE, SEND, SETTLE
+
+_SCHEMAS = {
+    "enqueue": SEND,
+    "move": MOVE,
+    "cancel": CANCEL,
+    "ack": SETTLE,
+    "nack": SETTLE,
+    "extend": SETTLE,
+}
+_REQUIRED = {
+    "enqueue": ("payload",),
+    "move": ("due",),
+    "cancel": (),
+    "ack": ("id", "attempts"),
+    "nack": ("id", "attempts"),
+    "extend": ("id", "attempts"),
+}
+
+
+@dataclass(slots=True)
+class SendColumns:
+    """A checked batch to send.
+
+    Attributes:
+        rows: how many.
+        dues_ms: int64 array, shape (rows,).
+        payloads: binary column.
+        keys, groups: utf8 columns, or None where no row has one; a row without is the empty text.
+        tags, headers: packed texts (packing.py), or None. Priority travels in `headers`.
+        partitions: int32 array of the producer's choice, or None.
+        payload_bytes: bytes of all payloads together.
+    """
+
+    rows: int
+    dues_ms: npt.NDArray[np.int64]
+    payloads: pa.BinaryArray
+    keys: pa.StringArray | None
+    groups: pa.StringArray | None
+    tags: pa.StringArray | None
+    headers: pa.StringArray | None
+    partitions: npt.NDArray[np.int32] | None
+    payload_bytes: int
+
+    def take(self, indices: npt.NDArray[np.int64]) -> SendColumns:
+        """The rows at these places."""
+        places = pa.array(indices)
+
+        def chosen(column: pa.Array | None) -> pa.Array | None:
+            return None if column is None else column.take(places)
+
+        payloads = self.payloads.take(places)
+        return SendColumns(
+            rows=len(indices),
+            dues_ms=self.dues_ms[indices],
+            payloads=payloads,
+            keys=chosen(self.keys),
+            groups=chosen(self.groups),
+            tags=chosen(self.tags),
+            headers=chosen(self.headers),
+            partitions=None,
+            payload_bytes=text_bytes(payloads),
+        )
+
+
+@dataclass(slots=True)
+class NamedRows:
+    """A checked batch that names messages, by id or by key.
+
+    Attributes:
+        ids: int64 array, shape (rows,), or None if the rows name keys.
+        keys: utf8 column, or None if the rows name ids.
+        dues_ms: new due times of a move, or None.
+        attempts: uint16 array of ack, nack, extend, or None.
+    """
+
+    rows: int
+    ids: npt.NDArray[np.int64] | None = None
+    keys: pa.StringArray | None = None
+    dues_ms: npt.NDArray[np.int64] | None = None
+    attempts: npt.NDArray[np.uint16] | None = None
+
+
+def check_schema(op: str, schema: pa.Schema) -> None:
+    """Raise BadRequest if a stream of this schema can't carry `op`."""
+    wanted = _SCHEMAS[op]
+    for field in schema:
+        place = wanted.get_field_index(field.name)
+        if place < 0:
+            raise BadRequest(field.name, f"one of {', '.join(wanted.names)}", str(field.type))
+        if not _castable(field.type, wanted.field(place).type):
+            raise BadRequest(f"type of {field.name}", str(wanted.field(place).type), str(field.type))
+    if len(set(schema.names)) != len(schema.names):
+        raise BadRequest("columns", "each name once", ", ".join(schema.names))
+    for name in _REQUIRED[op]:
+        if name not in schema.names:
+            raise BadRequest(name, "a column of this name", ", ".join(schema.names))
+    if op in ("move", "cancel") and ("id" in schema.names) == ("key" in schema.names):
+        raise BadRequest("columns", "either id or key", ", ".join(schema.names))
+
+
+def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
+    if given == wanted:
+        return True
+    if pa.types.is_dictionary(given):
+        given = given.value_type
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    binaries = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+    if wanted == pa.binary():
+        return any(is_type(given) for is_type in (*texts, *binaries))
+    if wanted == pa.utf8():
+        return any(is_type(given) for is_type in texts)
+    if wanted == pa.int64():
+        return pa.types.is_integer(given) or pa.types.is_timestamp(given)
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_integer(given))
+    if pa.types.is_map(wanted):
+        return bool(pa.types.is_map(given))
+    return bool(pa.types.is_list(given) or pa.types.is_large_list(given))
+
+
+def _column(batch: pa.RecordBatch, name: str, wanted: pa.DataType) -> pa.Array | None:
+    """The column in the wanted type, None if it is not there."""
+    place = batch.schema.get_field_index(name)
+    if place < 0:
+        return None
+    column = batch.column(place)
+    if column.type == wanted:
+        return column
+    try:
+        if pa.types.is_timestamp(column.type):
+            # Rounded down to the millisecond would be early; up is late by less than one.
+            instant = pa.timestamp("ms", column.type.tz)
+            column = pc.ceil_temporal(column, unit="millisecond").cast(instant, safe=False)
+        return column.cast(wanted)
+    except pa.ArrowInvalid as wrong:
+        raise BadRequest(name, f"values that fit {wanted}", str(wrong)) from None
+
+
+def text_bytes(column: pa.Array) -> int:
+    """Bytes of all texts of a binary or utf8 column together."""
+    offsets = text_offsets(column)
+    return int(offsets[-1] - offsets[0])
+
+
+def text_offsets(column: pa.Array) -> npt.NDArray[np.int32]:
+    """The int32 offsets of a binary or utf8 column, shape (n + 1,), as they lie (not from 0)."""
+    buffers = column.buffers()
+    if buffers[1] is None or len(column) == 0:
+        return np.zeros(len(column) + 1, dtype=np.int32)
+    first = column.offset
+    return np.frombuffer(buffers[1], dtype=np.int32)[first : first + len(column) + 1]
+
+
+def _refuse_nulls(name: str, column: pa.Array) -> None:
+    if column.null_count:
+        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        raise BadRequest(f"{name} of row {row}", "a value", None)
+
+
+def _check_bytes(name: str, column: pa.Array, byte_count_max: int) -> None:
+    """Refuse a text longer than the limit."""
+    lengths = np.diff(text_offsets(column))
+    if len(lengths) and (most := int(lengths.max())) > byte_count_max:
+        row = int(lengths.argmax())
+        raise BadRequest(f"{name} of row {row}", f"at most {byte_count_max} bytes", most)
+
+
+def _check_range(name: str, values: npt.NDArray[np.int64], low: int, high: int) -> None:
+    if len(values) and (int(values.min()) < low or int(values.max()) > high):
+        row = int(np.flatnonzero((values < low) | (values > high))[0])
+        raise BadRequest(f"{name} of row {row}", f"from {low} to {high}", int(values[row]))
+
+
+def _instants(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64] | None:
+    column = _column(batch, name, pa.int64())
+    if column is None:
+        return None
+    _refuse_nulls(name, column)
+    values: npt.NDArray[np.int64] = column.to_numpy()
+    _check_range(name, values, 0, limits.INSTANT_MS_MAX)
+    return values
+
+
+def _text(batch: pa.RecordBatch, name: str, byte_count_max: int) -> pa.Array | None:
+    """An optional utf8 column; None if it says nothing; nulls become the empty text."""
+    column = _column(batch, name, pa.utf8())
+    if column is None or column.null_count == len(column):
+        return None
+    if column.null_count:
+        column = column.fill_null("")
+    _check_bytes(name, column, byte_count_max)
+    return column if text_bytes(column) else None
+
+
+def _tags(batch: pa.RecordBatch) -> pa.Array | None:
+    place = batch.schema.get_field_index("tags")
+    if place < 0 or batch.column(place).null_count == batch.num_rows:
+        return None
+    column = batch.column(place).cast(pa.list_(pa.utf8()))
+    counts = np.asarray(pc.list_value_length(column).fill_null(0))
+    if int(counts.max()) > limits.TAGS_MAX:
+        row = int(counts.argmax())
+        raise BadRequest(f"tags of row {row}", f"at most {limits.TAGS_MAX}", int(counts[row]))
+    values = column.flatten()
+    if not len(values):
+        return None
+    _refuse_nulls("tags", values)
+    _check_bytes("tags", values, limits.TAG_BYTES_MAX)
+    _refuse_separators("tags", values)
+    if pc.any(pc.equal(values, "")).as_py():
+        raise BadRequest("tags", "no empty tag", "")
+    return packing.pack_tags(column)
+
+
+def _refuse_separators(name: str, values: pa.Array) -> None:
+    if pc.any(pc.match_substring_regex(values, packing.SEPARATORS_PATTERN)).as_py():
+        raise BadRequest(name, "no U+001E or U+001F inside", "a control character")
+
+
+def _headers(batch: pa.RecordBatch) -> pa.Array | None:
+    place = batch.schema.get_field_index("headers")
+    headers = None
+    if place >= 0 and batch.column(place).null_count < batch.num_rows:
+        headers = batch.column(place).cast(pa.map_(pa.utf8(), pa.utf8()))
+        _, first, last = packing.list_bounds(headers)
+        names = headers.keys.slice(first, last - first)
+        values = headers.items.slice(first, last - first)
+        _refuse_nulls("headers", values)
+        _refuse_separators("headers", names)
+        _refuse_separators("headers", values)
+        if pc.any(pc.equal(names, "")).as_py():
+            raise BadRequest("headers", "no empty name", "")
+        if not len(names):
+            headers = None
+    priority = _column(batch, "priority", pa.uint16())
+    if priority is not None:
+        _refuse_nulls("priority", priority)
+        if pc.all(pc.equal(priority, pa.scalar(32_768, pa.uint16()))).as_py():
+            priority = None
+    if headers is None and priority is None:
+        return None
+    packed = packing.pack_headers(headers, None if priority is None else priority.to_numpy())
+    _check_bytes("headers", packed, limits.HEADERS_BYTES_MAX)
+    return packed
+
+
+def check_send(batch: pa.RecordBatch, topic: Topic, now_ms: int) -> SendColumns:
+    """The checked columns of a batch to send.
+
+    Args:
+        now_ms: due time of rows that name none, and the start of `max_delay_ms`.
+
+    Raises:
+        BadRequest: names the field, the row, the limit and the value.
+    """
+    rows = batch.num_rows
+    if not 1 <= rows <= limits.BATCH_ROWS_MAX:
+        raise BadRequest("rows of the batch", f"from 1 to {limits.BATCH_ROWS_MAX}", rows)
+    payloads = _column(batch, "payload", pa.binary())
+    if payloads is None:
+        raise BadRequest("payload", "a column of this name", ", ".join(batch.schema.names))
+    _refuse_nulls("payload", payloads)
+    _check_bytes("payload", payloads, topic.max_payload_bytes)
+    payload_bytes = text_bytes(payloads)
+    if payload_bytes > limits.BATCH_BYTES_MAX:
+        limit = f"at most {limits.BATCH_BYTES_MAX} bytes in one batch"
+        raise BadRequest("payload", limit, payload_bytes)
+    dues_ms = _instants(batch, "due")
+    if dues_ms is None:
+        dues_ms = np.full(rows, now_ms, dtype=np.int64)
+    elif topic.max_delay_ms:
+        _check_range("due", dues_ms, 0, now_ms + topic.max_delay_ms)
+    keys = _text(batch, "key", limits.KEY_BYTES_MAX)
+    partitions = _column(batch, "partition", pa.int32())
+    if partitions is not None:
+        _refuse_nulls("partition", partitions)
+        if keys is not None:
+            raise BadRequest("partition", "not together with key, which decides it", "both")
+        partitions = partitions.to_numpy()
+        _check_range("partition", partitions, 0, topic.partitions - 1)
+    return SendColumns(
+        rows=rows,
+        dues_ms=dues_ms,
+        payloads=payloads,
+        keys=keys,
+        groups=_text(batch, "group", limits.GROUP_BYTES_MAX),
+        tags=_tags(batch),
+        headers=_headers(batch),
+        partitions=partitions,
+        payload_bytes=payload_bytes,
+    )
+
+
+def check_named(op: str, batch: pa.RecordBatch) -> NamedRows:
+    """The checked columns of a batch of moves, cancels, acks, nacks or extends.
+
+    Raises:
+        BadRequest: names the field, the row, the limit and the value.
+    """
+    rows = batch.num_rows
+    if not 1 <= rows <= limits.BATCH_ROWS_MAX:
+        raise BadRequest("rows of the batch", f"from 1 to {limits.BATCH_ROWS_MAX}", rows)
+    named = NamedRows(rows)
+    ids = _column(batch, "id", pa.int64())
+    if ids is not None:
+        _refuse_nulls("id", ids)
+        named.ids = ids.to_numpy()
+        _check_range("id", named.ids, 0, (1 << 63) - 1)
+    keys = _column(batch, "key", pa.utf8())
+    if keys is not None:
+        _refuse_nulls("key", keys)
+        _check_bytes("key", keys, limits.KEY_BYTES_MAX)
+        named.keys = keys
+    if op == "move":
+        named.dues_ms = _instants(batch, "due")
+    attempts = _column(batch, "attempts", pa.uint16())
+    if attempts is not None:
+        _refuse_nulls("attempts", attempts)
+        named.attempts = attempts.to_numpy()
+    return named

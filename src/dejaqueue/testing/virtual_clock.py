@@ -1,0 +1,69 @@
+"""A clock that stands still until a test moves it.
+
+Room: testing. Give it to a Broker in place of the machine's clock; hours pass in no time.
+Holds: `now_us` changes only by `advance`; a waiter whose instant has come is woken.
+See: clock.py for the contract. The idea is that of trio's MockClock and of looptime.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from dejaqueue.clock import Wake
+
+
+class VirtualClock:
+    """A clock moved by hand.
+
+    Args:
+        start_ms: the time at first.
+
+    >>> clock = VirtualClock(start_ms=1_000)
+    >>> clock.advance(ms=500)
+    >>> clock.now_ms()
+    1500
+    """
+
+    def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
+        self._now_us = start_ms * 1_000
+        self._lock = threading.Lock()
+        self._waiters: dict[int, tuple[int | None, Wake]] = {}
+
+    def now_us(self) -> int:
+        """The virtual time in microseconds."""
+        return self._now_us
+
+    def now_ms(self) -> int:
+        """The virtual time in milliseconds."""
+        return self._now_us // 1_000
+
+    def wait_until(self, instant_us: int | None, wake: Wake) -> bool:
+        """Wait until a test moves the time there, or until `wake` rings; True if it rang."""
+        me = threading.get_ident()
+        with wake.condition:
+            while True:
+                if wake.rung:
+                    wake.rung = False
+                    return True
+                if instant_us is not None and self._now_us >= instant_us:
+                    return False
+                with self._lock:
+                    self._waiters[me] = (instant_us, wake)
+                wake.condition.wait()
+                with self._lock:
+                    self._waiters.pop(me, None)
+
+    def next_instant_us(self) -> int | None:
+        """The first instant that somebody waits for; None if nobody waits for one."""
+        with self._lock:
+            instants = [instant for instant, _ in self._waiters.values() if instant is not None]
+        return min(instants, default=None)
+
+    def advance(self, *, ms: int = 0, us: int = 0) -> None:
+        """Move the time on and wake everybody whose instant has come."""
+        self._now_us += ms * 1_000 + us
+        with self._lock:
+            waiters = list(self._waiters.values())
+        for _, wake in waiters:
+            with wake.condition:
+                wake.condition.notify_all()

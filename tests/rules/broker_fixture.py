@@ -1,0 +1,184 @@
+"""A broker on a virtual clock, and consumers that note what they get.
+
+Not covered here: the wire and the client (tests/integration), real crashes (tests/crash).
+"""
+
+from __future__ import annotations
+
+import queue
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.dispatch import Push
+from dejaqueue.broker.reading import delivery_batch
+from dejaqueue.model import Topic
+from dejaqueue.settings import BrokerSettings, ClockSettings, DispatchSettings, JournalSettings
+from dejaqueue.testing.virtual_clock import VirtualClock
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+from dejaqueue.wire.frames import Ping, Reply, Settle, SettleOp
+
+TOPIC = "t"
+
+
+@dataclass
+class Got:
+    """One delivered batch."""
+
+    partition: int
+    lease_id: int
+    lease_end_ms: int
+    batch: pa.RecordBatch
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return self.batch.column("payload").to_pylist()
+
+    @property
+    def ids(self) -> list[int]:
+        return self.batch.column("id").to_pylist()
+
+    @property
+    def attempts(self) -> list[int]:
+        return self.batch.column("attempts").to_pylist()
+
+
+class RecordingConsumer:
+    """A consumer with a lot of credit that notes its deliveries."""
+
+    def __init__(self, fixture: BrokerFixture, *, credit: int = 1_000, **options: Any) -> None:
+        self._fixture = fixture
+        self._queue: queue.SimpleQueue[Push] = queue.SimpleQueue()
+        self.session = fixture.broker.open_consume(ConsumeStream(TOPIC, **options), self)
+        if credit:
+            self.session.credit(credit)
+
+    def push(self, push: Push) -> None:
+        self._queue.put(push)
+
+    def get(self) -> Got:
+        push = self._queue.get(timeout=10)
+        leased = push.leased
+        return Got(
+            push.partition.number, leased.lease_id, leased.lease_end_ms, delivery_batch(push)
+        )
+
+    def take_all(self) -> list[Got]:
+        """What has arrived by now, when the broker has done all it can do at this time."""
+        self._fixture.settle_down()
+        got = []
+        while not self._queue.empty():
+            got.append(self.get())
+        return got
+
+    def payloads(self) -> list[bytes]:
+        return [payload for got in self.take_all() for payload in got.payloads]
+
+    def knows_its_clock(self) -> None:
+        self.session.ping(Ping(1, self._fixture.clock.now_us(), 0, 10))
+
+    def settle(self, op: SettleOp, **fields: Any) -> Reply:
+        future: Future[Reply] = Future()
+        self.session.settle(Settle(op, number=1, **fields), future.set_result)
+        return future.result(10)
+
+    def ack(self, got: Got) -> Reply:
+        return self.settle(SettleOp.ACK, partition=got.partition, lease_id=got.lease_id)
+
+    def ack_rows(self, ids: list[int], attempts: list[int]) -> Reply:
+        return self.settle(SettleOp.ACK, ids=np.array(ids), attempts=np.array(attempts, np.uint16))
+
+
+class BrokerFixture:
+    """A broker whose time is moved by hand.
+
+    Args:
+        path: directory of the segment journal; None = memory.
+        topic: settings of the topic.
+        broker: settings of `dispatch`.
+    """
+
+    def __init__(self, path: Path | None = None, **topic: Any) -> None:
+        self.clock = VirtualClock()
+        self.path = path
+        self.topic_settings = topic
+        self.broker = self._start()
+        self.broker.create_topic(Topic(TOPIC, **topic), exist_ok=True)
+
+    def _start(self) -> Broker:
+        url = "memory:" if self.path is None else str(self.path)
+        settings = BrokerSettings(
+            journal=JournalSettings(url=url, segment_bytes=1 << 20, reserve_bytes=1 << 20),
+            dispatch=DispatchSettings(consumer_silence_ms_max=1_000_000_000),
+            clock=ClockSettings(),
+        )
+        broker = Broker(settings, self.clock)
+        broker.start()
+        return broker
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def restart(self) -> None:
+        """Stop gracefully and start again on the same journal."""
+        self.broker.stop()
+        self.broker = self._start()
+
+    def stop(self) -> None:
+        self.broker.stop()
+
+    def settle_down(self) -> None:
+        """Return when every partition has done what there is to do at this time."""
+        runtime = self.broker.runtime(TOPIC)
+        for _ in range(2):  # the second look runs in a later step than whatever waited before
+            for number in range(len(runtime.partitions)):
+                runtime.look(number, lambda place: None).result(10)
+
+    def advance(self, ms: int) -> None:
+        self.clock.advance(ms=ms)
+        self.settle_down()
+
+    def write(self, op: str, columns: dict[str, Any], **stream: Any) -> Reply:
+        number = stream.pop("number", 1)
+        future: Future[Reply] = Future()
+        writer = self.broker.open_write(WriteStream(TOPIC, op, **stream).check())
+        batch = pa.record_batch(columns)
+        writer.check_schema(batch.schema)
+        writer.submit(number, batch, future.set_result)
+        return future.result(10)
+
+    def send(
+        self,
+        payloads: list[bytes],
+        dues_ms: list[int] | None = None,
+        keys: list[str] | None = None,
+        **stream: Any,
+    ) -> Reply:
+        columns: dict[str, Any] = {"payload": pa.array(payloads, pa.binary())}
+        if dues_ms is not None:
+            columns["due"] = pa.array(dues_ms, pa.int64())
+        if keys is not None:
+            columns["key"] = pa.array(keys, pa.utf8())
+        return self.write("enqueue", columns, **stream)
+
+    def move(self, ids: list[int], dues_ms: list[int]) -> Reply:
+        return self.write("move", {"id": pa.array(ids), "due": pa.array(dues_ms)})
+
+    def cancel(self, ids: list[int]) -> Reply:
+        return self.write("cancel", {"id": pa.array(ids)})
+
+    def consumer(self, **options: Any) -> RecordingConsumer:
+        return RecordingConsumer(self, **options)
+
+    def state_hashes(self) -> list[str]:
+        runtime = self.broker.runtime(TOPIC)
+        return [
+            runtime.look(number, lambda place: str(place.engine.state_hash())).result(10)
+            for number in range(len(runtime.partitions))
+        ]

@@ -1,0 +1,61 @@
+"""Rule 5: what is not done comes back after its lease ends."""
+
+from dejaqueue.wire.frames import SettleOp
+from tests.rules.conftest import MakeBroker
+
+
+def test_it_comes_back_after_its_lease(make_broker: MakeBroker) -> None:
+    broker = make_broker(lease_ms=1_000)
+    consumer = broker.consumer()
+    broker.send([b"a"])
+    for attempt in (1, 2, 3):
+        [got] = consumer.take_all()
+        assert got.attempts == [attempt]
+        broker.advance(1_000)
+
+
+def test_a_nack_brings_it_back_after_the_delay(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    consumer = broker.consumer(holds=False)
+    broker.send([b"a"])
+    [got] = consumer.take_all()
+    consumer.settle(SettleOp.NACK, partition=0, lease_id=got.lease_id, argument_ms=500)
+    broker.advance(499)
+    assert consumer.payloads() == []
+    broker.advance(1)
+    assert consumer.payloads() == [b"a"]
+
+
+def test_an_extended_lease_ends_later(make_broker: MakeBroker) -> None:
+    broker = make_broker(lease_ms=1_000)
+    consumer = broker.consumer()
+    broker.send([b"a"])
+    [got] = consumer.take_all()
+    broker.advance(900)
+    consumer.settle(SettleOp.EXTEND, partition=0, lease_id=got.lease_id, argument_ms=1_000)
+    broker.advance(999)
+    assert consumer.payloads() == []
+    broker.advance(1)
+    assert consumer.payloads() == [b"a"]
+
+
+def test_a_consumer_that_closes_gives_back_what_it_holds(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    first = broker.consumer()
+    broker.send([b"a"])
+    assert first.payloads() == [b"a"]
+    second = broker.consumer()
+    first.session.close(release=True)
+    assert second.payloads() == [b"a"]
+
+
+def test_a_consumer_that_breaks_keeps_its_lease_to_the_end(make_broker: MakeBroker) -> None:
+    broker = make_broker(lease_ms=1_000)
+    first = broker.consumer()
+    broker.send([b"a"])
+    assert first.payloads() == [b"a"]
+    second = broker.consumer()
+    first.session.close(release=False)
+    assert second.payloads() == []
+    broker.advance(1_000)
+    assert second.payloads() == [b"a"]

@@ -1,0 +1,33 @@
+"""Rule 10: a repeated (producer, batch number) gets the first answer."""
+
+from tests.rules.conftest import MakeBroker
+
+
+def test_a_repeated_batch_is_not_sent_again(make_broker: MakeBroker) -> None:
+    broker = make_broker(partitions=3)
+    first = broker.send([b"a", b"b"], producer="p", number=1)
+    again = broker.send([b"a", b"b"], producer="p", number=1)
+    assert again.all_ids().tolist() == first.all_ids().tolist()
+    other = broker.send([b"c"], producer="p", number=2)
+    assert other.first_id != first.first_id
+    consumer = broker.consumer()
+    assert sorted(consumer.payloads()) == [b"a", b"b", b"c"]
+
+
+def test_it_is_remembered_over_a_restart(on_files: MakeBroker) -> None:
+    broker = on_files()
+    first = broker.send([b"a"], producer="p", number=1)
+    broker.restart()
+    again = broker.send([b"a"], producer="p", number=1)
+    assert again.first_id == first.first_id
+    assert broker.consumer().payloads() == [b"a"]
+
+
+def test_the_first_answer_holds_refused_rows_too(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    due = broker.now_ms + 1_000
+    broker.send([b"x"], [due], keys=["k"])
+    first = broker.send([b"a", b"b"], [due, due], keys=["k", "l"], producer="p")
+    again = broker.send([b"a", b"b"], [due, due], keys=["k", "l"], producer="p")
+    assert first.all_statuses().tolist() == again.all_statuses().tolist() == [4, 0]
+    assert first.all_ids().tolist() == again.all_ids().tolist()

@@ -1,0 +1,333 @@
+"""The house rules that a machine can check: source text in, findings out.
+
+Each rule is one function that answers with lines `place: what is wrong; what to do`. What a rule
+must let pass carries its own reason, on the line: `# tidy: allow NAME, because …`, or stands in
+`exceptions.py`, whose lists may only shrink.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FILE_LINES_MAX = 600
+TEST_FILE_LINES_MAX = 800
+FUNCTION_LINES_MAX = 70
+
+BANNED_PARTS = {
+    "helper", "helpers", "job", "jobs", "manager", "handler", "tube", "util", "utils", "visibility",
+}  # fmt: skip
+BANNED_WHOLE = {
+    "channel", "common", "data", "event", "events", "info", "item", "items", "job", "misc",
+    "process", "queue", "stuff", "task", "tasks",
+}  # fmt: skip
+FLIGHT_ROOMS = ("src/dejaqueue/flight/", "src/dejaqueue/client/")
+ENGINE = "src/dejaqueue/engine/"
+# Written in pieces, so that this file does not find itself.
+MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:" + "wor" + "k|roo" + r"t|Users|home/[a-z]\w+)/\w")
+REGISTRY_HOSTS = re.compile(
+    "|".join(re.escape(a + "." + b) for a, b in (
+        ("pypi", "org"), ("pythonhosted", "org"),
+        ("registry", "npmjs.org"), ("deb", "debian.org"), ("repo1", "maven.org"),
+    ))
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file: its path from the root, and its text."""
+
+    path: str
+    text: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Its lines."""
+        return self.text.splitlines()
+
+    @property
+    def tree(self) -> ast.Module:
+        """Its syntax tree; the file must be Python."""
+        return ast.parse(self.text)
+
+    def allows(self, line: int, rule: str) -> bool:
+        """True if the line, or the one above it, lets the rule pass and says why."""
+        near = self.lines[max(0, line - 2) : line]
+        return any(re.search(rf"# tidy: allow {rule}, because \w", text) for text in near)
+
+
+def tracked_files() -> list[str]:
+    """Every file of the project, by its path from the root; those that git ignores left out."""
+    found = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return sorted(path for path in found.stdout.splitlines() if (ROOT / path).is_file())
+
+
+def read(path: str) -> Source:
+    """A file of the project; bytes that are no text give an empty one."""
+    try:
+        return Source(path, (ROOT / path).read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        return Source(path, "")
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Yield (qualified name, function), nested ones too."""
+    stack: list[tuple[str, ast.AST]] = [("", tree)]
+    while stack:
+        prefix, node = stack.pop()
+        for below in ast.iter_child_nodes(node):
+            if isinstance(below, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                name = f"{prefix}{below.name}"
+                stack.append((f"{name}.", below))
+                if not isinstance(below, ast.ClassDef):
+                    yield name, below
+            else:
+                stack.append((prefix, below))
+
+
+def too_long_file(source: Source, listed: dict[str, int]) -> list[str]:
+    """A file of code has at most 600 lines, a file of tests 800."""
+    most = TEST_FILE_LINES_MAX if source.path.startswith("tests/") else FILE_LINES_MAX
+    count = len(source.lines)
+    allowed = listed.get(source.path, most)
+    if source.path in listed and count <= most:
+        return [f"{source.path}: {count} lines now; take it off the list in exceptions.py"]
+    if count > allowed:
+        return [f"{source.path}: {count} lines, at most {allowed}; split it where a noun appears"]
+    return []
+
+
+def too_long_functions(source: Source, listed: dict[str, int]) -> list[str]:
+    """A function has at most 70 lines, its docstring not counted."""
+    found = []
+    for name, node in functions(source.tree):
+        start = node.lineno
+        first = node.body[0]
+        if ast.get_docstring(node) is not None and first.end_lineno is not None:
+            start = first.end_lineno
+        count = (node.end_lineno or start) - start
+        place = f"{source.path}::{name}"
+        allowed = listed.get(place, FUNCTION_LINES_MAX)
+        if place in listed and count <= FUNCTION_LINES_MAX:
+            found.append(f"{place}: {count} lines now; take it off the list in exceptions.py")
+        elif count > allowed:
+            found.append(f"{place}: {count} lines, at most {allowed}")
+    return found
+
+
+def missing_plate(source: Source) -> list[str]:
+    """A module begins with its door plate: what it is, then which room."""
+    doc = ast.get_docstring(source.tree)
+    if doc is None:
+        return [f"{source.path}: no door plate (the module's docstring)"]
+    if not doc.splitlines()[0].rstrip().endswith((".", ":")):
+        return [f"{source.path}: the first line of the door plate is not a sentence"]
+    if not re.search(r"^(Room|\*Room:\*)", doc, re.MULTILINE):
+        return [f"{source.path}: the door plate does not say `Room:`"]
+    return []
+
+
+def defined_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Yield (name, line) of every name that the file itself chooses."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name, node.lineno
+        elif isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr, node.lineno
+
+
+def banned_names(source: Source) -> list[str]:
+    """Names use the words of the glossary, not those of other systems or of nothing at all."""
+    found = []
+    stem = PurePosixPath(source.path).stem
+    for name, line in [(stem, 1), *defined_names(source.tree)]:
+        spread = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+        words = [word for word in spread.split("_") if word]
+        wrong = BANNED_PARTS.intersection(words) or BANNED_WHOLE.intersection(["_".join(words)])
+        if wrong and not source.allows(line, "name"):
+            found.append(f"{source.path}:{line}: the name {name!r}; see docs/reference/glossary.md")
+    return found
+
+
+def engine_is_random(source: Source) -> list[str]:
+    """What could make two replays of one journal differ is not in the engine."""
+    found = []
+    for node in ast.walk(source.tree):
+        wrong = _wrong_call(node) if isinstance(node, ast.Call) else _wrong_node(node)
+        line = getattr(node, "lineno", 1)
+        if wrong and not source.allows(line, "determinism"):
+            found.append(f"{source.path}:{line}: {wrong}")
+    return found
+
+
+def _wrong_call(node: ast.Call) -> str:
+    called = node.func
+    name = getattr(called, "attr", getattr(called, "id", ""))
+    if name in {"sort", "argsort"}:
+        kinds = [k.value for k in node.keywords if k.arg == "kind"]
+        if any(isinstance(k, ast.Constant) and k.value == "stable" for k in kinds):
+            return ""
+        return f'{name} without kind="stable": ties come in another order elsewhere'
+    if name == "argpartition" or (name == "partition" and _is_numpy(called)):
+        return f"{name}: the order of what it leaves is not defined"
+    if isinstance(called, ast.Name) and name == "hash":
+        return "hash(): differs from process to process"
+    if isinstance(called, ast.Name) and name == "float":
+        return "float(): no floating point in keys or state"
+    if isinstance(called, ast.Name) and name in {"list", "tuple", "enumerate"}:
+        return _set_order(node.args[0]) if node.args else ""
+    return ""
+
+
+def _wrong_node(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute) and re.fullmatch(r"float(16|32|64|_)?|double", node.attr):
+        return f"{node.attr}: no floating point in keys or state"
+    if isinstance(node, ast.Constant) and isinstance(node.value, float):
+        return f"{node.value}: no floating point in keys or state"
+    if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div):
+        return "/ gives floating point: use //"
+    if isinstance(node, ast.For | ast.comprehension):
+        return _set_order(node.iter)
+    return ""
+
+
+def _is_numpy(called: ast.expr) -> bool:
+    return isinstance(called, ast.Attribute) and getattr(called.value, "id", "") in {"np", "numpy"}
+
+
+def _set_order(iterated: ast.expr) -> str:
+    is_set = isinstance(iterated, ast.Set | ast.SetComp) or (
+        isinstance(iterated, ast.Call) and getattr(iterated.func, "id", "") in {"set", "frozenset"}
+    )
+    return "walks through a set: sort it first" if is_set else ""
+
+
+def imports_flight(source: Source) -> list[str]:
+    """`pyarrow.flight` (gRPC) is for the server and the client alone."""
+    if source.path.startswith(FLIGHT_ROOMS):
+        return []
+    found = []
+    for node in ast.walk(source.tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            names.append(node.module or "")
+        if any(name.startswith("pyarrow.flight") for name in names):
+            found.append(f"{source.path}:{node.lineno}: pyarrow.flight outside of flight/, client/")
+    return found
+
+
+def sleeps(source: Source) -> list[str]:
+    """Nothing sleeps: wait on a bell, or move the virtual clock."""
+    found = []
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        name = getattr(called, "attr", getattr(called, "id", ""))
+        yields = (
+            bool(node.args) and isinstance(node.args[0], ast.Constant) and not node.args[0].value
+        )
+        if name == "sleep" and not yields and not source.allows(node.lineno, "sleep"):
+            found.append(f"{source.path}:{node.lineno}: sleep; wait on a bell or a clock")
+    return found
+
+
+def names_a_machine(source: Source) -> list[str]:
+    """No path of somebody's machine and no host of a package index is written down."""
+    found = []
+    for number, line in enumerate(source.lines, 1):
+        for pattern, what in ((MACHINE_PATHS, "path of a machine"), (REGISTRY_HOSTS, "index host")):
+            if seen := pattern.search(line):
+                found.append(f"{source.path}:{number}: {what} {seen[0]!r}")
+    return found
+
+
+def loose_requirements(source: Source) -> list[str]:
+    """A locked file has exact versions with hashes, and no address."""
+    found = []
+    joined = source.text.replace("\\\n", " ")
+    for line in joined.splitlines():
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        if re.search(r"--(extra-)?index|--find-links|https?:|file:", line):
+            found.append(f"{source.path}: an address: {line[:60]}")
+        elif not re.match(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==\S+", line):
+            found.append(f"{source.path}: not an exact version: {line[:60]}")
+        elif "--hash=sha256:" not in line:
+            found.append(f"{source.path}: without a hash: {line[:60]}")
+    return found
+
+
+def unmirrored(modules: list[str], tests: list[str], listed: set[str]) -> list[str]:
+    """Every module has its unit test file at the mirrored place, and no such file is an orphan."""
+    expected: dict[str, str] = {}
+    for module in modules:
+        path = PurePosixPath(module).relative_to("src/dejaqueue")
+        if path.name == "__init__.py":
+            continue
+        name = path.stem.strip("_")
+        expected[str(PurePosixPath("tests/unit") / path.parent / f"test_{name}.py")] = module
+    found = []
+    for test, module in sorted(expected.items()):
+        if test in tests and module in listed:
+            found.append(f"{module}: has its test now; take it off the list in exceptions.py")
+        elif test not in tests and module not in listed:
+            found.append(f"{module}: {test} is missing")
+    folders = {str(PurePosixPath(test).with_suffix("")) for test in expected}
+    for test in tests:
+        # A second file may take one side of a module: test_table_growth.py beside test_table.py.
+        stem = str(PurePosixPath(test).with_suffix(""))
+        if not any(stem == known or stem.startswith(f"{known}_") for known in folders):
+            found.append(f"{test}: no module of that name in src")
+    found += [
+        f"{module}: listed in exceptions.py, but is no module" for module in listed - set(modules)
+    ]
+    return found
+
+
+CHECKS = re.compile(r"^_?(assert|check|expect|verify|prove|must|refuse|fail|run_state_machine)")
+
+
+def proves_nothing(source: Source) -> list[str]:
+    """A test asserts something, itself or through a function that says so by its name."""
+    found = []
+    for name, node in functions(source.tree):
+        if not name.split(".")[-1].startswith("test_"):
+            continue
+        proves = False
+        for below in ast.walk(node):
+            if isinstance(below, ast.Assert):
+                proves = True
+            elif isinstance(below, ast.Call):
+                called = getattr(below.func, "attr", getattr(below.func, "id", ""))
+                proves = proves or called in {"raises", "warns"} or bool(CHECKS.match(called))
+        if not proves and not source.allows(node.lineno, "no-assert"):
+            found.append(f"{source.path}:{node.lineno}: {name} asserts nothing")
+    return found
+
+
+def loose_ends(source: Source) -> list[str]:
+    """What is left to do names its issue."""
+    found = []
+    for number, line in enumerate(source.lines, 1):
+        words = re.search(r"#.*\b(TO" r"DO(?!\(#\d+\))|FIX" r"ME|XX" r"X|HA" r"CK)\b", line)
+        if words:
+            found.append(f"{source.path}:{number}: {words[1]}; name its issue, or do it")
+    return found

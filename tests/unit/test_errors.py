@@ -1,0 +1,101 @@
+"""Covers: the error tree: numbers, texts, and the way over the wire and back.
+
+Not covered: who raises what; that is with each module, and in tests/rules/.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from dejaqueue import errors
+from dejaqueue.errors import BadRequest, DejaQError, InternalError, ResourceExhausted, TopicUnknown
+
+
+def test_every_error_has_a_number_of_its_own() -> None:
+    numbers = [kind.number for kind in errors.all_errors()]
+    assert len(numbers) == len(set(numbers)) >= 12
+    assert numbers == sorted(numbers)
+
+
+def test_numbers_are_for_ever() -> None:
+    assert {kind.__name__: kind.number for kind in errors.all_errors()} == {
+        "DejaQError": 1,
+        "BadRequest": 10,
+        "TopicUnknown": 11,
+        "Refused": 20,
+        "TopicExists": 21,
+        "JournalDamaged": 22,
+        "TryLater": 30,
+        "ResourceExhausted": 31,
+        "Unavailable": 32,
+        "Fenced": 40,
+        "Locked": 41,
+        "InternalError": 90,
+    }
+
+
+def test_every_error_says_how_it_travels() -> None:
+    for kind in errors.all_errors():
+        assert 400 <= kind.http_status < 600
+        assert kind.flight_status.isupper()
+        assert 1 <= kind.exit_code <= 6
+
+
+def test_a_bad_request_names_field_limit_and_value() -> None:
+    error = BadRequest("payload", "at most 1048576 bytes", 2_097_152)
+    assert str(error) == "payload: at most 1048576 bytes, got: 2097152"
+    assert error.fields() == {
+        "field": "payload",
+        "limit": "at most 1048576 bytes",
+        "value": "2097152",
+    }
+
+
+def test_a_huge_value_is_shortened_in_the_text() -> None:
+    assert len(str(BadRequest("key", "at most 256 bytes", "x" * 10_000))) < 300
+
+
+def test_an_unknown_topic_is_a_bad_request_with_its_own_status() -> None:
+    error = TopicUnknown("remindres")
+    assert isinstance(error, BadRequest)
+    assert error.http_status == 404
+    assert str(error) == "topic: the name of an existing topic, got: 'remindres'"
+
+
+def test_an_internal_error_carries_its_story() -> None:
+    error = InternalError("two leases of one message", ["lease 7 of 3", "lease 8 of 3"])
+    assert str(error) == "two leases of one message\n  lease 7 of 3\n  lease 8 of 3"
+    assert error.story == ["lease 7 of 3", "lease 8 of 3"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BadRequest("due", "from 0", -1),
+        TopicUnknown("x"),
+        errors.TopicExists("reminders exists"),
+        errors.JournalDamaged("segment 3, offset 17"),
+        ResourceExhausted("backlog full", retry_after_ms=250),
+        errors.Unavailable("stopping"),
+        errors.Fenced("epoch 4 began"),
+        errors.Locked("in use"),
+        InternalError("oh"),
+    ],
+)
+def test_an_error_survives_the_wire(error: DejaQError) -> None:
+    back = errors.from_fields(errors.to_fields(error))
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+    assert back.fields() == error.fields()
+
+
+def test_an_error_of_a_later_version_is_still_an_error() -> None:
+    back = errors.from_fields({"number": 77, "text": "something new"})
+    assert type(back) is DejaQError
+    assert str(back) == "something new"
+
+
+def test_try_later_without_a_time_has_a_default() -> None:
+    back = errors.from_fields({"number": 31, "text": "full"})
+    assert isinstance(back, ResourceExhausted)
+    assert back.retry_after_ms == 100

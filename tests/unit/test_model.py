@@ -1,0 +1,109 @@
+"""Covers: ids, topic names and settings, the numbers of row statuses.
+
+Not covered: what the settings do; that is with the broker and the engine.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dejaqueue import limits
+from dejaqueue.errors import BadRequest
+from dejaqueue.model import (
+    CHANGEABLE,
+    MessageState,
+    RowStatus,
+    Topic,
+    TopicKind,
+    check_topic_name,
+    pack_id,
+    unpack_id,
+)
+
+
+@given(
+    st.integers(0, limits.PARTITIONS_MAX - 1),
+    st.integers(0, limits.SEQUENCE_MAX),
+)
+def test_an_id_unpacks_to_what_went_in(partition: int, sequence: int) -> None:
+    message_id = pack_id(partition, sequence)
+    assert 0 <= message_id < 1 << 63
+    assert unpack_id(message_id) == (partition, sequence)
+
+
+def test_numbers_on_the_wire_are_for_ever() -> None:
+    assert [(s.name, s.value) for s in RowStatus] == [
+        ("OK", 0),
+        ("NOT_FOUND", 1),
+        ("LEASED", 2),
+        ("LEASE_LOST", 3),
+        ("DUPLICATE", 4),
+    ]
+    assert [(s.name, s.value) for s in MessageState] == [
+        ("DONE", 0),
+        ("SCHEDULED", 1),
+        ("LEASED", 2),
+    ]
+
+
+@pytest.mark.parametrize("name", ["a", "Reminders.v2", "_x-1", "9" * 255, "a..b"])
+def test_a_good_topic_name_is_returned(name: str) -> None:
+    assert check_topic_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "a b", "ä", "x" * 256, "a\n", "a\x00", None, 7, b"a"]
+)
+def test_a_bad_topic_name_is_refused_with_its_value(name: object) -> None:
+    with pytest.raises(BadRequest, match=r"^topic\.name: 1 to 255 characters"):
+        check_topic_name(name)
+
+
+def test_a_topic_has_defaults_that_work() -> None:
+    topic = Topic("reminders").check()
+    assert (topic.kind, topic.partitions, topic.lease_ms) == (TopicKind.TIMELINE, 1, 30_000)
+
+
+def test_a_topic_survives_json() -> None:
+    topic = Topic("reminders", partitions=4, max_backlog_count=10)
+    assert Topic.from_dict(topic.to_dict()) == topic.check()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("partitions", 0),
+        ("partitions", limits.PARTITIONS_MAX + 1),
+        ("partitions", 1.5),
+        ("partitions", True),
+        ("lease_ms", limits.LEASE_MS_MIN - 1),
+        ("lease_ms", limits.LEASE_MS_MAX + 1),
+        ("lease_ahead_ms", -1),
+        ("max_payload_bytes", limits.PAYLOAD_BYTES_MAX + 1),
+        ("max_delay_ms", -1),
+        ("max_backlog_count", "many"),
+        ("max_backlog_bytes", -5),
+        ("kind", "stack"),
+        ("kind", "fair"),
+    ],
+)
+def test_a_setting_out_of_bounds_is_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(BadRequest, match=rf"^topic\.{field}: "):
+        Topic.from_dict({"name": "reminders", field: value})
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(BadRequest, match=r"^topic\.leese_ms: one of name, kind, partitions"):
+        Topic.from_dict({"name": "reminders", "leese_ms": 5})
+
+
+def test_a_topic_without_a_name_is_refused() -> None:
+    with pytest.raises(BadRequest, match=r"^topic\.name: a name"):
+        Topic.from_dict({})
+
+
+def test_name_kind_and_partitions_stay_as_they_are() -> None:
+    assert {"name", "kind", "partitions"}.isdisjoint(CHANGEABLE)
+    assert set(CHANGEABLE) <= set(Topic("x").to_dict())

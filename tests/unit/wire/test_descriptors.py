@@ -1,0 +1,79 @@
+"""Covers: stream descriptors: there and back, and what is refused by name (rule 15)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dejaqueue.errors import BadRequest
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span, decode, encode
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        WriteStream("reminders"),
+        WriteStream("reminders", op="nack", acks="leader", argument_ms=500),
+        WriteStream("reminders", producer="billing-1"),
+        ConsumeStream("reminders"),
+        ConsumeStream("reminders", "worker 1", 60_000, 100, holds=False),
+    ],
+)
+def test_a_descriptor_survives_the_wire(stream: WriteStream | ConsumeStream) -> None:
+    assert decode(type(stream), encode(stream)) == stream
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("topic", "a/b"),
+        ("topic", 5),
+        ("op", "drop"),
+        ("acks", "some"),
+        ("producer", 7),
+        ("producer", "x" * 65),
+        ("argument_ms", -1),
+        ("argument_ms", 1.5),
+        ("argument_ms", True),
+        ("colour", "red"),
+    ],
+)
+def test_a_bad_write_field_is_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(BadRequest) as caught:
+        decode(WriteStream, json.dumps({"topic": "t", field: value}).encode())
+    assert caught.value.field.endswith(field) or caught.value.field == "topic.name"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("consumer", 7),
+        ("consumer", "x" * 256),
+        ("lease_ms", 9),
+        ("lease_ms", "long"),
+        ("batch_rows_max", 0),
+        ("batch_rows_max", 8_193),
+        ("batch_rows_max", True),
+        ("holds", 1),
+    ],
+)
+def test_a_bad_consume_field_is_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(BadRequest) as caught:
+        decode(ConsumeStream, json.dumps({"topic": "t", field: value}).encode())
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("command", [None, b"", b"[]", b"7", b"\xff\xfe", b'{"topic":'])
+def test_what_is_no_json_object_is_refused(command: bytes | None) -> None:
+    with pytest.raises(BadRequest, match=r"^descriptor\.command: a JSON object"):
+        decode(WriteStream, command)
+
+
+def test_a_descriptor_without_topic_is_refused() -> None:
+    with pytest.raises(BadRequest, match="topic: a value"):
+        decode(ConsumeStream, b"{}")
+
+
+def test_a_span_is_returned() -> None:
+    assert check_span("delay_ms", 0) == 0

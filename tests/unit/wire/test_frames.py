@@ -1,0 +1,145 @@
+"""Covers: frames: decode(encode(x)) == x, and garbage is refused and nothing else happens.
+
+Not covered: what they mean; that is with the server and the client.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dejaqueue import limits
+from dejaqueue.errors import BadRequest, ResourceExhausted
+from dejaqueue.wire import frames
+from dejaqueue.wire.frames import (
+    Close,
+    Credit,
+    DeliveryHead,
+    Frame,
+    Ping,
+    Pong,
+    Reply,
+    Settle,
+    SettleOp,
+    StreamError,
+)
+
+IDS = np.array([3, 5, 1 << 62], dtype=np.int64)
+STATUSES = np.array([0, 4, 1], dtype=np.uint8)
+ATTEMPTS = np.array([1, 2, 65_535], dtype=np.uint16)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Credit(0),
+        Credit(limits.CREDIT_MAX),
+        Ping(7, 1_700_000_000_000_000, -250, 80),
+        Ping(8, 0),
+        Pong(7, 1, 2),
+        DeliveryHead(65_534, 8_192, 1 << 40, 1_700_000_000_000, 1_700_000_000_000_001),
+        Close(),
+        Reply(9, 1_000, first_id=4),
+        Reply(9),
+        Settle(SettleOp.ACK, 3, partition=2, lease_id=77),
+        Settle(SettleOp.NACK, 0, lease_id=0, argument_ms=5_000),
+    ],
+)
+def test_a_plain_frame_survives_the_wire(frame: Frame) -> None:
+    assert frames.decode(frames.encode(frame)) == frame
+
+
+def test_a_reply_with_columns_survives_the_wire() -> None:
+    back = frames.decode(frames.encode(Reply(5, 3, ids=IDS, statuses=STATUSES)))
+    assert isinstance(back, Reply)
+    assert back.all_ids().tolist() == IDS.tolist()
+    assert back.all_statuses().tolist() == STATUSES.tolist()
+
+
+def test_a_reply_of_a_row_of_ids_spells_them_out() -> None:
+    assert Reply(1, 3, first_id=10).all_ids().tolist() == [10, 11, 12]
+    assert Reply(1, 2).all_ids().tolist() == [-1, -1]
+    assert Reply(1, 2).all_statuses().tolist() == [0, 0]
+
+
+def test_a_reply_with_an_error_survives_the_wire() -> None:
+    back = frames.decode(frames.encode(Reply(5, 3, error=ResourceExhausted("full", 250))))
+    assert isinstance(back, Reply)
+    assert isinstance(back.error, ResourceExhausted)
+    assert (str(back.error), back.error.retry_after_ms) == ("full", 250)
+
+
+def test_a_settle_of_rows_survives_the_wire() -> None:
+    sent = Settle(SettleOp.EXTEND, 4, argument_ms=60_000, ids=IDS, attempts=ATTEMPTS)
+    back = frames.decode(frames.encode(sent))
+    assert isinstance(back, Settle)
+    assert back.ids is not None
+    assert back.attempts is not None
+    assert (back.op, back.number, back.lease_id) == (SettleOp.EXTEND, 4, -1)
+    assert (back.ids.tolist(), back.attempts.tolist()) == (IDS.tolist(), ATTEMPTS.tolist())
+
+
+def test_a_stream_error_survives_the_wire() -> None:
+    back = frames.decode(frames.encode(StreamError(BadRequest("key", "text", 5))))
+    assert isinstance(back, StreamError)
+    assert str(back.error) == "key: text, got: 5"
+
+
+def check_is_frame_or_refused(content: bytes) -> None:
+    """Decode; anything but a frame or a BadRequest fails."""
+    try:
+        frame = frames.decode(content)
+    except BadRequest:
+        return
+    assert isinstance(frame, Frame.__args__)  # type: ignore[attr-defined]
+
+
+@given(st.binary(max_size=80))
+def test_garbage_is_a_frame_or_refused__and_nothing_else(content: bytes) -> None:
+    check_is_frame_or_refused(content)
+
+
+@given(st.integers(1, 8), st.integers(0, 7), st.binary(max_size=64))
+def test_garbage_behind_a_good_head_is_a_frame_or_refused(
+    kind: int, flags: int, body: bytes
+) -> None:
+    head = bytes([frames.VERSION, kind]) + flags.to_bytes(2, "little") + b"\1\0\0\0"
+    check_is_frame_or_refused(head + body)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"number": st.sampled_from([1, 10, 11, 30, 90, 9**400]) | JSON, "text": JSON},
+        optional={
+            "fields": JSON
+            | st.dictionaries(
+                st.sampled_from(["field", "retry_after_ms", "args", "__class__"]), JSON
+            )
+        },
+    )
+    | JSON
+)
+def test_a_garbled_error_is_an_error_or_refused(values: object) -> None:
+    head = frames.encode(StreamError(BadRequest("x", "y")))[:8]
+    check_is_frame_or_refused(head + json.dumps(values).encode())
+
+
+def test_a_frame_of_another_version_is_refused() -> None:
+    with pytest.raises(BadRequest, match=r"^frame.version: 1, got: 9"):
+        frames.decode(b"\x09" + frames.encode(Close())[1:])
+
+
+def test_too_much_credit_is_refused() -> None:
+    with pytest.raises(BadRequest, match=r"^credit: at most"):
+        frames.decode(frames.encode(Credit(limits.CREDIT_MAX + 1)))
