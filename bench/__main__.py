@@ -36,7 +36,9 @@ DEFAULT_QUESTIONS = ("throughput", "lateness", "hot_instant", "parts")
 @click.option("--messages", default=100_000_000, show_default=True, help="Size of `scale`.")
 @click.option("--systems", default=",".join(NAMES), show_default=True, help="Which, by name.")
 @click.option("--quick", is_flag=True, help="A run of seconds that shows that everything works.")
-@click.option("--out", type=click.Path(path_type=Path), default=ROOT / "out", help="Plots, servers.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=ROOT / "out", help="Plots, servers."
+)
 @click.option("--keep/--no-keep", default=None, help="Keep results; on but for --quick.")
 def main(
     questions: tuple[str, ...],
@@ -58,7 +60,9 @@ def main(
     names = tuple(name.strip() for name in systems.split(","))
     for name in names:
         if name not in NAMES:
-            raise click.BadParameter(f"one of {', '.join(NAMES)}, got: {name}", param_hint="systems")
+            raise click.BadParameter(
+                f"one of {', '.join(NAMES)}, got: {name}", param_hint="systems"
+            )
     if quick:
         rows, seconds, rounds, messages = min(rows, 20_000), min(seconds, 1.0), 1, 200_000
     plan = Plan(rows, seconds, rounds, senders, out / "servers", names, messages, quick)

@@ -56,7 +56,12 @@ def number(value: float) -> str:
 
 
 def _targets(rows: list[dict[str, Any]]) -> str:
-    lines = ["## Targets", "", "| work | target | measured | reached |", "| --- | --- | --- | --- |"]
+    lines = [
+        "## Targets",
+        "",
+        "| work | target | measured | reached |",
+        "| --- | --- | --- | --- |",
+    ]
     for target, got, reached in verdicts(rows):
         shown = "not measured" if got is None else f"{number(got)} {target.unit}"
         verdict = {None: "–", True: "yes", False: "**no**"}[reached]

@@ -48,7 +48,9 @@ def rows_of(medians: dict[tuple[str, str], float]) -> list[Row]:
             peer = PEER_OF.get(peer_case or "")
         other = medians.get((peer or "", peer_case or ""))
         ratio = round(value / other, 3) if other else None
-        rows.append(Row(QUESTION, name, case, round(value, 1), UNIT, ratio, peer if other else None))
+        rows.append(
+            Row(QUESTION, name, case, round(value, 1), UNIT, ratio, peer if other else None)
+        )
     return sorted(rows, key=lambda row: _place(row.case))
 
 

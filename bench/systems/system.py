@@ -96,8 +96,6 @@ class System(ABC):
         """The cases of `throughput` that it can do, by name, called with the plan and a seed."""
 
 
-def batches(load: Load) -> list[slice]:
-    """The load in slices of BATCH_ROWS."""
-    return [
-        slice(at, min(at + BATCH_ROWS, load.rows)) for at in range(0, load.rows, BATCH_ROWS)
-    ]
+def batches(load: Load, batch_rows: int = BATCH_ROWS) -> list[slice]:
+    """The load in slices of so many rows."""
+    return [slice(at, min(at + batch_rows, load.rows)) for at in range(0, load.rows, batch_rows)]
