@@ -18,13 +18,14 @@ import importlib.util
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(
-    r"(?P<open><!-- generated: (?P<name>[a-z-]+) -->\n).*?(?P<close><!-- end of generated -->)",
+    r"(?P<open><!-- generated: (?P<name>[a-z_.-]+) -->\n).*?(?P<close><!-- end of generated -->)",
     re.DOTALL,
 )
 WRAPPED = re.compile(r"\s*\n\s*")
@@ -175,19 +176,9 @@ def cli_block() -> str | None:
     """The help of every command of `dejaq`."""
     if importlib.util.find_spec("dejaqueue.cli.main") is None:
         return None
-    import click
-
     from dejaqueue.cli import main as cli
 
-    group = next(
-        (
-            found
-            for name in ("cli", "dejaq", "root", "main")
-            if isinstance(found := getattr(cli, name, None), click.Group)
-        ),
-        None,
-    ) or next(found for found in vars(cli).values() if isinstance(found, click.Group))
-    return "\n".join(command_help(group, "dejaq", None))
+    return "\n".join(command_help(cli.main, "dejaq", None))
 
 
 def command_help(command: Any, path: str, parent: Any) -> Iterator[str]:
@@ -206,15 +197,38 @@ def command_help(command: Any, path: str, parent: Any) -> Iterator[str]:
 
 
 def lifecycle_block() -> str | None:
-    """The states and arrows, as the engine's table has them."""
+    """What each command does in each state, as the engine's table has it."""
     if importlib.util.find_spec("dejaqueue.engine.transitions") is None:
         return None
-    from dejaqueue.engine import transitions
+    from dejaqueue.engine.transitions import REFUSALS, TRANSITIONS
+    from dejaqueue.model import MessageState
 
-    rows: list[tuple[object, ...]] = [
-        tuple(str(part) for part in row) for row in transitions.lifecycle_rows()
+    commands = list(dict.fromkeys(command for _, command in TRANSITIONS))
+    rows: list[tuple[object, ...]] = []
+    for command in commands:
+        row: list[object] = [command]
+        for state in (MessageState.SCHEDULED, MessageState.LEASED, MessageState.DONE):
+            after, refused = TRANSITIONS.get((state, command)), REFUSALS.get((state, command))
+            if after is not None:
+                row.append(f"→ {after.name.lower()}")
+            else:
+                row.append("" if refused is None else f"`{refused.name}`")
+        rows.append(tuple(row))
+    return table(("command", "scheduled", "leased", "done"), rows)
+
+
+def plate_block(module: str) -> str:
+    """The drawings of a module's door plate: what is indented in its docstring."""
+    path = ROOT / "src/dejaqueue" / (module.replace(".", "/") + ".py")
+    if not path.exists():
+        path = ROOT / "src/dejaqueue" / module.replace(".", "/") / "__init__.py"
+    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    drawn = [
+        block for block in re.split(r"\n\s*\n", doc) if block.startswith("    ") and "\n" in block
     ]
-    return table(("from", "what happens", "to"), rows)
+    if not drawn:
+        raise ValueError(f"{path}: nothing is drawn on the door plate")
+    return "\n\n".join("```text\n" + textwrap.dedent(block) + "\n```" for block in drawn) + "\n"
 
 
 def figures_block() -> str:
@@ -230,6 +244,44 @@ def figures_block() -> str:
     return table(("question", "case", "system", "measured", "against"), rows)
 
 
+def schemas_block() -> str:
+    """The columns of every batch that crosses the wire."""
+    from dejaqueue.schema import messages
+
+    parts = []
+    for name in ("SEND", "DELIVERY", "MOVE", "CANCEL", "SETTLE", "PEEK"):
+        rows: list[tuple[object, ...]] = [
+            (f"`{field.name}`", f"`{field.type}`", "" if field.nullable else "not null")
+            for field in getattr(messages, name)
+        ]
+        parts.append(f"**{name}**\n\n{table(('column', 'Arrow type', 'nulls'), rows)}")
+    return "\n".join(parts)
+
+
+def actions_block() -> str | None:
+    """Every action of the server: its name and what its body holds."""
+    if importlib.util.find_spec("dejaqueue.flight.server") is None:
+        return None
+    tree = ast.parse((ROOT / "src/dejaqueue/flight/server.py").read_text(encoding="utf-8"))
+    docs = {
+        node.name: ast.get_docstring(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+    }
+    listed = next(
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign) and getattr(node.target, "attr", "") == "_actions"
+    )
+    assert isinstance(listed, ast.Dict)
+    rows: list[tuple[object, ...]] = [
+        (f"`{ast.literal_eval(key)}`", sentence(docs[getattr(value, "attr", "")]))
+        for key, value in zip(listed.keys, listed.values, strict=True)
+        if key is not None
+    ]
+    return table(("action", "what it does: what its body holds"), rows)
+
+
 BLOCKS: dict[str, Callable[[], str | None]] = {
     "errors": errors_block,
     "row-statuses": row_statuses_block,
@@ -238,6 +290,8 @@ BLOCKS: dict[str, Callable[[], str | None]] = {
     "topic": topic_block,
     "cli": cli_block,
     "lifecycle": lifecycle_block,
+    "schemas": schemas_block,
+    "actions": actions_block,
     "figures": figures_block,
 }
 
@@ -255,7 +309,11 @@ def regenerated(text: str) -> str:
     """
 
     def replace(found: re.Match[str]) -> str:
-        made = BLOCKS[found["name"]]()
+        name = found["name"]
+        if name.startswith("plate."):
+            made: str | None = plate_block(name.removeprefix("plate."))
+        else:
+            made = BLOCKS[name]()
         return found[0] if made is None else f"{found['open']}\n{made}\n{found['close']}"
 
     return BLOCK.sub(replace, text)

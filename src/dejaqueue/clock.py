@@ -84,3 +84,19 @@ class SystemClock:
                 wake.condition.wait(min(left_us / 1e6, 3600.0))
             wake.rung = False
             return True
+
+
+class SteadyClock(SystemClock):
+    """Wall time when it was made, then elapsed time: steps of the wall clock do not show.
+
+    The client measures the broker's clock against it: a step of the client's own wall clock
+    would otherwise hand messages over early until the next measurement (rule 2).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._start_us = super().now_us() - time.monotonic_ns() // 1000
+
+    def now_us(self) -> int:
+        """UTC microseconds since 1970, as far as elapsed time tells; never goes back."""
+        return self._start_us + time.monotonic_ns() // 1000

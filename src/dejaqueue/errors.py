@@ -5,7 +5,8 @@
     │   └── TopicUnknown     there is no such topic
     ├── Refused              the state says no; the same call will get the same answer
     │   ├── TopicExists      a topic of that name exists with other settings
-    │   └── JournalDamaged   stored bytes are not what was written; names file and offset
+    │   ├── JournalDamaged   stored bytes are not what was written; names file and offset
+    │   └── DuplicateKey     a live message has this key; carries its id (rule 11)
     ├── TryLater             nothing is wrong with the call; carries retry_after_ms
     │   ├── ResourceExhausted  backlog, memory or disk is full (rule 14)
     │   └── Unavailable      the broker is starting, stopping or out of reach
@@ -105,6 +106,26 @@ class JournalDamaged(Refused):
 
     number = 22
     exit_code = 5
+
+
+class DuplicateKey(Refused):
+    """A live message has this key (rule 11).
+
+    Attributes:
+        key: the key.
+        id: id of the live message that has it.
+    """
+
+    number = 23
+    flight_status = "ALREADY_EXISTS"
+
+    def __init__(self, key: str, message_id: int) -> None:
+        super().__init__(f"key: a live message has the key {key[:200]!r}, its id is {message_id}")
+        self.key, self.id = key, message_id
+
+    def fields(self) -> dict[str, Any]:
+        """The key and the id of the live message."""
+        return {"key": self.key, "id": self.id}
 
 
 class TryLater(DejaQError):

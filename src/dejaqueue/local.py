@@ -1,7 +1,8 @@
 """The broker in the user's own process: `dejaqueue.open(path)`, the same client with no server.
 
 Room: above client and broker, the only place that knows both.
-Holds: the contract of client/transport.py; callbacks run on the channel's thread, never on a worker.
+Holds: the contract of client/transport.py; callbacks run on the channel's thread, never on a
+worker.
 """
 
 from __future__ import annotations
@@ -278,8 +279,6 @@ def open(  # noqa: A001 - as sqlite3.connect is to a server: dejaqueue.open is t
     return Client(transport=_start(path, settings))
 
 
-def open_async(
-    path: str | PathLike[str], *, settings: BrokerSettings | None = None
-) -> AsyncClient:
+def open_async(path: str | PathLike[str], *, settings: BrokerSettings | None = None) -> AsyncClient:
     """As `open`, for asyncio."""
     return AsyncClient(transport=_start(path, settings))

@@ -105,6 +105,7 @@ class Topic:
     lease_ahead_ms: int = 25
     """How long before its due time a message may be sent to a client, which holds it until then."""
     max_payload_bytes: int = limits.PAYLOAD_BYTES_DEFAULT
+    """Bytes of one payload at most."""
     max_delay_ms: int = 0
     """The furthest that a message may be due from now; 0 = no limit."""
     max_backlog_count: int = 0

@@ -106,6 +106,7 @@ BROKEN: list[tuple[Callable[[Source], list[str]], str, str]] = [
     (house.banned_names, "src/a.py", "def handle(job): ...\n"),
     (house.banned_names, "src/a.py", "class TopicManager: ...\n"),
     (house.banned_names, "src/a.py", "data = 1\n"),
+    (house.banned_names, "src/a.py", "def close(queue): ...\n"),
     (house.banned_names, "src/a.py", "self.visibility_ms = 1\n"),
     (house.banned_names, "src/utils.py", "x = 1\n"),
     (house.engine_is_random, ENGINE_FILE, "order = np.argsort(keys)\n"),
@@ -136,9 +137,10 @@ BROKEN: list[tuple[Callable[[Source], list[str]], str, str]] = [
 
 WHOLE: list[tuple[Callable[[Source], list[str]], str, str]] = [
     (house.missing_plate, "src/a.py", PLATE),
-    (house.banned_names, "src/a.py", "row = columns.items()\nlocks_count = 1\n"),
+    (house.banned_names, "src/a.py", "row = columns.items()\n_queue = 1\n"),
     (house.banned_names, "src/a.py", "data = 1  # tidy: allow name, because Arrow calls it so\n"),
     (house.engine_is_random, ENGINE_FILE, "order = np.argsort(keys, kind='stable')\n"),
+    (house.engine_is_random, ENGINE_FILE, "runs.sort(key=len)\n"),
     (house.engine_is_random, ENGINE_FILE, "x = a // b\nhead, _, tail = text.partition(',')\n"),
     (house.engine_is_random, ENGINE_FILE, "for x in sorted({1, 2}): ...\n"),
     (

@@ -1,8 +1,8 @@
 """The broker: topics, their partitions and workers, put together.
 
 Room: broker. What the Flight server, the HTTP API and the in-process client call; no sockets.
-Holds: `start` returns when everything serves, `stop` when everything is durable and closed; both may
-be called twice.
+Holds: `start` returns when everything serves, `stop` when everything is durable and closed; both
+may be called twice.
 See: docs/internals/README.md for the reading order.
 """
 
@@ -74,7 +74,7 @@ class TopicRuntime:
                 future.set_result(function(place))
             except DejaQError as error:
                 future.set_exception(error)
-            except Exception as wrong:
+            except Exception as wrong:  # noqa: BLE001 - the asker gets it, the worker goes on
                 future.set_exception(InternalError(f"{type(wrong).__name__}: {wrong}"))
 
         self.submit(partition, LookRequest(run))

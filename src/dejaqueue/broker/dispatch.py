@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Leased rows on their way to a consumer; the payloads are read by the thread that sends them."""
+    """Leased rows on their way to a consumer; the payloads are read by the thread that sends
+    them."""
 
     partition: Partition
     leased: Leased

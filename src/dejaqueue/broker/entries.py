@@ -1,6 +1,7 @@
 """Commands as journal entries, and back.
 
-Room: broker. Pure translation; what a kind's `params` and `ints` mean is said here and nowhere else.
+Room: broker. Pure translation; what a kind's `params` and `ints` mean is said here and nowhere
+else.
 Holds: to_command(to_entry(command)) does the same to an engine as the command.
 See: docs/reference/journal-format.md.
 
@@ -8,8 +9,8 @@ See: docs/reference/journal-format.md.
     OPEN_EPOCH  epoch
     ENQUEUE     payload bytes · has keys                      dues              all · sub-batches
     LEASE       until · count · lease end · leased
-    ACK         lease id                                      sequences, attempts (none: whole lease)
-    NACK        lease id · due                                as ACK
+    ACK         lease id                                      sequences, attempts (none: whole
+    lease) NACK        lease id · due                                as ACK
     EXTEND      lease id · lease end                          as ACK
     MOVE                                                      sequences, dues
     CANCEL                                                    sequences
@@ -41,9 +42,10 @@ def text_column(column: pa.Array) -> TextColumn:
     content = column.buffers()[2]
     if content is None:
         return TextColumn(offsets, b"")
-    return TextColumn(offsets, content if last == content.size and not first else content.slice(
-        first, last - first
-    ))
+    return TextColumn(
+        offsets,
+        content if last == content.size and not first else content.slice(first, last - first),
+    )
 
 
 def arrow_column(text: TextColumn, kind: pa.DataType) -> pa.Array:
@@ -56,7 +58,9 @@ def arrow_column(text: TextColumn, kind: pa.DataType) -> pa.Array:
 
 def hash_column(text: TextColumn) -> Int64s:
     """The key hashes of a key column; 0 where the key is empty."""
-    return hash_keys(text.offsets, np.frombuffer(text.data, dtype=np.uint8))
+    hashes = hash_keys(text.offsets, np.frombuffer(text.data, dtype=np.uint8))
+    hashes[text.offsets[1:] == text.offsets[:-1]] = 0
+    return hashes
 
 
 def enqueue_entry(command: commands.Enqueue, texts: dict[str, TextColumn]) -> Entry:
@@ -75,7 +79,9 @@ def enqueue_entry(command: commands.Enqueue, texts: dict[str, TextColumn]) -> En
 def relocate_entry(command: commands.Relocate, texts: dict[str, TextColumn]) -> Entry:
     """The entry of a Relocate, whose texts the command does not carry."""
     rows = len(command.sequences)
-    return Entry(EntryKind.RELOCATE, command.now_ms, (0, 0, 0, 0), rows, (command.sequences,), texts)
+    return Entry(
+        EntryKind.RELOCATE, command.now_ms, (0, 0, 0, 0), rows, (command.sequences,), texts
+    )
 
 
 def _settled(

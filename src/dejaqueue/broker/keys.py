@@ -25,7 +25,7 @@ def find_live(
     Args:
         keys: the keys asked for, shape (n,).
         rows: for each candidate the place in `keys`.
-        sequences: for each candidate its sequence; both from `Engine.candidates`, all readable.
+        sequences: for each candidate its sequence; both from `Engine.find_keys`, all readable.
     """
     found = np.full(len(keys), -1, dtype=np.int64)
     if len(rows) == 0:

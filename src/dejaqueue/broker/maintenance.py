@@ -1,6 +1,7 @@
 """Snapshots and compaction of a partition: small steps between the steps that serve.
 
-Room: broker. Runs on the worker's thread; only the writing of snapshot files is left to another one.
+Room: broker. Runs on the worker's thread; only the writing of snapshot files is left to another
+one.
 Holds: the journal is truncated only up to a snapshot that is durable; rows are freed only after
 their copies are.
 See: docs/guides/sizing.md; journal/interface.py duties 7 and 10.

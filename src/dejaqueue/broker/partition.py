@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from dejaqueue.broker.maintenance import Maintenance
     from dejaqueue.clock import Clock
 
-# Batches smaller than this are joined into one entry: joining costs less than an entry of their own.
+# Batches smaller than this are joined: that costs less than an entry for each.
 MERGE_ROWS_MAX = 256
 MERGE_BYTES_MAX = 64 << 10
 # Requests taken in one step; the rest waits for the next one, so that due messages are not kept.
@@ -127,7 +127,11 @@ class Partition:
     # --- the worker's thread ----------------------------------------------------------------
 
     def step(self) -> int | None:
-        """Do what there is to do; return when to be called again, in clock µs (None = when rung)."""
+        """Do what there is to do.
+
+        Returns:
+            When to be called again, in clock µs; None = when rung.
+        """
         self.counts["steps"] += 1
         if not self.loaded and not self._load():
             return None
@@ -189,17 +193,18 @@ class Partition:
         journal = self._open_journal()
         try:
             snapshot = journal.latest_snapshot()
-            position = 0
+            tail = 0
             engine = Engine(self.number)
             if snapshot is not None:
                 engine = restore(snapshot.meta, journal.read_snapshot_file)
-                position = snapshot.position
-            for position, _epoch, entry in journal.scan(position):  # noqa: B007 - the last is kept
+                tail = snapshot.position
+            for position, _epoch, entry in journal.scan(tail):
                 engine.apply(entries.to_command(entry, position))
+                tail = position
             journal.adopt(engine.live_locators())
             now_ms = max(self.clock.now_ms(), engine.now_ms)
             command = OpenEpoch(now_ms, engine.epoch + 1)
-            self._tail = journal.append([entries.to_entry(command)], position, command.epoch)
+            self._tail = journal.append([entries.to_entry(command)], tail, command.epoch)
             engine.apply(command)
         except BaseException:
             journal.close()
@@ -355,7 +360,8 @@ class Partition:
             if live_bytes + byte_count > topic.max_backlog_bytes // topic.partitions:
                 return ResourceExhausted(
                     f"topic {topic.name}: max_backlog_bytes is {topic.max_backlog_bytes}, "
-                    f"about {live_bytes} are live in partition {self.number}; retry when some are done",
+                    f"about {live_bytes} are live in partition {self.number}; "
+                    "retry when some are done",
                     1_000,
                 )
         if not self.journal.has_room(byte_count + 128 * rows):
@@ -391,16 +397,14 @@ class Partition:
         else:
             sequence = self.engine.next_sequence
         for request, batch in zip(requests, sub_batches, strict=True):
-            self._answer(
-                request.acks, request.reply, self._enqueue_reply(request, batch, sequence)
-            )
+            self._answer(request.acks, request.reply, self._enqueue_reply(request, batch, sequence))
             sequence += batch.count
 
     def _resolve_duplicates(self, merged: Merged) -> Int64s | None:
         """Per row the sequence of the live message with its key, -1 = none; None = no row has one.
 
-        A row that repeats a key of an earlier row of the batch gets the sequence that one will have.
-        The rows to refuse are taken out of `merged`.
+        A row that repeats a key of an earlier row of the batch gets the sequence that one will
+        have. The rows to refuse are taken out of `merged`.
         """
         if merged.key_hashes is None or merged.columns.keys is None:
             return None
@@ -420,7 +424,7 @@ class Partition:
         return live
 
     def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s:
-        rows, sequences = self.engine.candidates(key_hashes)
+        rows, sequences = self.engine.find_keys(key_hashes)
         if len(sequences):
             positions = self.engine.locators(sequences) >> limits.ROW_BITS
             if int(positions.max()) > self._tail:

@@ -1,6 +1,7 @@
 """Peek: messages as they are, without leasing, page by page.
 
-Room: broker. Asks each partition's worker for rows, reads their stored columns on the caller's thread.
+Room: broker. Asks each partition's worker for rows, reads their stored columns on the caller's
+thread.
 Holds: a page costs the same wherever it lies; pages are in (due, id) order over all partitions.
 See: docs/wire.md for the ticket.
 """
@@ -134,15 +135,15 @@ def peek(topic: TopicRuntime, values: dict[str, Any]) -> pa.RecordBatch:
                     states,
                 )
             )
-    if not batches:
-        return PEEK.empty_table().to_batches()[0] if False else pa.RecordBatch.from_pylist([], PEEK)
-    table = pa.Table.from_batches(batches)
+    table = pa.Table.from_batches(batches, PEEK)
     if len(batches) > 1:
         table = table.sort_by([("due", "ascending"), ("id", "ascending")])
     if ticket.ids is None and ticket.keys is None:
         table = table.slice(0, ticket.limit)
-    return table.combine_chunks().to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist(
-        [], PEEK
+    return (
+        table.combine_chunks().to_batches()[0]
+        if table.num_rows
+        else pa.RecordBatch.from_pylist([], PEEK)
     )
 
 
@@ -150,20 +151,9 @@ def _rows(place: Partition, ticket: Ticket, partition_count: int) -> Rows:
     """The page's rows of one partition; on its worker."""
     engine = place.engine
     base = place.number << limits.SEQUENCE_BITS
-    # Leases that have ended must show as scheduled: what a look sees is the state as of now.
     sequences = _named(place, ticket, partition_count)
     if sequences is None:
-        after_due, after_id = ticket.after
-        # In id order over partitions, a lower partition's rows of the same due came before.
-        after_sequence = (after_id & limits.SEQUENCE_MAX) if after_id >= 0 else -1
-        if after_id >= 0 and after_id >> limits.SEQUENCE_BITS > place.number:
-            after_sequence = limits.SEQUENCE_MAX
-        elif after_id >= 0 and after_id >> limits.SEQUENCE_BITS < place.number:
-            after_sequence = -1
-        start = max((after_due, after_sequence), (ticket.due_from_ms, -1))
-        sequences = engine.page(
-            start[0], start[1], ticket.due_to_ms, ticket.limit, ticket.state
-        )
+        sequences = _page(place, ticket)
     return Rows(
         sequences | base,
         engine.dues(sequences),
@@ -171,6 +161,36 @@ def _rows(place: Partition, ticket: Ticket, partition_count: int) -> Rows:
         engine.locators(sequences),
         engine.states(sequences),
     )
+
+
+def _page(place: Partition, ticket: Ticket) -> Int64s:
+    """The next page of this partition, in (due, sequence) order; a leased one is due at its end."""
+    engine = place.engine
+    after_due_ms, after_id = ticket.after
+    after_sequence = after_id & limits.SEQUENCE_MAX if after_id >= 0 else -1
+    # In (due, id) order a lower partition's messages of the same due time came before.
+    after_partition = after_id >> limits.SEQUENCE_BITS if after_id >= 0 else place.number
+    if after_partition != place.number:
+        after_sequence = limits.SEQUENCE_MAX if after_partition > place.number else -1
+    if (after_due_ms, after_sequence) < (ticket.due_from_ms, -1):
+        after_due_ms, after_sequence = ticket.due_from_ms, -1
+    pages = []
+    if ticket.state in (None, MessageState.SCHEDULED):
+        pages.append(engine.page)
+    if ticket.state in (None, MessageState.LEASED):
+        pages.append(engine.leased_page)
+    found = [
+        page(
+            after_due_ms=after_due_ms,
+            after_sequence=after_sequence,
+            until_ms=ticket.due_to_ms,
+            limit=ticket.limit,
+        )
+        for page in pages
+    ]
+    sequences = np.concatenate(found)
+    order = np.lexsort((sequences, engine.dues(sequences)))
+    return sequences[order][: ticket.limit]
 
 
 def _named(place: Partition, ticket: Ticket, partition_count: int) -> Int64s | None:
@@ -183,7 +203,7 @@ def _named(place: Partition, ticket: Ticket, partition_count: int) -> Int64s | N
         hashes = hash_column(text_column(ticket.keys))
         mine_mask = key_partitions(hashes, partition_count) == place.number
         keys = ticket.keys.filter(pa.array(mine_mask))
-        rows, candidates = engine.candidates(hashes[mine_mask])
+        rows, candidates = engine.find_keys(hashes[mine_mask])
         found = find_live(engine, place.journal, keys, rows, candidates)
         sequences = found[found >= 0]
     else:
@@ -192,4 +212,5 @@ def _named(place: Partition, ticket: Ticket, partition_count: int) -> Int64s | N
     live_mask = states != MessageState.DONE
     if ticket.state is not None:
         live_mask &= states == ticket.state
-    return sequences[live_mask]
+    live: Int64s = sequences[live_mask]
+    return live

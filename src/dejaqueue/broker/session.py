@@ -1,8 +1,8 @@
 """A consumer's session: credit, settles, clock, end.
 
 Room: broker. Called by the consumer's stream, on its thread.
-Holds: one reply per settle that asks for one; a session that closes cleanly ends its leases at once,
-one that breaks leaves them to their end, because its consumer may come back with acks.
+Holds: one reply per settle that asks for one; a session that closes cleanly ends its leases at
+once, one that breaks leaves them to their end, because its consumer may come back with acks.
 """
 
 from __future__ import annotations
@@ -74,9 +74,7 @@ class ConsumerSession:
                 self.consumer, settle.partition, settle.lease_id, end_ms
             )
         else:
-            self._topic.dispatcher.settled(
-                self.consumer, settle.partition, settle.lease_id, -1
-            )
+            self._topic.dispatcher.settled(self.consumer, settle.partition, settle.lease_id, -1)
         request = SettleRequest(
             settle.op, settle.number, reply, settle.lease_id, settle.argument_ms
         )

@@ -6,14 +6,12 @@ See: docs/reference/metrics.md.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dejaqueue.broker.broker import TopicRuntime
     from dejaqueue.broker.partition import Partition
-
-# Ready messages are counted one by one in the index; more than this is shown as this.
-READY_COUNT_MAX = 1_000_000
 
 
 def partition_stats(place: Partition, now_ms: int) -> dict[str, int]:
@@ -21,8 +19,6 @@ def partition_stats(place: Partition, now_ms: int) -> dict[str, int]:
     engine, counts = place.engine, place.engine.counts
     head_ms = engine.next_due_ms()
     numbers = {
-        "scheduled": counts.scheduled,
-        "leased": counts.leased,
         "ready": engine.due_count(now_ms),
         "next_due_ms": -1 if head_ms is None else head_ms,
         "position": place.position,
@@ -35,7 +31,7 @@ def partition_stats(place: Partition, now_ms: int) -> dict[str, int]:
     if place.maintenance is not None:
         numbers["snapshots"] = place.maintenance.snapshot_count
         numbers["copied_rows"] = place.maintenance.copied_rows
-    return numbers | engine.totals.to_dict()
+    return asdict(counts) | numbers
 
 
 def topic_stats(topic: TopicRuntime, now_ms: int) -> dict[str, Any]:

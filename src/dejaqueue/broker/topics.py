@@ -70,7 +70,9 @@ class Catalogue:
                 known = field in topic.to_dict()
                 limit = "fixed when the topic is made" if known else "a setting that can change: "
                 raise BadRequest(
-                    f"topic.{field}", limit if known else limit + ", ".join(CHANGEABLE), changes[field]
+                    f"topic.{field}",
+                    limit if known else limit + ", ".join(CHANGEABLE),
+                    changes[field],
                 )
         return self._put(replace(topic, **changes).check())
 

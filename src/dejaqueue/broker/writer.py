@@ -2,8 +2,8 @@
 
 Room: broker. Runs on the thread of the stream; checking and splitting happen here, so that the
 workers get columns they can trust.
-Holds: exactly one reply per batch, even when its rows go to several partitions; what is wrong with a
-batch refuses all of it (rules 12, 15).
+Holds: exactly one reply per batch, even when its rows go to several partitions; what is wrong with
+a batch refuses all of it (rules 12, 15).
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ class Writer:
         check_schema(self._stream.op, schema)
 
     def submit(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
-        """Take one batch. `reply` is called once, on any thread, unless the stream has acks=none."""
+        """Take one batch. `reply` is called once, on any thread, unless the stream has
+        acks=none."""
         if self._stream.acks == "none":
             reply = no_reply
         try:

@@ -3,3 +3,37 @@
 Room: client. Never imports broker, journal, coordinator or engine.
 See: aio.py, the source; sync.py is generated from it (scripts/generate_sync_client.py).
 """
+
+from dejaqueue.client.aio import AsyncClient
+from dejaqueue.client.aio_consumer import (
+    AsyncBatchConsumer,
+    AsyncConsumer,
+    AsyncMessage,
+    AsyncMessageBatch,
+)
+from dejaqueue.client.aio_producer import AsyncProducer
+from dejaqueue.client.lateness import LatenessHistogram
+from dejaqueue.client.results import SendResult, Settled
+from dejaqueue.client.sending import Sent
+from dejaqueue.client.sync import Client
+from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, Message, MessageBatch
+from dejaqueue.client.sync_producer import Producer
+
+__all__ = [
+    "AsyncBatchConsumer",
+    "AsyncClient",
+    "AsyncConsumer",
+    "AsyncMessage",
+    "AsyncMessageBatch",
+    "AsyncProducer",
+    "BatchConsumer",
+    "Client",
+    "Consumer",
+    "LatenessHistogram",
+    "Message",
+    "MessageBatch",
+    "Producer",
+    "SendResult",
+    "Sent",
+    "Settled",
+]

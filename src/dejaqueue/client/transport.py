@@ -1,6 +1,7 @@
 """What the client needs of a connection: over Flight, or straight into a broker in this process.
 
-Room: client. The contract; `flight_transport.py` speaks Flight, `dejaqueue/local.py` a broker.
+Room: client. The contract; `flight_transport.py` speaks Flight, `dejaqueue/local.py` calls
+a broker.
 Holds: every callback runs on a thread of the transport and must not block; a future of a broken
 channel ends with Unavailable, never hangs.
 """
@@ -60,7 +61,13 @@ class ConsumeChannel(Protocol):
 
 
 class Transport(Protocol):
-    """A connection to a broker."""
+    """A connection to a broker.
+
+    Attributes:
+        shares_clock: True if the broker's clock is this process's own: the offset is 0, exactly.
+    """
+
+    shares_clock: bool
 
     def open_write(self, stream: WriteStream) -> WriteChannel:
         """Open a stream of batches. Raises Unavailable, BadRequest."""
@@ -73,11 +80,12 @@ class Transport(Protocol):
         on_pong: Callable[[Pong], None],
         on_end: Callable[[DejaQError | None], None],
     ) -> ConsumeChannel:
-        """Open a consumer. `on_end` is called once, with the error that ended it if any."""
+        """Open a consumer. `on_end` is called once, with the error that ended it, if any."""
         ...
 
     def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
-        """One call: create_topic, alter_topic, delete_topic, list_topics, stats, clock."""
+        """One call: create_topic, alter_topic, delete_topic, list_topics, describe_topic, stats,
+        clock (see docs/wire.md)."""
         ...
 
     def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:

@@ -1,7 +1,8 @@
 """A DoPut stream: batches in, replies out, reading ahead while earlier batches become durable.
 
 Room: flight. One thread reads (gRPC's), one writes replies.
-Holds: as many replies as batches, each with its batch's number; the stream ends after the last reply.
+Holds: as many replies as batches, each with its batch's number; the stream ends after the last
+reply.
 """
 
 from __future__ import annotations

@@ -109,7 +109,9 @@ def check_schema(op: str, schema: pa.Schema) -> None:
         if place < 0:
             raise BadRequest(field.name, f"one of {', '.join(wanted.names)}", str(field.type))
         if not _castable(field.type, wanted.field(place).type):
-            raise BadRequest(f"type of {field.name}", str(wanted.field(place).type), str(field.type))
+            raise BadRequest(
+                f"type of {field.name}", str(wanted.field(place).type), str(field.type)
+            )
     if len(set(schema.names)) != len(schema.names):
         raise BadRequest("columns", "each name once", ", ".join(schema.names))
     for name in _REQUIRED[op]:
@@ -131,7 +133,7 @@ def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
     if wanted == pa.utf8():
         return any(is_type(given) for is_type in texts)
     if wanted == pa.int64():
-        return pa.types.is_integer(given) or pa.types.is_timestamp(given)
+        return bool(pa.types.is_integer(given) or pa.types.is_timestamp(given))
     if pa.types.is_integer(wanted):
         return bool(pa.types.is_integer(given))
     if pa.types.is_map(wanted):

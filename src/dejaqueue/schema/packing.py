@@ -101,8 +101,9 @@ def unpack_headers(column: pa.StringArray) -> tuple[pa.MapArray, npt.NDArray[np.
         return pa.nulls(rows, HEADERS), priorities
     offsets, parts = _split(column.fill_null(""), RECORD)
     pairs = pc.split_pattern(parts, UNIT, max_splits=1).values
-    names, values = pairs.take(pa.array(np.arange(0, len(pairs), 2))), pairs.take(
-        pa.array(np.arange(1, len(pairs), 2))
+    names, values = (
+        pairs.take(pa.array(np.arange(0, len(pairs), 2))),
+        pairs.take(pa.array(np.arange(1, len(pairs), 2))),
     )
     priority_mask = np.asarray(pc.equal(names, "").cast(pa.uint8())) == 1
     if priority_mask.any():

@@ -1,0 +1,360 @@
+"""The asynchronous client: what a program with an event loop uses.
+
+Room: client. The source of sync.py (scripts/generate_sync_client.py): change this one.
+Holds: nothing here blocks the loop; a send that has returned is durable (rule 1).
+See: core.py for what does not wait; docs/wire.md for what travels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from dejaqueue.client import waits_aio as waits
+from dejaqueue.client.aio_consumer import AsyncBatchConsumer, AsyncConsumer, check_consumer
+from dejaqueue.client.aio_producer import AsyncProducer
+from dejaqueue.client.consuming import ConsumeSettings
+from dejaqueue.client.core import ClientCore, check_peek
+from dejaqueue.client.results import SendResult, Settled
+from dejaqueue.client.sending import row_of
+from dejaqueue.client.transport import Transport
+from dejaqueue.clock import Clock
+from dejaqueue.errors import BadRequest
+from dejaqueue.limits import PRODUCER_WINDOW_BATCHES
+from dejaqueue.model import CHANGEABLE, Topic, check_topic_name
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+
+URL_DEFAULT = "dejaq://localhost:7464"
+
+
+class AsyncClient:
+    """A connection to a DejaQ broker.
+
+    Args:
+        url: `dejaq://host:port`; `dejaqs://` for TLS.
+        name: a name for the broker's logs.
+        retry_ms_max: how long a call that finds no broker is tried again, milliseconds.
+        transport: another way to a broker than Flight; `url` is not used then.
+        clock: the clock to measure the broker's against; for tests.
+
+    Example:
+        >>> async def main():                                          # doctest: +SKIP
+        ...     async with AsyncClient() as client:
+        ...         await client.create_topic("reminders")
+        ...         await client.send("reminders", b"tea is ready", delay=180)
+        ...         async for message in client.consume("reminders"):
+        ...             print(message.payload)
+        ...             await message.ack()
+    """
+
+    def __init__(
+        self,
+        url: str = URL_DEFAULT,
+        *,
+        name: str = "",
+        retry_ms_max: int = 30_000,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if transport is None:
+            # Imported late: who brings a transport of its own does not load gRPC.
+            from dejaqueue.client.flight_transport import FlightTransport
+
+            transport = FlightTransport(url)
+        self._core = ClientCore(transport, name, retry_ms_max, clock)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def connect(self) -> None:
+        """Check now that a broker answers. Raises Unavailable."""
+        await self._action("clock", {})
+
+    async def close(self) -> None:
+        """Close consumers, wait for what is on its way, close the connection. Twice is fine."""
+        await waits.run(self._core.close)
+
+    async def _action(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        return await waits.result(self._core.transport.action(name, body))
+
+    # ---- topics -----------------------------------------------------------------------------
+
+    async def create_topic(self, name: str, *, exist_ok: bool = True, **settings: Any) -> Topic:
+        """Create a topic.
+
+        Args:
+            name: 1 to 255 characters of `A-Z a-z 0-9 . _ -`.
+            exist_ok: True = a topic of this name with these settings is what was wanted.
+            settings: of `dejaqueue.Topic`, as `lease_ms=60_000`.
+
+        Raises:
+            BadRequest: a name or a value is wrong. TopicExists: it exists with other settings.
+        """
+        Topic.from_dict({"name": name, **settings})
+        body = {"name": name, **settings, "exist_ok": exist_ok}
+        return Topic.from_dict(await self._action("create_topic", body))
+
+    async def alter_topic(self, name: str, **settings: Any) -> Topic:
+        """Change settings of a topic while messages flow; those it can are `CHANGEABLE`."""
+        check_topic_name(name)
+        for field in settings:
+            if field not in CHANGEABLE:
+                raise BadRequest(f"topic.{field}", f"one of {', '.join(CHANGEABLE)}", field)
+        return Topic.from_dict(await self._action("alter_topic", {"name": name, **settings}))
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and all its messages. Raises TopicUnknown."""
+        await self._action("delete_topic", {"name": check_topic_name(name)})
+
+    async def topics(self) -> list[Topic]:
+        """All topics, by name."""
+        answer = await self._action("list_topics", {})
+        return [Topic.from_dict(values) for values in answer["topics"]]
+
+    async def topic(self, name: str) -> Topic:
+        """The settings of a topic. Raises TopicUnknown."""
+        return Topic.from_dict(
+            await self._action("describe_topic", {"name": check_topic_name(name)})
+        )
+
+    async def stats(self, topic: str | None = None) -> dict[str, Any]:
+        """Counts and rates of the broker, or of one topic."""
+        return await self._action("stats", {} if topic is None else {"topic": topic})
+
+    # ---- sending ----------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        payload: bytes | str,
+        *,
+        due: datetime | int | None = None,
+        delay: timedelta | float | None = None,
+        key: str | None = None,
+        group: str = "",
+        priority: int | None = None,
+        tags: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> int:
+        """Send one message; when this returns, it is durable (rule 1).
+
+        Calls that run at the same time travel together: from many at once, send is fast.
+
+        Args:
+            topic: where to.
+            payload: bytes; a str is encoded as UTF-8.
+            due: not before this: a datetime with a time zone, or UTC milliseconds. None = now.
+            delay: instead of `due`: so long from now, a timedelta or seconds.
+            key: your own id of it, unique among live messages of the topic (rule 11).
+            group: tenant or ordering unit.
+            priority: 0 is most urgent; None = 32768.
+            tags: at most 16 words.
+            headers: at most 4 KiB, carried untouched.
+
+        Returns:
+            Its id.
+
+        Raises:
+            DuplicateKey: a live message has this key.
+            BadRequest: a value is wrong; the text names field, limit and value.
+            TopicUnknown: there is no such topic.
+            ResourceExhausted: the topic is full, try later (rule 14).
+            Unavailable: no broker in time; the outcome is unknown.
+        """
+        now_ms = 0 if delay is None else await waits.run(self._core.now_ms)
+        row, kind = row_of(payload, due, delay, key, group, priority, tags, headers, now_ms)
+        return await waits.send_row(self._core.gather(topic, kind), row)
+
+    async def send_batch(self, topic: str, messages: object, *, acks: str = "all") -> SendResult:
+        """Send many messages; when this returns, they are durable (rule 1).
+
+        Args:
+            topic: where to.
+            messages: a list of dicts with the arguments of `send`; a pyarrow RecordBatch or
+                Table; anything with `__arrow_c_stream__` (polars, pandas from 2.2). Columns are
+                payload, due, key, group, priority, tags, headers, partition; all but payload may
+                be left out. `due` may be timestamps with a time zone.
+            acks: `all` = answered when durable; `leader` = when accepted; `none` = no answer.
+
+        Returns:
+            Ids and statuses, one per row. Rows refused for a duplicate key are in it, not raised;
+            `raise_for_status()` raises them.
+
+        Raises:
+            BadRequest: a column or value is wrong. Pieces of 8,192 rows are sent one after
+                another: those before the wrong one may have been sent.
+            ResourceExhausted, TopicUnknown, Unavailable: as for `send`.
+        """
+        return await waits.run(self._core.send_batch, topic, messages, acks)
+
+    def producer(
+        self,
+        topic: str,
+        *,
+        batch_rows: int = 1_000,
+        linger_ms: float = 5,
+        window: int = 32,
+        acks: str = "all",
+    ) -> AsyncProducer:
+        """A producer, which gathers messages into batches and gives futures.
+
+        Args:
+            topic: where to.
+            batch_rows: a batch goes out when it has so many messages …
+            linger_ms: … or this long after its first one; 0 = each message alone.
+            window: batches on their way at most, up to 128 (rule 10).
+            acks: as for `send_batch`.
+        """
+        WriteStream(topic, "enqueue", acks).check()
+        for field, value, most in (
+            ("batch_rows", batch_rows, 1 << 16),
+            ("window", window, PRODUCER_WINDOW_BATCHES),
+        ):
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+                raise BadRequest(field, f"a whole number from 1 to {most}", value)
+        return AsyncProducer(
+            partial(self._core.producer_link, topic, acks, window),
+            self._core.now_ms,
+            self._core.clock,
+            batch_rows=batch_rows,
+            linger_ms=linger_ms,
+        )
+
+    async def move(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,  # noqa: A002 - the field's name
+        ids: object = None,
+        key: str | None = None,
+        keys: object = None,
+        due: object,
+    ) -> Settled:
+        """Give messages that are not leased yet other due times, one or a million (rule 9).
+
+        Args:
+            topic: whose messages.
+            id, ids, key, keys: exactly one of them: an id or key, or a column of them.
+            due: one due time for all, or one per row.
+
+        Returns:
+            A status per row: OK, NOT_FOUND, or LEASED (too late).
+        """
+        named = {"id": id, "ids": ids, "key": key, "keys": keys}
+        return await waits.run(self._core.move, topic, named, due)
+
+    async def cancel(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,  # noqa: A002 - the field's name
+        ids: object = None,
+        key: str | None = None,
+        keys: object = None,
+    ) -> Settled:
+        """Cancel messages that are not leased yet, one or a million (rule 9).
+
+        Args:
+            topic: whose messages.
+            id, ids, key, keys: exactly one of them, as for `move`.
+
+        Returns:
+            A status per row: OK, NOT_FOUND, or LEASED (too late).
+        """
+        named = {"id": id, "ids": ids, "key": key, "keys": keys}
+        return await waits.run(self._core.cancel, topic, named)
+
+    # ---- receiving --------------------------------------------------------------------------
+
+    def consume(
+        self,
+        topic: str,
+        *,
+        prefetch: int = 1_000,
+        lease_ms: int = 0,
+        auto_extend: bool = True,
+        name: str = "",
+        idle_ms: int | None = None,
+        max_messages: int | None = None,
+    ) -> AsyncConsumer:
+        """Messages one at a time, each at its due time, never before (rule 2).
+
+        Args:
+            topic: whose messages.
+            prefetch: messages on their way or held ahead, at most.
+            lease_ms: how long a message is this consumer's; 0 = as the topic says.
+            auto_extend: leases are extended for as long as the consumer is open.
+            name: for the broker's logs and statistics.
+            idle_ms: end when nothing came for so long; None = wait for ever.
+            max_messages: end after so many.
+        """
+        rows_max = min(prefetch, 1_000)
+        check_consumer(prefetch, rows_max, idle_ms, max_messages)
+        stream = ConsumeStream(topic, name or self._core.name, lease_ms, rows_max)
+        settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
+        core = self._core.consumer(stream, settings)
+        return AsyncConsumer(core, rows_max, idle_ms, max_messages)
+
+    def consume_batches(
+        self,
+        topic: str,
+        *,
+        batch_rows: int = 1_000,
+        prefetch: int = 10_000,
+        lease_ms: int = 0,
+        auto_extend: bool = True,
+        name: str = "",
+        idle_ms: int | None = None,
+        max_messages: int | None = None,
+    ) -> AsyncBatchConsumer:
+        """Messages in batches of at most `batch_rows`, each when all of it is due.
+
+        Arguments are those of `consume`. A batch is acked as one: that is the fast way.
+        """
+        check_consumer(prefetch, batch_rows, idle_ms, max_messages)
+        stream = ConsumeStream(topic, name or self._core.name, lease_ms, batch_rows)
+        settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
+        core = self._core.consumer(stream, settings)
+        return AsyncBatchConsumer(core, batch_rows, idle_ms, max_messages)
+
+    async def peek(
+        self,
+        topic: str,
+        *,
+        limit: int = 100,
+        due_from: datetime | int | None = None,
+        due_to: datetime | int | None = None,
+        state: str | None = None,
+        ids: Sequence[int] | None = None,
+        keys: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """Messages as they are, by due time, without leasing them.
+
+        Args:
+            topic: whose messages.
+            limit: rows at most; more than 10,000 are fetched page by page.
+            due_from: due at this time or later.
+            due_to: due before this time.
+            state: `scheduled` or `leased`; None = both.
+            ids: only these.
+            keys: only these.
+
+        Returns:
+            A table of schema PEEK: id, due, attempts, key, group, priority, tags, headers,
+            payload, state.
+        """
+        ticket = check_peek(topic, limit, due_from, due_to, state, ids, keys)
+        return await waits.run(self._core.peek, ticket, limit)

@@ -1,0 +1,232 @@
+"""Consumers of the asynchronous client: one message at a time, or batches.
+
+Room: client. The source of sync_consumer.py (scripts/generate_sync_client.py): change this one.
+Holds: one coroutine at a time takes; others wait for their turn.
+See: consuming.py for everything that does not wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from types import TracebackType
+
+from dejaqueue import limits
+from dejaqueue.client import waits_aio as waits
+from dejaqueue.client.consuming import ConsumeCore
+from dejaqueue.client.holding import Slice
+from dejaqueue.client.inputs import delay_ms_of
+from dejaqueue.client.lateness import LatenessHistogram
+from dejaqueue.client.received import BatchFields, MessageColumns, MessageFields
+from dejaqueue.client.results import Settled
+from dejaqueue.errors import BadRequest
+from dejaqueue.wire.descriptors import check_lease
+from dejaqueue.wire.frames import SettleOp
+
+
+async def _settle(
+    core: ConsumeCore, op: SettleOp, rows: Slice, wait: bool, argument_ms: int = 0
+) -> Settled | None:
+    core.raise_error()
+    if not wait:
+        core.settle_behind(op, rows, argument_ms)
+        return None
+    reply = await waits.result(core.settle(op, rows, argument_ms))
+    return Settled(reply.all_statuses())
+
+
+def _lease_ms(seconds: timedelta | float) -> int:
+    lease_ms: int = check_lease(delay_ms_of(seconds, "extend"))
+    return lease_ms
+
+
+class AsyncMessage(MessageFields):
+    """One received message. It is this consumer's until its lease ends, and leases are extended
+    while the consumer is open (unless `auto_extend=False`)."""
+
+    __slots__ = ()
+
+    async def ack(self, *, wait: bool = True) -> Settled | None:
+        """It is done: never deliver it again (rule 6).
+
+        Args:
+            wait: True = return when that is durable, with its status: OK, or LEASE_LOST when the
+                lease had ended (rule 4). False = return None at once; acks are sent together
+                within a millisecond, and an error surfaces at a later call.
+        """
+        columns = self._columns
+        if not wait:
+            columns.core.raise_error()
+            columns.core.ack_behind(columns.rows.lease, self.id, self.attempt)
+            return None
+        return await _settle(columns.core, SettleOp.ACK, self._row(), wait)
+
+    async def nack(self, *, delay: timedelta | float = 0, wait: bool = True) -> Settled | None:
+        """It could not be done: deliver it again after `delay` (seconds or a timedelta)."""
+        core, delay_ms = self._columns.core, delay_ms_of(delay)
+        return await _settle(core, SettleOp.NACK, self._row(), wait, delay_ms)
+
+    async def extend(self, seconds: timedelta | float, *, wait: bool = True) -> Settled | None:
+        """Its lease ends so long from now."""
+        core, lease_ms = self._columns.core, _lease_ms(seconds)
+        return await _settle(core, SettleOp.EXTEND, self._row(), wait, lease_ms)
+
+
+class AsyncMessageBatch(BatchFields):
+    """Received messages in columns, acked together."""
+
+    async def ack(self, *, wait: bool = True) -> Settled | None:
+        """All of them are done. See `AsyncMessage.ack`."""
+        return await _settle(self._core, SettleOp.ACK, self._rows, wait)
+
+    async def nack(self, *, delay: timedelta | float = 0, wait: bool = True) -> Settled | None:
+        """None of them could be done: deliver them again after `delay`."""
+        return await _settle(self._core, SettleOp.NACK, self._rows, wait, delay_ms_of(delay))
+
+    async def extend(self, seconds: timedelta | float, *, wait: bool = True) -> Settled | None:
+        """Their lease ends so long from now."""
+        return await _settle(self._core, SettleOp.EXTEND, self._rows, wait, _lease_ms(seconds))
+
+    def messages(self) -> list[AsyncMessage]:
+        """Each of them, to be settled one by one."""
+        columns = MessageColumns(self._core, self._keeper, self._rows)
+        lateness_us = self.lateness_us.tolist()
+        return [AsyncMessage(columns, at, lateness_us[at]) for at in range(len(columns))]
+
+
+class _AsyncReceiver:
+    """What both consumers share: opening, taking the next slice, closing."""
+
+    def __init__(
+        self, core: ConsumeCore, rows_max: int, idle_ms: int | None, max_messages: int | None
+    ) -> None:
+        self._core = core
+        self._rows_max = rows_max
+        self._idle_us = None if idle_ms is None else idle_ms * 1000
+        self._left = max_messages
+        self._turn = waits.Mutex()
+        self._is_open = False
+
+    async def open(self) -> None:
+        """Open the stream now and not at the first message. Raises TopicUnknown, Unavailable."""
+        if not self._is_open:
+            await waits.run(self._core.open)
+            self._is_open = True
+
+    async def _next(self) -> Slice | None:
+        """The next slice; None = no more, and the consumer is closed."""
+        if not self._is_open:
+            await self.open()
+        rows_max = self._rows_max if self._left is None else min(self._rows_max, self._left)
+        found = None
+        if rows_max > 0:
+            found = await waits.next_slice(self._core, rows_max, self._idle_us)
+        if found is None:
+            # What was handed over can still be settled: only `close` ends that.
+            return None
+        if self._left is not None:
+            self._left -= len(found.ids)
+        return found
+
+    def lateness(self) -> LatenessHistogram:
+        """How late messages were handed over, from due time on; never early."""
+        return self._core.lateness
+
+    async def close(self) -> None:
+        """End: messages not handed over go back to the broker at once, acks that wait are sent.
+
+        Raises:
+            Unavailable: an ack that was not waited for failed.
+        """
+        await waits.run(self._core.close)
+        self._core.raise_error()
+
+    def __del__(self) -> None:
+        core = getattr(self, "_core", None)
+        if core is not None:
+            core.abandon()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class AsyncConsumer(_AsyncReceiver, AsyncIterator[AsyncMessage]):
+    """Messages one at a time, each at its time. Close it, or use it as a context manager."""
+
+    _columns: MessageColumns | None = None
+    _index = 0
+
+    async def __aenter__(self) -> AsyncConsumer:
+        await self.open()
+        return self
+
+    def __aiter__(self) -> AsyncConsumer:
+        return self
+
+    async def __anext__(self) -> AsyncMessage:
+        message = self._at_hand()
+        if message is not None:
+            return message
+        async with self._turn:
+            while True:
+                message = self._at_hand()
+                if message is not None:
+                    return message
+                found = await self._next()
+                if found is None:
+                    raise StopAsyncIteration
+                self._index, self._columns = 0, MessageColumns(self._core, self, found)
+
+    def _at_hand(self) -> AsyncMessage | None:
+        """The next message of the slice at hand, if there is one and its lease lasts."""
+        columns, index = self._columns, self._index
+        if columns is None or index >= len(columns):
+            return None
+        self._index = index + 1
+        core = self._core
+        broker_us = core.offset.broker_us(core.clock.now_us())
+        if columns.rows.lease.end_ms * 1000 <= broker_us:
+            columns.rows.lease.rows_open -= len(columns) - index
+            self._columns = None
+            return None
+        late_us = max(broker_us - columns.dues_ms[index] * 1000, 0)
+        core.lateness.add(late_us)
+        return AsyncMessage(columns, index, late_us)
+
+
+class AsyncBatchConsumer(_AsyncReceiver, AsyncIterator[AsyncMessageBatch]):
+    """Messages in batches, each when all of it is due. Close it, or use it as a context manager."""
+
+    async def __aenter__(self) -> AsyncBatchConsumer:
+        await self.open()
+        return self
+
+    def __aiter__(self) -> AsyncBatchConsumer:
+        return self
+
+    async def __anext__(self) -> AsyncMessageBatch:
+        async with self._turn:
+            found = await self._next()
+        if found is None:
+            raise StopAsyncIteration
+        late_us = self._core.late_us(found.dues_ms)
+        self._core.lateness.add_many(late_us)
+        return AsyncMessageBatch(self._core, self, found, late_us)
+
+
+def check_consumer(prefetch: int, rows_max: int, idle_ms: object, max_messages: object) -> None:
+    """Raise BadRequest if a consumer cannot be so."""
+    bounds = {
+        "prefetch": (prefetch, 1, limits.CREDIT_MAX),
+        "batch_rows": (rows_max, 1, limits.DISPATCH_ROWS_MAX),
+        "idle_ms": (0 if idle_ms is None else idle_ms, 0, limits.INSTANT_MS_MAX),
+        "max_messages": (0 if max_messages is None else max_messages, 0, limits.SEQUENCE_MAX),
+    }
+    for field, (value, low, high) in bounds.items():
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise BadRequest(field, f"a whole number from {low} to {high}", value)

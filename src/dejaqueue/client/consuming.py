@@ -1,0 +1,508 @@
+"""The core of a consumer: a stream that is reopened, what it holds, its leases and settles.
+
+Room: client. Shared by the synchronous and the asynchronous consumer; waits for nothing itself.
+Holds: at most `prefetch` rows are on their way or held; nothing is handed over early (rule 2) or
+after its lease ended (rule 4); every settle's future ends; closing gives back what was not handed
+over.
+See: holding.py for due times and leases; waits_sync.py and waits_aio.py for the waiting.
+
+`_mutex` guards what callbacks of the transport and the consuming thread share. It is never held
+while something is sent, nor while a callback runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dejaqueue.client.alarm import Alarm, Appointment
+from dejaqueue.client.holding import Holder, Lease, LeaseBook, Slice
+from dejaqueue.client.lateness import LatenessHistogram
+from dejaqueue.client.link import WriteLink, backoff_ms
+from dejaqueue.client.offset import ClockOffset
+from dejaqueue.client.transport import ConsumeChannel, Delivery, Transport
+from dejaqueue.clock import Clock, Wake
+from dejaqueue.errors import DejaQError, Unavailable
+from dejaqueue.schema import messages
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+from dejaqueue.wire.frames import Ping, Pong, Reply, Settle, SettleOp
+
+PING_MS = 1_000
+"""Between two measurements of the clock."""
+PINGS_EARLY_MS = (20, 60, 150, 400)
+"""The first ones follow faster: the best of several counts."""
+SILENT_MS_MAX = 10_000
+"""A broker that leaves pings unanswered for so long is out of reach."""
+ACKS_TOGETHER_MAX = 1_000
+ACKS_TOGETHER_MS = 1.0
+_OPS = {SettleOp.ACK: "ack", SettleOp.NACK: "nack", SettleOp.EXTEND: "extend"}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeSettings:
+    """What a consumer is, beside its stream.
+
+    Attributes:
+        prefetch: rows on their way or held, at most.
+        auto_extend: leases are extended until their rows are settled.
+        retry_ms_max: how long to look for a broker after the stream broke.
+        rows_max: rows to take in all; no more are asked for. None = no limit.
+    """
+
+    prefetch: int
+    auto_extend: bool
+    retry_ms_max: int
+    rows_max: int | None = None
+
+
+class ConsumeCore:
+    """A consumer without a face."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        stream: ConsumeStream,
+        settings: ConsumeSettings,
+        clock: Clock,
+        alarm: Alarm,
+        link_for: Callable[[WriteStream], WriteLink],
+    ) -> None:
+        self.stream = stream.check()
+        self.clock = clock
+        self.alarm = alarm
+        self.wake = Wake()
+        self.lateness = LatenessHistogram()
+        self.offset = ClockOffset(shared=transport.shares_clock)
+        self.is_over = False
+        self._transport = transport
+        self._settings = settings
+        self._link_for = link_for
+        self._mutex = threading.Lock()
+        self._holder = Holder()
+        self._leases = LeaseBook()
+        self._channel: ConsumeChannel | None = None
+        self._generation = 0
+        self._number = 0
+        self._credit = 0  # rows that may be asked for
+        self._on_way = 0  # rows asked for and not delivered
+        self._taken = 0  # rows handed over
+        self._ring_loop: Callable[[], None] | None = None
+        self._error: DejaQError | None = None
+        self._fatal: DejaQError | None = None
+        self._stop = Wake()
+        self._opened = self._closed = False
+        self._extension: Appointment | None = None
+        self._extension_us: int | None = None
+        self._pinging: Appointment | None = None
+        self._pings = 0
+        self._answered_us = 0
+        self._acks: list[tuple[int, int]] = []
+        self._acks_mutex = threading.Lock()
+        self._unanswered: set[Future[Reply]] = set()
+
+    # ---- the stream -------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open the stream, once; tries as long as retries last. Blocks."""
+        if self._opened:
+            return
+        self._opened = True
+        self._connect()
+
+    def _connect(self) -> None:
+        """Open a stream; on failure try again until time is up, then the consumer is over."""
+        until_us = self.clock.now_us() + self._settings.retry_ms_max * 1000
+        failures = 0
+        while not self._closed:
+            try:
+                self._connect_once()
+                return
+            except Unavailable as wrong:
+                pause_us = int(backoff_ms(failures) * 1000)
+                failures += 1
+                if self.clock.now_us() + pause_us > until_us:
+                    self._end(wrong)
+                    return
+                self.clock.wait_until(self.clock.now_us() + pause_us, self._stop)
+            except DejaQError as wrong:
+                self._end(wrong)
+                return
+
+    def _connect_once(self) -> None:
+        with self._mutex:
+            self._generation += 1
+            generation = self._generation
+            self.offset.forget()
+            self._credit = self._settings.prefetch - self._holder.rows
+            wanted = self._grant()
+        channel = self._transport.open_consume(
+            self.stream,
+            partial(self._on_delivery, generation),
+            partial(self._on_pong, generation),
+            partial(self._on_end, generation),
+        )
+        with self._mutex:
+            ended = self._closed or generation != self._generation
+            if not ended:
+                self._channel = channel
+        if ended:
+            channel.close()
+            return
+        self._answered_us = self.clock.now_us()
+        if not self._transport.shares_clock:
+            self._pings = 0
+            self._ping(generation)
+        self._send_ping(channel)
+        if wanted > 0:
+            channel.credit(wanted)
+
+    def _on_delivery(self, generation: int, delivery: Delivery) -> None:
+        now_us = self.clock.now_us()
+        with self._mutex:
+            if self._closed:
+                return
+            self.offset.add_head(now_us, delivery.head.broker_us)
+            dropped = 0
+            if generation > 1 and self._holder.rows:
+                ids = delivery.batch.column("id").to_numpy()
+                dropped = self._holder.drop_repeated(ids, generation)
+            lease = self._holder.add(delivery.head, delivery.batch, generation)
+            self._on_way -= lease.rows
+            if self._settings.auto_extend:
+                self._leases.plan(lease)
+        self._plan_extension()
+        if dropped:
+            self._return_credit(dropped)
+        self._ring()
+
+    def _on_pong(self, generation: int, pong: Pong) -> None:
+        now_us = self.clock.now_us()
+        with self._mutex:
+            if generation == self._generation:
+                self.offset.add_pong(pong.client_us, now_us, pong.broker_us)
+                self._answered_us = now_us
+        self._ring()  # what is held may be due a little earlier than was thought
+
+    def _on_end(self, generation: int, error: DejaQError | None) -> None:
+        with self._mutex:
+            if generation != self._generation or self._closed:
+                return
+            self._channel = None
+            self._on_way = 0
+        if error is None or isinstance(error, Unavailable):
+            threading.Thread(target=self._connect, name="dejaq-reopen", daemon=True).start()
+        else:
+            self._end(error)
+
+    def _end(self, error: DejaQError) -> None:
+        """No stream can be had: what is held is still handed over, then this is raised."""
+        self._fatal = error
+        self._ring()
+
+    def _ring(self) -> None:
+        self.wake.ring()
+        ring = self._ring_loop
+        if ring is not None:
+            ring()
+
+    def listen(self, ring: Callable[[], None] | None) -> None:
+        """Call this, from any thread, when there may be something to take; None = no more."""
+        self._ring_loop = ring
+
+    # ---- time -------------------------------------------------------------------------------
+
+    def _ping(self, generation: int) -> None:
+        """Ping, and plan the next one; on the alarm's thread, but for the first."""
+        with self._mutex:
+            channel = self._channel
+            if channel is None or generation != self._generation or self._closed:
+                return
+            silent_us = self.clock.now_us() - self._answered_us
+        if silent_us > SILENT_MS_MAX * 1000:
+            self._on_end(generation, Unavailable("the broker does not answer"))
+            threading.Thread(target=channel.close, name="dejaq-abandon", daemon=True).start()
+            return
+        self._send_ping(channel)
+        early = PINGS_EARLY_MS
+        pause_ms = early[self._pings] if self._pings < len(early) else PING_MS
+        self._pings += 1
+        self._pinging = self.alarm.after(pause_ms, lambda: self._ping(generation))
+
+    def _send_ping(self, channel: ConsumeChannel) -> None:
+        if self._transport.shares_clock:
+            channel.ping(Ping(1, self.clock.now_us(), 0, 0))
+            return
+        with self._mutex:
+            self._number = self._number % 0xFFFF_FFFF + 1
+            number = self._number
+            now_us = self.clock.now_us()
+            offset_us, uncertainty_us = self.offset.at(now_us)
+        channel.ping(Ping(number, now_us, offset_us, uncertainty_us))
+
+    def release_us(self) -> int | None:
+        """The client's time at which the next held row may be handed over; None = not known."""
+        with self._mutex:
+            due_ms = self._holder.next_due_ms()
+            if due_ms is None:
+                return None
+            return self.offset.release_us(due_ms * 1000, self.clock.now_us())
+
+    def take(self, rows_max: int) -> Slice | None:
+        """The next rows that are due, None if none is; raises what went wrong behind.
+
+        Whoever takes them counts their lateness (`late_us`).
+        """
+        self.raise_error()
+        returned = 0
+        found = None
+        with self._mutex:
+            now_us = self.clock.now_us()
+            broker_us = self.offset.earliest_us(now_us)
+            while broker_us is not None and not self._closed:
+                found = self._holder.take(broker_us, rows_max)
+                if found is None:
+                    break
+                returned += len(found.ids)
+                if found.lease.end_ms * 1000 > self.offset.broker_us(now_us):
+                    self._taken += len(found.ids)
+                    break
+                found.lease.rows_open -= len(found.ids)  # too late: it is delivered again
+        if returned:
+            self._return_credit(returned)
+        if found is None and self._fatal is not None and not self._holder.rows:
+            self.is_over = True
+            raise self._fatal
+        return found
+
+    def late_us(self, dues_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """How late rows are that are handed over now, microseconds; not negative."""
+        broker_us = self.offset.broker_us(self.clock.now_us())
+        return np.maximum(broker_us - dues_ms * 1000, 0)
+
+    def _return_credit(self, rows: int) -> None:
+        """Rows left the client: grant as many again, in lumps of a quarter of the prefetch."""
+        with self._mutex:
+            self._credit += rows
+            channel = self._channel
+            if channel is None or self._credit * 4 < self._settings.prefetch:
+                return
+            granted = self._grant()
+        if granted > 0:
+            channel.credit(granted)
+
+    def _grant(self) -> int:
+        """Under the mutex: all credit there is, but no more than is to be taken in all."""
+        granted, self._credit = self._credit, 0
+        if self._settings.rows_max is not None:
+            taken_or_held = self._taken + self._holder.rows
+            granted = min(granted, self._settings.rows_max - taken_or_held - self._on_way)
+        self._on_way += max(granted, 0)
+        return granted
+
+    # ---- leases -----------------------------------------------------------------------------
+
+    def _plan_extension(self) -> None:
+        with self._mutex:
+            next_ms = self._leases.next_ms()
+            if next_ms is None or self._closed:
+                return
+            now_us = self.clock.now_us()
+            at_us = next_ms * 1000 - self.offset.at(now_us)[0]
+            planned = self._extension_us
+            if planned is not None and planned <= at_us:
+                return
+            if self._extension is not None:
+                self._extension.cancel()
+            self._extension_us = at_us
+            self._extension = self.alarm.at(at_us, self._extend_due)
+
+    def _extend_due(self) -> None:
+        """Extend the leases whose last third has begun; on the alarm's thread."""
+        with self._mutex:
+            self._extension = self._extension_us = None
+            broker_ms = self.offset.broker_us(self.clock.now_us()) // 1000
+            due = self._leases.take_due(broker_ms)
+            channel = self._channel
+            numbers = [self._next_number() for _ in due]
+        for lease, number in zip(due, numbers, strict=True):
+            end_ms = broker_ms + lease.length_ms
+            if channel is None:
+                # Tried again a little later, as long as the lease lasts.
+                self.alarm.after(
+                    max(lease.length_ms / 30, 1), partial(self._plan_again, lease, lease.end_ms)
+                )
+                continue
+            settle = Settle(
+                SettleOp.EXTEND, number, lease.partition, lease.lease_id, lease.length_ms
+            )
+            channel.settle(settle).add_done_callback(partial(self._extended, lease, end_ms))
+        self._plan_extension()
+
+    def _next_number(self) -> int:
+        self._number = self._number % 0xFFFF_FFFF + 1
+        return self._number
+
+    def _extended(self, lease: Lease, end_ms: int, reply: Future[Reply]) -> None:
+        wrong = reply.exception()
+        answer = None if wrong is not None else reply.result()
+        if answer is None or answer.error is not None:
+            self.alarm.after(
+                max(lease.length_ms / 30, 1), partial(self._plan_again, lease, lease.end_ms)
+            )
+        elif answer.statuses is not None and len(answer.statuses) and answer.statuses.all():
+            with self._mutex:
+                lease.end_ms = 0  # lost: what is held of it is not handed over
+        else:
+            self._plan_again(lease, end_ms)
+
+    def _plan_again(self, lease: Lease, end_ms: int) -> None:
+        with self._mutex:
+            if self._closed:
+                return
+            lease.end_ms = end_ms
+            if self.offset.broker_us(self.clock.now_us()) >= end_ms * 1000:
+                return
+            self._leases.plan(lease)
+        self._plan_extension()
+
+    # ---- settling ---------------------------------------------------------------------------
+
+    def settle(self, op: SettleOp, rows: Slice, argument_ms: int = 0) -> Future[Reply]:
+        """ack, nack or extend rows; the future gives their statuses, Unavailable at worst."""
+        count = len(rows.ids)
+        lease = rows.lease
+        with self._mutex:
+            if lease.lease_id < 0:
+                pass
+            elif op is not SettleOp.EXTEND:
+                self._leases.settled(lease, count)
+            elif rows.is_whole:
+                broker_ms = self.offset.broker_us(self.clock.now_us()) // 1000
+                lease.end_ms = broker_ms + argument_ms
+            channel = self._channel
+            number = self._next_number()
+            by_lease = rows.is_whole and lease.generation == self._generation
+        if by_lease:
+            settle = Settle(op, number, lease.partition, lease.lease_id, argument_ms)
+        else:
+            settle = Settle(
+                op, number, argument_ms=argument_ms, ids=rows.ids, attempts=rows.attempts
+            )
+        answer: Future[Reply] = Future()
+        self._unanswered.add(answer)
+        answer.add_done_callback(self._unanswered.discard)
+        if channel is None:
+            self._settle_elsewhere(settle, rows, answer)
+        else:
+            channel.settle(settle).add_done_callback(partial(self._settled, settle, rows, answer))
+        return answer
+
+    def _settled(
+        self, settle: Settle, rows: Slice, answer: Future[Reply], reply: Future[Reply]
+    ) -> None:
+        wrong = reply.exception()
+        if wrong is None:
+            result = reply.result()
+            if result.error is None:
+                # A reply may leave out its rows' count when all of them are OK.
+                result = result if result.rows else replace(result, rows=len(rows.ids))
+                answer.set_result(result)
+                return
+            wrong = result.error
+        if isinstance(wrong, Unavailable) and not self._closed:
+            self._settle_elsewhere(settle, rows, answer)
+        else:
+            answer.set_exception(wrong)
+
+    def _settle_elsewhere(self, settle: Settle, rows: Slice, answer: Future[Reply]) -> None:
+        """Settle by (id, attempt) on a stream of its own: right on any connection (rule 4)."""
+        stream = WriteStream(self.stream.topic, _OPS[settle.op], argument_ms=settle.argument_ms)
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array(rows.ids, pa.int64()), pa.array(rows.attempts, pa.uint16())],
+            schema=messages.SETTLE,
+        )
+
+        def copy(reply: Future[Reply]) -> None:
+            wrong = reply.exception()
+            if wrong is not None:
+                answer.set_exception(wrong)
+            else:
+                answer.set_result(reply.result())
+
+        self._link_for(stream).send_in_window(batch, wait=False).add_done_callback(copy)
+
+    def settle_behind(self, op: SettleOp, rows: Slice, argument_ms: int = 0) -> None:
+        """As `settle`; nobody waits, and an error surfaces at a later call."""
+        self.settle(op, rows, argument_ms).add_done_callback(self._note)
+
+    def _note(self, answer: Future[Reply]) -> None:
+        wrong = answer.exception()
+        if isinstance(wrong, DejaQError) and not self._closed:
+            self._error = self._error or wrong
+            self._ring()
+
+    def ack_behind(self, lease: Lease, message_id: int, attempt: int) -> None:
+        """Ack one message together with others, within a millisecond."""
+        with self._acks_mutex:
+            self._acks.append((message_id, attempt))
+            count = len(self._acks)
+            lease.rows_open -= 1
+        if count == 1:
+            self.alarm.after(ACKS_TOGETHER_MS, self.flush_acks)
+        elif count == ACKS_TOGETHER_MAX:
+            self.flush_acks()
+
+    def flush_acks(self) -> None:
+        """Send the acks that were gathered."""
+        with self._acks_mutex:
+            acks, self._acks = self._acks, []
+        if not acks:
+            return
+        ids, attempts = zip(*acks, strict=True)
+        rows = rows_of(np.array(ids, np.int64), np.array(attempts, np.uint16))
+        self.settle_behind(SettleOp.ACK, rows)
+
+    def raise_error(self) -> None:
+        """Raise what went wrong behind since the last call, if anything did."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        """Send acks that wait, give back what was not handed over. Blocks; twice is fine."""
+        self.flush_acks()
+        for answer in list(self._unanswered):
+            answer.exception()
+        with self._mutex:
+            first, self._closed = not self._closed, True
+            self.is_over = True
+            channel, self._channel = self._channel, None
+            for appointment in (self._extension, self._pinging):
+                if appointment is not None:
+                    appointment.cancel()
+            self._holder.drop_all()
+        self._stop.ring()
+        if first and channel is not None:
+            channel.close()
+        self._ring()
+
+    def abandon(self) -> None:
+        """Nobody holds the consumer any more: close it, on another thread."""
+        if self._opened and not self._closed:
+            threading.Thread(target=self.close, name="dejaq-abandon", daemon=True).start()
+
+
+_NO_LEASE_ROWS = -1
+
+
+def rows_of(ids: npt.NDArray[np.int64], attempts: npt.NDArray[np.uint16]) -> Slice:
+    """Rows of several leases, settled by (id, attempt)."""
+    lease = Lease(0, -1, _NO_LEASE_ROWS, 0, 0, -1)
+    return Slice(lease, None, ids, np.zeros(0, np.int64), attempts)

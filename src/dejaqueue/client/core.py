@@ -1,0 +1,306 @@
+"""What both clients share: the connection, its write links, and calls that do not wait.
+
+Room: client. No faces: aio.py and sync.py add the waiting.
+Holds: one stream per topic and kind of batch; streams that were not used for long make room for
+others; closing waits for what is on its way.
+See: link.py, gather.py, consuming.py.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dejaqueue import limits
+from dejaqueue.client.alarm import Alarm
+from dejaqueue.client.consuming import ConsumeCore, ConsumeSettings
+from dejaqueue.client.gather import VARIANTS, Gather
+from dejaqueue.client.inputs import ROWS_MAX, batches_of, due_ms_of, dues_of, int64s_of, texts_of
+from dejaqueue.client.link import WriteLink
+from dejaqueue.client.offset import ClockOffset
+from dejaqueue.client.results import SendResult, Settled
+from dejaqueue.client.sending import result_of
+from dejaqueue.client.transport import Transport
+from dejaqueue.clock import Clock, SteadyClock, SystemClock
+from dejaqueue.errors import BadRequest, Unavailable
+from dejaqueue.model import check_topic_name
+from dejaqueue.schema import messages
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span
+from dejaqueue.wire.frames import Reply
+
+LINKS_MAX = 64
+"""Write streams kept open; the one unused for longest makes room."""
+WINDOW = 32
+"""Batches of one link on their way at most."""
+CLOCK_US_MAX = 60_000_000
+"""The broker's clock is measured anew after this, for delays."""
+CLOCK_CALLS = 3
+
+
+class ClientCore:
+    """A client without a face."""
+
+    def __init__(
+        self, transport: Transport, name: str, retry_ms_max: int, clock: Clock | None
+    ) -> None:
+        check_span("retry_ms_max", retry_ms_max)
+        self.transport = transport
+        self.name = name
+        self.retry_ms_max = retry_ms_max
+        # Sharing a clock means reading the very same one: wall time, as the broker does.
+        default = SystemClock if transport.shares_clock else SteadyClock
+        self.clock: Clock = clock if clock is not None else default()
+        self.alarm = Alarm(self.clock)
+        self._offset = ClockOffset(shared=transport.shares_clock)
+        self._measured_us = -1
+        self._mutex = threading.Lock()
+        self._links: OrderedDict[tuple[Any, ...], WriteLink] = OrderedDict()
+        self._gathers: dict[tuple[str, bool, bool], Gather] = {}
+        self._consumers: weakref.WeakSet[ConsumeCore] = weakref.WeakSet()
+        self._producer_links: weakref.WeakSet[WriteLink] = weakref.WeakSet()
+        self._closed = False
+
+    # ---- links ------------------------------------------------------------------------------
+
+    def _new_link(self, stream: WriteStream, window: int = WINDOW) -> WriteLink:
+        if self._closed:
+            raise Unavailable("the client is closed")
+        return WriteLink(
+            self.transport,
+            stream.check(),
+            self.clock,
+            retry_ms_max=self.retry_ms_max,
+            window=window,
+        )
+
+    def _producer_name(self) -> str:
+        name = uuid.uuid4().hex
+        room = limits.PRODUCER_NAME_BYTES_MAX - len(name) - 1
+        shown = self.name.encode()[:room].decode(errors="ignore")
+        return f"{shown}-{name}" if shown else name
+
+    def link(self, stream: WriteStream, columns: tuple[str, ...], use: str = "") -> WriteLink:
+        """The link for batches of these columns; `use` keeps uses apart from each other."""
+        key = (stream, columns, use)
+        crowded: list[WriteLink] = []
+        with self._mutex:
+            link = self._links.get(key)
+            if link is not None:
+                self._links.move_to_end(key)
+                return link
+            named = stream
+            if stream.op == "enqueue":
+                named = WriteStream(stream.topic, stream.op, stream.acks, self._producer_name())
+            link = self._links[key] = self._new_link(named)
+            for old in list(self._links):
+                if len(self._links) <= LINKS_MAX:
+                    break
+                if old != key and self._links[old].is_idle:
+                    crowded.append(self._links.pop(old))
+            gone = {id(old_link) for old_link in crowded}
+            for name in [n for n, g in self._gathers.items() if id(g.link) in gone]:
+                del self._gathers[name]
+        for old_link in crowded:
+            old_link.close()
+        return link
+
+    def gather(self, topic: str, kind: tuple[bool, bool]) -> Gather:
+        """Where single messages of this kind are gathered."""
+        gather = self._gathers.get((topic, *kind))
+        if gather is None:
+            variant = VARIANTS[kind]
+            link = self.link(WriteStream(topic), tuple(variant.schema.names), "gather")
+            with self._mutex:
+                gather = self._gathers.setdefault((topic, *kind), Gather(link, variant))
+        return gather
+
+    def producer_link(
+        self, topic: str, acks: str, window: int, columns: tuple[str, ...]
+    ) -> WriteLink:
+        """A link of a producer's own."""
+        link = self._new_link(WriteStream(topic, "enqueue", acks, self._producer_name()), window)
+        self._producer_links.add(link)
+        return link
+
+    def settle_link(self, stream: WriteStream) -> WriteLink:
+        """The link for settles of consumers whose stream broke."""
+        return self.link(stream, tuple(messages.SETTLE.names))
+
+    # ---- many rows --------------------------------------------------------------------------
+
+    def send_batch(self, topic: str, rows: object, acks: str) -> SendResult:
+        """Send many messages; blocks until they are answered."""
+        stream = WriteStream(topic, "enqueue", acks).check()
+        return result_of(self._write_all(stream, batches_of(rows, self.now_ms)))
+
+    def _write_all(self, stream: WriteStream, batches: Iterable[pa.RecordBatch]) -> list[Reply]:
+        """Send batches, pipelined; their replies. Raises the first error, when all are answered."""
+        answers: list[Future[Reply]] = []
+        try:
+            for batch in batches:  # one by one: each waits for its place in the window
+                answers.append(  # noqa: PERF401
+                    self.link(stream, tuple(batch.schema.names)).send(batch)
+                )
+        finally:
+            for answer in answers:
+                answer.exception()
+        return [answer.result() for answer in answers]
+
+    def move(self, topic: str, named: dict[str, Any], due: object) -> Settled:
+        """Give scheduled messages other due times (rule 9); blocks until durable."""
+        name, column = _named(**named)
+        rows = len(column)
+        if isinstance(due, int | datetime):
+            dues = np.full(rows, due_ms_of(due), dtype=np.int64)
+        else:
+            dues = dues_of(due, rows)
+            if rows and not 0 <= int(dues.min()) <= int(dues.max()) <= limits.INSTANT_MS_MAX:
+                bad = int(dues.min()) if dues.min() < 0 else int(dues.max())
+                raise BadRequest("due", f"from 0 to {limits.INSTANT_MS_MAX} ms", bad)
+        batch = pa.RecordBatch.from_arrays(
+            [column, pa.array(dues)],
+            schema=pa.schema([messages.MOVE.field(name), messages.MOVE.field("due")]),
+        )
+        return self._settle_all(WriteStream(topic, "move"), batch)
+
+    def cancel(self, topic: str, named: dict[str, Any]) -> Settled:
+        """Cancel scheduled messages (rule 9); blocks until durable."""
+        name, column = _named(**named)
+        batch = pa.RecordBatch.from_arrays(
+            [column], schema=pa.schema([messages.CANCEL.field(name)])
+        )
+        return self._settle_all(WriteStream(topic, "cancel"), batch)
+
+    def _settle_all(self, stream: WriteStream, batch: pa.RecordBatch) -> Settled:
+        stream.check()
+        pieces = (batch.slice(at, ROWS_MAX) for at in range(0, batch.num_rows, ROWS_MAX))
+        return Settled(result_of(self._write_all(stream, pieces)).statuses)
+
+    # ---- consuming, looking -----------------------------------------------------------------
+
+    def consumer(self, stream: ConsumeStream, settings: ConsumeSettings) -> ConsumeCore:
+        """A consumer that is not open yet."""
+        if self._closed:
+            raise Unavailable("the client is closed")
+        core = ConsumeCore(
+            self.transport, stream, settings, self.clock, self.alarm, self.settle_link
+        )
+        self._consumers.add(core)
+        return core
+
+    def peek(self, ticket: dict[str, Any], limit: int) -> pa.Table:
+        """Rows as they are, page by page; blocks."""
+        tables: list[pa.Table] = []
+        for part in _parts(ticket):
+            after = None
+            while limit > 0:
+                page = min(limit, limits.PEEK_ROWS_MAX)
+                table = self.transport.rows({**part, "limit": page, "after": after}).result()
+                tables.append(table)
+                limit -= table.num_rows
+                if table.num_rows < page:
+                    break
+                last = table.slice(table.num_rows - 1)
+                after = {"due": last["due"][0].as_py(), "id": last["id"][0].as_py()}
+        return pa.concat_tables(tables) if tables else messages.PEEK.empty_table()
+
+    def now_ms(self) -> int:
+        """The broker's time, measured within the last minute; may block for a call or three."""
+        now_us = self.clock.now_us()
+        measured = 0 <= now_us - self._measured_us <= CLOCK_US_MAX and self._measured_us >= 0
+        if not measured and not self._offset.shared:
+            self._offset.forget()
+            for _ in range(CLOCK_CALLS):
+                sent_us = self.clock.now_us()
+                answer = self.transport.action("clock", {}).result()
+                now_us = self.clock.now_us()
+                self._offset.add_pong(sent_us, now_us, int(answer["broker_us"]))
+            self._measured_us = now_us
+        # Rounded up: a delay is never shorter than it says.
+        return -(-self._offset.broker_us(now_us) // 1000)
+
+    def close(self) -> None:
+        """Close consumers, links, then the connection. Blocks; twice is fine."""
+        with self._mutex:
+            if self._closed:
+                return
+            self._closed = True
+            links = [*self._links.values(), *self._producer_links]
+        for consumer in list(self._consumers):
+            consumer.close()
+        for link in links:
+            link.close()
+        self.alarm.stop()
+        self.transport.close()
+
+
+def _named(
+    *,
+    id: object,  # noqa: A002 - the public name
+    ids: object,
+    key: object,
+    keys: object,
+) -> tuple[str, pa.Array]:
+    """Which messages a call is about: the column's name and the column."""
+    given = {
+        n: v for n, v in (("id", id), ("ids", ids), ("key", key), ("keys", keys)) if v is not None
+    }
+    if len(given) != 1:
+        raise BadRequest("id", "exactly one of id, ids, key, keys", ", ".join(given) or None)
+    name, value = next(iter(given.items()))
+    if name in {"id", "ids"}:
+        column = pa.array(int64s_of([value] if name == "id" else value, name))
+        return "id", column
+    if name == "key" and not isinstance(value, str):
+        raise BadRequest("key", "a text", value)
+    return "key", texts_of([value] if name == "key" else value, name)
+
+
+def check_peek(
+    topic: str,
+    limit: int,
+    due_from: datetime | int | None,
+    due_to: datetime | int | None,
+    state: str | None,
+    ids: Sequence[int] | npt.NDArray[np.int64] | None,
+    keys: Sequence[str] | None,
+) -> dict[str, Any]:
+    """The ticket of a peek. Raises BadRequest."""
+    check_topic_name(topic)
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        raise BadRequest("limit", "a whole number, not negative", limit)
+    if state not in {None, "scheduled", "leased"}:
+        raise BadRequest("state", "scheduled, leased, or None", state)
+    if ids is not None and keys is not None:
+        raise BadRequest("keys", "ids or keys, not both", None)
+    return {
+        "op": "peek",
+        "topic": topic,
+        "due_from": None if due_from is None else due_ms_of(due_from, "due_from"),
+        "due_to": None if due_to is None else due_ms_of(due_to, "due_to"),
+        "state": state,
+        "ids": None if ids is None else int64s_of(ids, "ids").tolist(),
+        "keys": None if keys is None else texts_of(keys, "keys").to_pylist(),
+    }
+
+
+def _parts(ticket: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Tickets of as many ids or keys as one page can answer."""
+    step = limits.PEEK_ROWS_MAX
+    for field in ("ids", "keys"):
+        values = ticket[field]
+        if values is not None:
+            for at in range(0, len(values), step):
+                yield {**ticket, field: values[at : at + step]}
+            return
+    yield ticket

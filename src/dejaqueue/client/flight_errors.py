@@ -1,0 +1,61 @@
+"""Flight errors to ours: what a broken call or stream means to the caller.
+
+Room: client. Reads texts and classes of errors; opens nothing.
+Holds: every exception of pyarrow or Flight becomes one DejaQError; what the broker wrote after
+`MARK` comes back as the same class with the same fields.
+See: docs/wire.md, "Errors".
+"""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+from pyarrow import flight
+
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    InternalError,
+    ResourceExhausted,
+    Unavailable,
+    from_fields,
+)
+
+MARK = "\ndejaq:"
+"""What stands before the JSON of an error in a Flight status text."""
+
+_BROKEN = (
+    flight.FlightUnavailableError,
+    flight.FlightCancelledError,
+    flight.FlightTimedOutError,
+    pa.ArrowCancelled,
+    OSError,
+)
+
+
+def error_of(wrong: BaseException) -> DejaQError:
+    """The DejaQ error that an exception of pyarrow means.
+
+    A connection problem, and anything else that leaves the outcome unknown, is Unavailable.
+    """
+    if isinstance(wrong, DejaQError):
+        return wrong
+    text = str(wrong)
+    _, mark, rest = text.partition(MARK)
+    if mark:
+        try:
+            # gRPC writes its own words after ours, so the JSON ends where it ends.
+            values, _ = json.JSONDecoder().raw_decode(rest)
+            return from_fields(values)
+        except (ValueError, TypeError, AttributeError):
+            return InternalError(f"the broker sent an error that cannot be read: {text[:300]}")
+    line = text.split(" gRPC client debug context", 1)[0].strip().splitlines()
+    shown = line[0][:300] if line else type(wrong).__name__
+    if isinstance(wrong, _BROKEN):
+        return Unavailable(f"the broker is out of reach: {shown}")
+    if "RESOURCE_EXHAUSTED" in text:
+        return ResourceExhausted(shown)
+    if isinstance(wrong, pa.ArrowInvalid | pa.ArrowTypeError | pa.ArrowNotImplementedError):
+        return BadRequest("batch", "record batches of the stream's schema", shown)
+    return Unavailable(f"the connection broke: {shown}")

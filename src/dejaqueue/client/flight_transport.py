@@ -1,0 +1,412 @@
+"""The client's connection to a broker over Arrow Flight.
+
+Room: client. Knows Flight and frames; not what topics or leases are.
+Holds: each open stream has one reading thread, and a mutex around its writer (a Flight writer is
+for one thread at a time); a future of a broken stream ends with Unavailable; `close` twice is fine.
+See: docs/wire.md; transport.py for the contract.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import flight
+
+from dejaqueue.client.flight_errors import error_of
+from dejaqueue.client.transport import Delivery
+from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
+from dejaqueue.wire import descriptors, frames
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle, StreamError
+
+PORT_DEFAULT = 7464
+CALL_SECONDS_MAX = 60.0
+"""An action or a page of rows that takes longer has failed."""
+CLOSE_SECONDS_MAX = 10.0
+"""Closing waits this long for a stream's last replies."""
+
+_OPTIONS = [
+    # Half-open connections are noticed while streams are open. A server takes pings without data
+    # only every five minutes by default, and breaks the connection of who sends more of them.
+    ("grpc.keepalive_time_ms", 310_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # Each client object has its own connection, so that a bulk write on one does not stand before
+    # deliveries on the other.
+    ("grpc.use_local_subchannel_pool", 1),
+    # A broker that restarts is found again at once; backing off is write_link.py's part.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
+
+Answer = TypeVar("Answer")
+
+
+def flight_location(url: str) -> str:
+    """The Flight location of a `dejaq://host:port` URL; BadRequest if it is none.
+
+    >>> flight_location("dejaq://localhost")
+    'grpc://localhost:7464'
+    """
+    form = "dejaq://host:port or dejaqs://host:port"
+    try:
+        parts = urlsplit(url)
+        port = parts.port or PORT_DEFAULT
+    except ValueError:
+        raise BadRequest("url", form, url) from None
+    if parts.scheme not in {"dejaq", "dejaqs"} or not parts.hostname:
+        raise BadRequest("url", form, url)
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{'grpc' if parts.scheme == 'dejaq' else 'grpc+tls'}://{host}:{port}"
+
+
+def _fail(reply: Future[Any], error: DejaQError) -> None:
+    if not reply.done():
+        reply.set_exception(error)
+
+
+class _Stream:
+    """What a DoPut and a DoExchange have in common: futures by number, and one end."""
+
+    def __init__(self) -> None:
+        self.mutex = threading.Lock()
+        self.pending: dict[int, Future[Reply]] = {}
+        self.end: DejaQError | None = None
+        self.thread: threading.Thread | None = None
+        self.closing = False
+
+    def register(self, number: int) -> Future[Reply]:
+        """A future that the reply of this number will end. Call under the mutex."""
+        reply: Future[Reply] = Future()
+        if self.end is not None:
+            reply.set_exception(self.end)
+        else:
+            self.pending[number] = reply
+        return reply
+
+    def answer(self, frame: Reply) -> None:
+        """End the future of a reply; called by the reading thread."""
+        waiting = self.pending.pop(frame.number, None)
+        if waiting is None:
+            raise InternalError(f"the broker answered number {frame.number}, which was not asked")
+        waiting.set_result(frame)
+
+    def ended(self, error: DejaQError | None) -> None:
+        """No reply comes any more: whatever still waits ends with an error."""
+        with self.mutex:
+            self.end = error or Unavailable("the stream is closed")
+            left, self.pending = self.pending, {}
+        # What was on its way when the stream broke has an unknown outcome, whatever broke it;
+        # only a refusal of the broker (a bad descriptor, a bad schema) is the answer itself.
+        for reply in left.values():
+            _fail(reply, self.end)
+
+    def start(self, name: str, read: Callable[[], None]) -> None:
+        """Start the reading thread. A daemon: a silent server must not keep a program alive."""
+        self.thread = threading.Thread(target=read, name=f"dejaq-{name}", daemon=True)
+        self.thread.start()
+
+    def join(self) -> bool:
+        """Wait for the reading thread; False if it did not end in time."""
+        thread = self.thread
+        if thread is None or thread is threading.current_thread():
+            return True
+        thread.join(CLOSE_SECONDS_MAX)
+        return not thread.is_alive()
+
+
+class FlightWriteChannel(_Stream):
+    """An open DoPut stream. It opens with the first batch, whose schema is the stream's."""
+
+    def __init__(self, client: flight.FlightClient, stream: WriteStream) -> None:
+        super().__init__()
+        self._client = client
+        self._stream = stream
+        self._silent = stream.acks == "none"
+        self._writer: flight.FlightStreamWriter | None = None
+        self._reader: flight.FlightMetadataReader | None = None
+
+    def send(self, number: int, batch: pa.RecordBatch) -> Future[Reply]:
+        """Send a batch; its reply, or Unavailable if the stream breaks first."""
+        with self.mutex:
+            reply = self.register(number)
+            if reply.done() or self.closing:
+                self.pending.pop(number, None)
+                _fail(reply, Unavailable("the stream is closed"))
+                return reply
+            try:
+                if self._writer is None:
+                    self._open(batch.schema)
+                self._writer.write_with_metadata(batch, number.to_bytes(4, "little"))  # type: ignore[union-attr]
+            except Exception as wrong:  # noqa: BLE001 - every failure is the future's
+                self._write_failed(number, error_of(wrong))
+                return reply
+            if self._silent:
+                self.pending.pop(number, None)
+        if self._silent and not reply.done():
+            reply.set_result(Reply(number, batch.num_rows))
+        return reply
+
+    def _open(self, schema: pa.Schema) -> None:
+        command = flight.FlightDescriptor.for_command(descriptors.encode(self._stream))
+        self._writer, self._reader = self._client.do_put(command, schema)
+        self.start(f"replies-{self._stream.topic}", self._read)
+
+    def _write_failed(self, number: int, error: DejaQError) -> None:
+        """Under the mutex: fail the batch, unless the reading thread is about to say why."""
+        if self._writer is None:
+            self.end = error
+        elif not isinstance(error, BadRequest):
+            return  # the stream is dead: its reader ends now and fails all with the final status
+        reply = self.pending.pop(number, None)
+        if reply is not None:
+            _fail(reply, error)
+
+    def _read(self) -> None:
+        assert self._reader is not None
+        error: DejaQError | None = None
+        try:
+            while (content := self._reader.read()) is not None:
+                frame = frames.decode(content)
+                if not isinstance(frame, Reply):
+                    raise InternalError(f"a write stream got a {type(frame).__name__}")
+                self.answer(frame)
+        except Exception as wrong:  # noqa: BLE001 - whatever it is, the stream is over
+            error = error_of(wrong)
+        error = self._finish() or error
+        self.ended(error)
+
+    def _finish(self) -> DejaQError | None:
+        """The final status of the stream: why it ended, None if nothing was wrong."""
+        assert self._writer is not None
+        # Writers see a dead stream and leave the mutex; a living one is half-closed by now.
+        with self.mutex:
+            try:
+                self._writer.close()
+            except Exception as wrong:  # noqa: BLE001
+                return error_of(wrong)
+        return None
+
+    def close(self) -> None:
+        """Wait for replies of what was sent, then close. Twice is fine."""
+        with self.mutex:
+            first, self.closing = not self.closing, True
+            if self._writer is None:
+                self.end = self.end or Unavailable("the stream is closed")
+                return
+            if first and self.end is None:
+                try:
+                    self._writer.done_writing()
+                except Exception as wrong:  # noqa: BLE001 - the reader tells what it was
+                    error_of(wrong)
+        if not self.join():
+            self.ended(Unavailable("the broker did not end the stream in time"))
+
+
+class FlightConsumeChannel(_Stream):
+    """An open DoExchange stream."""
+
+    def __init__(
+        self,
+        client: flight.FlightClient,
+        stream: ConsumeStream,
+        on_delivery: Callable[[Delivery], None],
+        on_pong: Callable[[Pong], None],
+        on_end: Callable[[DejaQError | None], None],
+    ) -> None:
+        super().__init__()
+        self._on_delivery, self._on_pong, self._on_end = on_delivery, on_pong, on_end
+        command = flight.FlightDescriptor.for_command(descriptors.encode(stream))
+        try:
+            self._writer, self._reader = client.do_exchange(command)
+        except Exception as wrong:  # noqa: BLE001
+            raise error_of(wrong) from None
+        self.start(f"deliveries-{stream.topic}", self._read)
+
+    def _write(self, frame: frames.Frame) -> bool:
+        """Write a frame; False if the stream is over. Call under the mutex."""
+        if self.end is not None or self.closing:
+            return False
+        try:
+            self._writer.write_metadata(frames.encode(frame))
+        except Exception as wrong:  # noqa: BLE001 - the reader tells what it was
+            error_of(wrong)
+            return False
+        return True
+
+    def credit(self, rows: int) -> None:
+        """Take this many rows more."""
+        with self.mutex:
+            self._write(frames.Credit(rows))
+
+    def settle(self, settle: Settle) -> Future[Reply]:
+        """ack, nack or extend; number 0 = no reply, the future is done at once."""
+        with self.mutex:
+            if settle.number == 0:
+                reply: Future[Reply] = Future()
+            else:
+                reply = self.register(settle.number)
+            written = self._write(settle)
+            if not written:
+                self.pending.pop(settle.number, None)
+        if not written:
+            _fail(reply, self.end or Unavailable("the stream broke"))
+        elif settle.number == 0:
+            reply.set_result(Reply(0))
+        return reply
+
+    def ping(self, ping: Ping) -> None:
+        """Measure the clock offset; the answer goes to `on_pong`."""
+        with self.mutex:
+            self._write(ping)
+
+    def _read(self) -> None:
+        error: DejaQError | None = None
+        try:
+            while True:
+                chunk = self._reader.read_chunk()
+                frame = frames.decode(chunk.app_metadata)
+                match frame:
+                    case DeliveryHead():
+                        self._on_delivery(Delivery(frame, chunk.data))
+                    case Reply():
+                        self.answer(frame)
+                    case Pong():
+                        self._on_pong(frame)
+                    case StreamError():
+                        error = frame.error
+                    case frames.Close():
+                        break
+        except StopIteration:
+            pass
+        except Exception as wrong:  # noqa: BLE001 - whatever it is, the stream is over
+            error = error or error_of(wrong)
+        self._reader.cancel()
+        closed = self.closing
+        self.ended(error)
+        with self.mutex:
+            try:
+                self._writer.close()
+            except Exception as wrong:  # noqa: BLE001 - `error` has said it, or we cancelled
+                error_of(wrong)
+        self._on_end(None if closed else error)
+
+    def close(self) -> None:
+        """End; leases still held end at once. Twice is fine."""
+        with self.mutex:
+            if not self.closing and self.end is None:
+                self._write(frames.Close())
+                try:
+                    self._writer.done_writing()
+                except Exception as wrong:  # noqa: BLE001 - it is over already
+                    error_of(wrong)
+            self.closing = True
+        if not self.join():
+            self._reader.cancel()
+            self.join()
+
+
+class FlightTransport:
+    """A connection to a broker over Arrow Flight.
+
+    Args:
+        url: `dejaq://host:port`, or `dejaqs://` for TLS; the port is 7464 if left out.
+    """
+
+    shares_clock = False
+
+    def __init__(self, url: str) -> None:
+        location = flight_location(url)
+        self._writes = flight.FlightClient(location, generic_options=_OPTIONS)
+        self._consumes = flight.FlightClient(location, generic_options=_OPTIONS)
+        self._threads = ThreadPoolExecutor(4, thread_name_prefix="dejaq-call")
+        self._streams: weakref.WeakSet[FlightWriteChannel | FlightConsumeChannel] = (
+            weakref.WeakSet()
+        )
+        self._mutex = threading.Lock()
+        self._closed = False
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("the client is closed")
+
+    def open_write(self, stream: WriteStream) -> FlightWriteChannel:
+        """A stream of batches; it connects with its first batch, and errors are its reply's."""
+        self._check_open()
+        channel = FlightWriteChannel(self._writes, stream.check())
+        with self._mutex:
+            self._streams.add(channel)
+        return channel
+
+    def open_consume(
+        self,
+        stream: ConsumeStream,
+        on_delivery: Callable[[Delivery], None],
+        on_pong: Callable[[Pong], None],
+        on_end: Callable[[DejaQError | None], None],
+    ) -> FlightConsumeChannel:
+        """Open a consumer. Raises Unavailable, BadRequest."""
+        self._check_open()
+        channel = FlightConsumeChannel(self._consumes, stream.check(), on_delivery, on_pong, on_end)
+        with self._mutex:
+            self._streams.add(channel)
+        return channel
+
+    def _call(self, call: Callable[[], Answer]) -> Future[Answer]:
+        def run() -> Answer:
+            try:
+                return call()
+            except Exception as wrong:  # noqa: BLE001
+                raise error_of(wrong) from None
+
+        try:
+            return self._threads.submit(run)
+        except RuntimeError:
+            raise Unavailable("the client is closed") from None
+
+    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+        """One call and its JSON answer."""
+
+        def call() -> dict[str, Any]:
+            options = flight.FlightCallOptions(timeout=CALL_SECONDS_MAX)
+            action = flight.Action(name, json.dumps(body).encode())
+            results = list(self._writes.do_action(action, options))
+            answer = json.loads(results[0].body.to_pybytes()) if results else {}
+            if not isinstance(answer, dict):
+                raise InternalError(f"{name} answered {answer!r:.100}, not a JSON object")
+            return answer
+
+        return self._call(call)
+
+    def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:
+        """Rows without leasing, by a JSON ticket."""
+
+        def call() -> pa.Table:
+            options = flight.FlightCallOptions(timeout=CALL_SECONDS_MAX)
+            return self._writes.do_get(
+                flight.Ticket(json.dumps(ticket).encode()), options
+            ).read_all()
+
+        return self._call(call)
+
+    def close(self) -> None:
+        """Close all streams and the connection. Twice is fine."""
+        with self._mutex:
+            if self._closed:
+                return
+            self._closed = True
+            streams = list(self._streams)
+        for stream in streams:
+            stream.close()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._writes.close()
+        self._consumes.close()

@@ -1,0 +1,102 @@
+"""How far the broker's clock is from the client's, and how sure that is.
+
+Room: client; pure: times come in, nothing is read.
+Holds: `earliest_us` is never above the broker's clock, as long as both clocks run at their speed
+within `DRIFT_PPM` (rule 2); with a shared clock the offset is 0 and certain.
+See: rule 16; NTP's on-wire protocol is the idea, of whose samples the one of least error counts.
+
+All times are microseconds. An offset is the broker's clock less the client's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+SAMPLES_KEPT = 16
+"""Of the last so many pings the best one counts."""
+DRIFT_PPM = 50
+"""How far two undisciplined clocks run apart at worst, in parts per million."""
+UNKNOWN = -1
+"""The uncertainty while nothing was measured yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    offset_us: int
+    error_us: int
+    at_us: int
+
+    def error_at(self, now_us: int) -> int:
+        return self.error_us + (now_us - self.at_us) * DRIFT_PPM // 1_000_000
+
+
+class ClockOffset:
+    """The broker's clock seen from here.
+
+    >>> offset = ClockOffset()
+    >>> offset.add_pong(sent_us=1_000, received_us=1_200, broker_us=5_100)
+    >>> offset.at(1_200)
+    (4000, 100)
+    """
+
+    def __init__(self, *, shared: bool = False) -> None:
+        self.shared = shared
+        self._samples: deque[_Sample] = deque(maxlen=SAMPLES_KEPT)
+        self._best: _Sample | None = None
+        self._bound: _Sample | None = None
+
+    def add_pong(self, sent_us: int, received_us: int, broker_us: int) -> None:
+        """A ping was sent and answered; the broker's clock was read in between."""
+        round_trip_us = max(received_us - sent_us, 0)
+        middle_us = sent_us + round_trip_us // 2
+        self._samples.append(_Sample(broker_us - middle_us, (round_trip_us + 1) // 2, received_us))
+        # All errors grow alike, so the best one stays so until the next pong.
+        self._best = min(self._samples, key=lambda sample: sample.error_at(received_us))
+
+    def add_head(self, received_us: int, broker_us: int) -> None:
+        """A delivery came: the broker's clock was at least this before it was received."""
+        new = _Sample(broker_us - received_us, 0, received_us)
+        old = self._bound
+        if old is None or new.offset_us >= old.offset_us - old.error_at(received_us):
+            self._bound = new
+
+    def forget(self) -> None:
+        """The broker may be another one: start anew."""
+        self._samples.clear()
+        self._best = self._bound = None
+
+    def at(self, now_us: int) -> tuple[int, int]:
+        """Offset and uncertainty; the uncertainty is UNKNOWN before the first pong."""
+        if self.shared:
+            return 0, 0
+        best = self._best
+        if best is None:
+            return (self._bound.offset_us if self._bound else 0), UNKNOWN
+        return best.offset_us, best.error_at(now_us)
+
+    def lowest_us(self, now_us: int) -> int | None:
+        """The least that the offset can be; None if nothing is known."""
+        if self.shared:
+            return 0
+        offset_us, uncertainty_us = self.at(now_us)
+        known = None if uncertainty_us == UNKNOWN else offset_us - uncertainty_us
+        bound = self._bound
+        if bound is not None:
+            at_least = bound.offset_us - bound.error_at(now_us)
+            known = at_least if known is None else max(known, at_least)
+        return known
+
+    def broker_us(self, now_us: int) -> int:
+        """The broker's clock, as well as it is known."""
+        return now_us + self.at(now_us)[0]
+
+    def earliest_us(self, now_us: int) -> int | None:
+        """The broker's clock at least: what is due by it may be handed over."""
+        lowest = self.lowest_us(now_us)
+        return None if lowest is None else now_us + lowest
+
+    def release_us(self, due_us: int, now_us: int) -> int | None:
+        """The client's time at which a message of this due time may be handed over."""
+        lowest = self.lowest_us(now_us)
+        return None if lowest is None else due_us - lowest

@@ -1,0 +1,199 @@
+"""Received messages as a user sees them: the parts that wait for nothing.
+
+Room: client. aio_consumer.py and sync_consumer.py add ack, nack and extend.
+Holds: a column becomes Python objects when one of its values is first asked for, all at once.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dejaqueue.client.consuming import ConsumeCore
+from dejaqueue.client.holding import Slice
+from dejaqueue.schema.messages import DEFAULT_PRIORITY
+
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+class MessageColumns:
+    """The rows of a slice, column by column.
+
+    Attributes:
+        keeper: the consumer; a message keeps it open, or its lease would end with it.
+    """
+
+    def __init__(self, core: ConsumeCore, keeper: object, rows: Slice) -> None:
+        self.core = core
+        self.keeper = keeper
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows.ids)
+
+    def _column(self, name: str, default: Any) -> list[Any]:
+        batch = self.rows.batch
+        index = batch.schema.get_field_index(name)
+        return [default] * len(self) if index < 0 else batch.column(index).to_pylist()
+
+    @cached_property
+    def ids(self) -> list[int]:
+        """Id of each row."""
+        return list(self.rows.ids.tolist())
+
+    @cached_property
+    def dues_ms(self) -> list[int]:
+        """Due time of each row."""
+        return list(self.rows.dues_ms.tolist())
+
+    @cached_property
+    def attempts(self) -> list[int]:
+        """Attempt of each row."""
+        return list(self.rows.attempts.tolist())
+
+    @cached_property
+    def payloads(self) -> list[bytes]:
+        """Payload of each row."""
+        return self._column("payload", b"")
+
+    @cached_property
+    def keys(self) -> list[str | None]:
+        """Key of each row."""
+        return self._column("key", None)
+
+    @cached_property
+    def groups(self) -> list[str | None]:
+        """Group of each row."""
+        return self._column("group", "")
+
+    @cached_property
+    def priorities(self) -> list[int]:
+        """Priority of each row."""
+        return self._column("priority", DEFAULT_PRIORITY)
+
+    @cached_property
+    def tags(self) -> list[list[str] | None]:
+        """Tags of each row."""
+        return self._column("tags", None)
+
+    @cached_property
+    def headers(self) -> list[list[tuple[str, str]] | None]:
+        """Headers of each row, as pairs."""
+        return self._column("headers", None)
+
+
+class MessageFields:
+    """One received message.
+
+    Attributes:
+        lateness_us: from its due time until it was handed over, microseconds.
+    """
+
+    __slots__ = ("_columns", "_index", "lateness_us")
+
+    def __init__(self, columns: MessageColumns, index: int, lateness_us: int) -> None:
+        self._columns = columns
+        self._index = index
+        self.lateness_us = lateness_us
+
+    @property
+    def id(self) -> int:
+        """Its id."""
+        return self._columns.ids[self._index]
+
+    @property
+    def due_ms(self) -> int:
+        """When it was due, UTC milliseconds."""
+        return self._columns.dues_ms[self._index]
+
+    @property
+    def due(self) -> datetime:
+        """When it was due, in UTC."""
+        return _EPOCH + timedelta(milliseconds=self.due_ms)
+
+    @property
+    def attempt(self) -> int:
+        """Which delivery of it this is, from 1."""
+        return self._columns.attempts[self._index]
+
+    @property
+    def payload(self) -> bytes:
+        """Its payload."""
+        return self._columns.payloads[self._index]
+
+    @property
+    def key(self) -> str | None:
+        """The producer's own id of it."""
+        return self._columns.keys[self._index]
+
+    @property
+    def group(self) -> str:
+        """Its group; "" = none."""
+        return self._columns.groups[self._index] or ""
+
+    @property
+    def priority(self) -> int:
+        """Its priority; 0 is most urgent."""
+        return self._columns.priorities[self._index]
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Its tags."""
+        return tuple(self._columns.tags[self._index] or ())
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Its headers."""
+        return dict(self._columns.headers[self._index] or ())
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} id={self.id} due={self.due.isoformat()} "
+            f"attempt={self.attempt} payload={len(self.payload)} B>"
+        )
+
+    def _row(self) -> Slice:
+        """This row alone, to settle it."""
+        rows, at = self._columns.rows, self._index
+        if len(rows.ids) == 1:
+            return rows
+        one = slice(at, at + 1)
+        return Slice(rows.lease, rows.batch, rows.ids[one], rows.dues_ms[one], rows.attempts[one])
+
+
+class BatchFields:
+    """Received messages in columns.
+
+    Attributes:
+        ids: int64 array, shape (n,).
+        dues_ms: when each was due, int64 array, shape (n,).
+        attempts: which delivery of it this is, uint16 array, shape (n,).
+        lateness_us: from due time until handed over, int64 array, shape (n,).
+    """
+
+    def __init__(
+        self, core: ConsumeCore, keeper: object, rows: Slice, late_us: npt.NDArray[np.int64]
+    ) -> None:
+        self._core = core
+        self._keeper = keeper
+        self._rows = rows
+        self.lateness_us = late_us
+        self.ids = rows.ids
+        self.dues_ms = rows.dues_ms
+        self.attempts = rows.attempts
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """The messages as a record batch of schema DELIVERY."""
+        return self._rows.batch
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} messages>"

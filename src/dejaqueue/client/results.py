@@ -1,0 +1,94 @@
+"""What calls with many rows answer: one status per row.
+
+Room: client. Values only.
+See: model.RowStatus, in order of precedence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dejaqueue.errors import DuplicateKey, Refused
+from dejaqueue.model import RowStatus
+
+
+def status_counts(statuses: npt.NDArray[np.uint8]) -> dict[RowStatus, int]:
+    """How many rows have each status."""
+    values, counts = np.unique(statuses, return_counts=True)
+    return {RowStatus(int(v)): int(n) for v, n in zip(values, counts, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The answer to ack, nack, extend, move and cancel.
+
+    Attributes:
+        statuses: RowStatus per row, uint8 array, shape (n,), in the order of the call.
+
+    >>> Settled(np.array([0, 3], dtype=np.uint8)).ok
+    False
+    """
+
+    statuses: npt.NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.statuses)
+
+    @property
+    def ok(self) -> bool:
+        """True if every row is OK."""
+        return not bool(self.statuses.any())
+
+    @property
+    def ok_count(self) -> int:
+        """Rows that are OK."""
+        return len(self.statuses) - int(np.count_nonzero(self.statuses))
+
+    def counts(self) -> dict[RowStatus, int]:
+        """How many rows have each status."""
+        return status_counts(self.statuses)
+
+    def raise_for_status(self) -> None:
+        """Raise Refused if any row is not OK; the text counts them by status."""
+        if not self.ok:
+            shown = ", ".join(f"{n} {s.name}" for s, n in self.counts().items() if s)
+            raise Refused(f"{shown} of {len(self)} rows")
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """The answer to send_batch.
+
+    Attributes:
+        ids: id per row, int64 array, shape (n,); of a DUPLICATE row the id of the live message;
+            -1 where there is none (with acks="none").
+        statuses: RowStatus per row, uint8 array, shape (n,): OK or DUPLICATE.
+    """
+
+    ids: npt.NDArray[np.int64]
+    statuses: npt.NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def ok(self) -> bool:
+        """True if every row was taken."""
+        return not bool(self.statuses.any())
+
+    def counts(self) -> dict[RowStatus, int]:
+        """How many rows have each status."""
+        return status_counts(self.statuses)
+
+    def raise_for_status(self) -> None:
+        """Raise DuplicateKey for the first row that is not OK."""
+        if self.ok:
+            return
+        at = int(np.flatnonzero(self.statuses)[0])
+        status = RowStatus(int(self.statuses[at]))
+        if status is RowStatus.DUPLICATE:
+            raise DuplicateKey(f"of row {at}", int(self.ids[at]))
+        raise Refused(f"row {at}: {status.name}")

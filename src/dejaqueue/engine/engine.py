@@ -1,0 +1,255 @@
+"""Engine: the state machine of one partition, and the door to it.
+
+Room: engine; pure: no clock, no I/O, no threads, no randomness. One thread uses an engine.
+Holds: `apply` is the only way to change the state, and only commands decide what it becomes; what
+    was asked in between leaves no trace.
+See: apply.py for what commands do; docs/internals/engine.md for the tour; rule 13.
+
+>>> import numpy as np
+>>> from dejaqueue.engine.commands import Enqueue, Lease
+>>> engine = Engine(partition=0)
+>>> effects = engine.apply(Enqueue(1000, 1, np.array([5000, 2000]), ()))
+>>> engine.next_due_ms()
+2000
+>>> leased = engine.apply(Lease(2000, 2, until_ms=2000, count=10, lease_end_ms=32_000)).leased
+>>> leased.sequences, leased.attempts
+(array([1]), array([1], dtype=uint16))
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from dejaqueue import limits
+from dejaqueue.engine import apply, commands, page
+from dejaqueue.engine.commands import Command, Effects, Int64s, UInt8s, UInt16s
+from dejaqueue.engine.layout import STANDARD, Layout
+from dejaqueue.engine.leases import held_mask
+from dejaqueue.engine.producers import Answer
+from dejaqueue.engine.runs import Mask
+from dejaqueue.engine.state import Counts, PartitionState
+from dejaqueue.engine.table import DONE
+from dejaqueue.errors import InternalError
+
+_STEPS: dict[type, Callable[[PartitionState, Any], Effects]] = {
+    commands.OpenEpoch: apply.open_epoch,
+    commands.Enqueue: apply.enqueue,
+    commands.Lease: apply.lease,
+    commands.Ack: apply.ack,
+    commands.Nack: apply.nack,
+    commands.Extend: apply.extend,
+    commands.Move: apply.move,
+    commands.Cancel: apply.cancel,
+    commands.Relocate: apply.relocate,
+}
+_STORY_LINES = 64
+_PAGE_ROWS = 65_536
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+class Engine:
+    """A partition: commands in, effects out.
+
+    Attributes:
+        partition: number of the partition within its topic.
+        state: everything that it is, for this package only.
+    """
+
+    def __init__(self, partition: int, layout: Layout = STANDARD) -> None:
+        self.partition = partition
+        self.state = PartitionState(layout)
+        self._story: deque[tuple[str, int, object]] = deque(maxlen=_STORY_LINES)
+
+    # --- the only writer
+
+    def apply(self, command: Command) -> Effects:
+        """Do what the command says.
+
+        A Lease that hands nothing out changes nothing, and is not to be journalled.
+
+        Raises:
+            InternalError: the command cannot be what was meant: time runs backwards, rows do not
+                add up, a replayed lease hands out another number of rows. Drop this engine.
+        """
+        state = self.state
+        if command.now_ms < state.now_ms:
+            raise InternalError(
+                f"command of {command.now_ms} after one of {state.now_ms}", self.story()
+            )
+        self._story.append((type(command).__name__, command.now_ms, _subject(command)))
+        try:
+            return _STEPS[type(command)](state, command)
+        except InternalError as error:
+            raise InternalError(str(error), self.story()) from None
+
+    def story(self) -> list[str]:
+        """The last commands, one line each, oldest first."""
+        return [f"{now_ms} {kind} {subject}" for kind, now_ms, subject in self._story]
+
+    # --- what it is
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence that the next new message gets."""
+        return self.state.table.next_sequence
+
+    @property
+    def now_ms(self) -> int:
+        """Time of the last command that left a trace; the next one must not be before it."""
+        return self.state.now_ms
+
+    @property
+    def epoch(self) -> int:
+        """Number of the ownership, 0 before the first."""
+        return self.state.epoch
+
+    @property
+    def counts(self) -> Counts:
+        """How many messages are where, and how often things happened. Not to be changed."""
+        return self.state.counts
+
+    def answer(self, producer: str, number: int) -> Answer | None:
+        """The answer to a producer's batch, if it is in already (rule 10); None if not."""
+        return self.state.producers.answer(producer, number)
+
+    # --- what it waits for
+
+    def next_due_ms(self) -> int | None:
+        """When the next scheduled message is due; None if there is none."""
+        return self.state.order.head(self.state.is_due)
+
+    def next_expiry_ms(self) -> int | None:
+        """When the next lease ends; None if there is none. Its rows come back at any command then;
+        a Lease with `until_ms` from then on hands them out."""
+        return self.state.leases.next_end_ms(self.state.table)
+
+    # --- looking up
+
+    def states(self, sequences: Int64s) -> UInt8s:
+        """MessageState of each message; DONE for what never was."""
+        table = self.state.table
+        return table.states[table.places(sequences)]
+
+    def dues(self, sequences: Int64s) -> Int64s:
+        """When each is due, or its lease ends; meaningless for what is done."""
+        table = self.state.table
+        return table.dues_ms[table.places(sequences)]
+
+    def attempts(self, sequences: Int64s) -> UInt16s:
+        """Deliveries of each so far; meaningless for what is done."""
+        table = self.state.table
+        return table.attempts[table.places(sequences)]
+
+    def locators(self, sequences: Int64s) -> Int64s:
+        """Where the stored row of each is; -1 for what is done."""
+        table = self.state.table
+        places = table.places(sequences)
+        locators: Int64s = np.where(table.states[places] != DONE, table.locators[places], -1)
+        return locators
+
+    def find_keys(self, key_hashes: Int64s) -> tuple[Int64s, Int64s]:
+        """Live messages that may have these keys: those with the same hash.
+
+        Returns:
+            Places in `key_hashes` and sequences, in order of both. Whether the stored key is the
+            same is for the caller to compare.
+        """
+        return self.state.keys.candidates(key_hashes, self.state.is_live)
+
+    def leased_rows(self, lease_id: int) -> tuple[Int64s, UInt16s] | None:
+        """Sequences and attempts of a lease, in its order; None if none of them is held."""
+        lease = self.state.leases.by_id.get(lease_id)
+        if lease is None:
+            return None
+        table = self.state.table
+        if not held_mask(table, table.places(lease.sequences), lease.attempts).any():
+            return None
+        return lease.sequences, lease.attempts
+
+    # --- peeking
+
+    def page(self, *, after_due_ms: int, after_sequence: int, until_ms: int, limit: int) -> Int64s:
+        """The next `limit` scheduled messages by (due, sequence), after the given one.
+
+        Args:
+            after_due_ms, after_sequence: the last one of the page before; -1, -1 for the first.
+            until_ms: none that is due later.
+        """
+        found: list[Int64s] = []
+        after = (after_due_ms, after_sequence)
+        state = self.state
+        for _, sequences in page.read_pages(state.order, after, until_ms, limit, state.is_due):
+            found.append(sequences[:limit])
+            limit -= found[-1].size
+            if limit <= 0:
+                break
+        return np.concatenate(found) if found else _NONE
+
+    def leased_page(
+        self, *, after_due_ms: int, after_sequence: int, until_ms: int, limit: int
+    ) -> Int64s:
+        """As `page`, of leased messages by (lease end, sequence)."""
+        leases, table = self.state.leases.by_id, self.state.table
+        if not leases:
+            return _NONE
+        sequences = np.concatenate([lease.sequences for lease in leases.values()])
+        attempts = np.concatenate([lease.attempts for lease in leases.values()])
+        places = table.places(sequences)
+        ends_ms = table.dues_ms[places]
+        mask: Mask = held_mask(table, places, attempts) & (ends_ms <= until_ms)
+        mask &= (ends_ms > after_due_ms) | (
+            (ends_ms == after_due_ms) & (sequences > after_sequence)
+        )
+        sequences, ends_ms = sequences[mask], ends_ms[mask]
+        return sequences[np.lexsort((sequences, ends_ms))][:limit]
+
+    def due_count(self, until_ms: int) -> int:
+        """How many scheduled messages are due by then. Cost: O(that many)."""
+        state = self.state
+        pages = page.read_pages(state.order, (-1, -1), until_ms, _PAGE_ROWS, state.is_due)
+        return sum(sequences.size for _, sequences in pages)
+
+    # --- for the journal
+
+    def live_sequences(self) -> Iterator[Int64s]:
+        """Sequences of all live messages, ascending, in pieces. Do not `apply` meanwhile."""
+        table = self.state.table
+        for places in table.live_places():
+            yield places + table.base
+
+    def live_locators(self) -> Iterator[Int64s]:
+        """Where the rows of all live messages are, in pieces. Do not `apply` meanwhile."""
+        table = self.state.table
+        for places in table.live_places():
+            yield table.locators[places]
+
+    def live_in(self, first_position: int, last_position: int, limit: int) -> Int64s:
+        """Up to `limit` live messages stored in these journal entries, soonest due first."""
+        table = self.state.table
+        first = first_position << limits.ROW_BITS
+        end = (last_position + 1) << limits.ROW_BITS
+        found: list[Int64s] = []
+        for places in table.live_places():
+            locators = table.locators[places]
+            found.append(places[(locators >= first) & (locators < end)])
+        if not found:
+            return _NONE
+        places = np.concatenate(found)
+        return places[np.lexsort((places, table.dues_ms[places]))][:limit] + table.base
+
+
+def _subject(command: Command) -> object:
+    """What of a command goes into the story; cheap, and without holding its columns."""
+    if isinstance(command, commands.Enqueue):
+        return command.position
+    if isinstance(command, commands.Lease):
+        return command.lease_id
+    if isinstance(command, commands.Ack | commands.Nack | commands.Extend):
+        return command.lease_id if command.sequences is None else len(command.sequences)
+    if isinstance(command, commands.Move | commands.Cancel | commands.Relocate):
+        return len(command.sequences)
+    return command.epoch

@@ -1,0 +1,238 @@
+"""MessageTable: what is known of each message, as columns by sequence.
+
+Room: engine; pure, memory only.
+Holds: 19 bytes a message; a row that was never used, or is done, reads as DONE; a full slab whose
+    rows are all done holds no memory; rows outside the window read as DONE.
+See: layout.py for sizes; runs.py for the order of messages.
+
+Each column is one flat array over anonymous pages, so that any set of sequences is read and written
+by plain indexing. It grows by moving pages (`mremap`), not by copying them.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dejaqueue import limits
+from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s
+from dejaqueue.engine.layout import STANDARD, Layout
+from dejaqueue.model import MessageState
+
+DONE = np.uint8(MessageState.DONE)
+SCHEDULED = np.uint8(MessageState.SCHEDULED)
+LEASED = np.uint8(MessageState.LEASED)
+
+ROW_BYTES = 19
+"""Bytes of one row over all columns."""
+
+_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+_GIVE_BACK = getattr(mmap, "MADV_DONTNEED", None)
+
+
+class Pages:
+    """Zeroed anonymous memory that grows in place or by moving its pages."""
+
+    __slots__ = ("_map",)
+
+    def __init__(self, byte_count: int) -> None:
+        self._map = mmap.mmap(-1, byte_count, flags=_FLAGS)
+
+    def array(self, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """All of it as an array, which must be dropped before `grow`."""
+        return np.frombuffer(self._map, dtype=dtype)
+
+    def grow(self, byte_count: int) -> None:
+        """Be this long; what is new reads as zero."""
+        try:
+            self._map.resize(byte_count)
+        except (SystemError, BufferError, ValueError, OSError):
+            # No mremap here, or somebody holds a view: copy instead.
+            fresh = mmap.mmap(-1, byte_count, flags=_FLAGS)
+            fresh[: len(self._map)] = self._map[:]
+            self._map = fresh
+
+    def give_back(self, first: int, byte_count: int) -> bool:
+        """Make this stretch read as zero and take no memory; False if it cannot be done here."""
+        if _GIVE_BACK is None or first % mmap.PAGESIZE or byte_count % mmap.PAGESIZE:
+            return False
+        self._map.madvise(_GIVE_BACK, first, byte_count)
+        return True
+
+
+class MessageTable:
+    """The rows of all messages of a partition that are not done, and of some that are.
+
+    Attributes:
+        base: sequence of place 0, a multiple of the slab's rows.
+        row_count: places in use; place `row_count` always exists and reads as DONE.
+        dues_ms, states, attempts, locators: the columns by place. Views of them must not be kept
+            across `append`, which may move them.
+        slab_lives: live rows by slab.
+        slab_dirty_mask: slabs written since `mark_clean`.
+    """
+
+    def __init__(self, layout: Layout = STANDARD, base: int = 0) -> None:
+        self.slab_bits = layout.slab_bits
+        self.slab_rows = 1 << layout.slab_bits
+        self._rebase_slabs_min = layout.rebase_slabs_min
+        self.base = base
+        self.row_count = 0
+        self._dead_slabs = 0
+        self._allocate(1)
+
+    def _allocate(self, slab_count: int) -> None:
+        rows = slab_count << self.slab_bits
+        self._pages = [Pages(rows * size) for size in (8, 1, 2, 8)]
+        self._bind()
+        self.slab_lives: Int64s = np.zeros(slab_count, dtype=np.int64)
+        self.slab_dirty_mask: npt.NDArray[np.bool_] = np.zeros(slab_count, dtype=np.bool_)
+
+    def _bind(self) -> None:
+        dues, states, attempts, locators = self._pages
+        self.dues_ms: Int64s = dues.array(np.int64)
+        self.states: UInt8s = states.array(np.uint8)
+        self.attempts: UInt16s = attempts.array(np.uint16)
+        self.locators: Int64s = locators.array(np.int64)
+
+    def _columns(self) -> list[npt.NDArray[Any]]:
+        return [self.dues_ms, self.states, self.attempts, self.locators]
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence that the next new row gets."""
+        return self.base + self.row_count
+
+    def reserve(self, row_count: int) -> None:
+        """Make room for `row_count` places and the one after them."""
+        slab_count = self.slab_lives.size
+        needed = (row_count >> self.slab_bits) + 1
+        if needed <= slab_count:
+            return
+        # Pages that nobody touched cost nothing, so growing generously is free.
+        slab_count = max(needed, slab_count + slab_count // 4 + 4)
+        rows = slab_count << self.slab_bits
+        del self.dues_ms, self.states, self.attempts, self.locators
+        for pages, size in zip(self._pages, (8, 1, 2, 8), strict=True):
+            pages.grow(rows * size)
+        self._bind()
+        more = slab_count - self.slab_lives.size
+        self.slab_lives = np.concatenate([self.slab_lives, np.zeros(more, dtype=np.int64)])
+        self.slab_dirty_mask = np.concatenate(
+            [self.slab_dirty_mask, np.zeros(more, dtype=np.bool_)]
+        )
+
+    def append(self, dues_ms: Int64s, first_locator: int) -> int:
+        """Add scheduled rows, stored at `first_locator` and the locators after it.
+
+        Returns:
+            The sequence of the first row; the others follow.
+        """
+        count = dues_ms.size
+        first_sequence = self.base + self.row_count
+        if not count:
+            return first_sequence
+        self._rebase_if_mostly_dead()
+        first, end = self.row_count, self.row_count + count
+        self.reserve(end)
+        self.dues_ms[first:end] = dues_ms
+        self.states[first:end] = SCHEDULED
+        self.locators[first:end] = np.arange(first_locator, first_locator + count, dtype=np.int64)
+        self.row_count = end
+        first_slab, last_slab = first >> self.slab_bits, (end - 1) >> self.slab_bits
+        self.slab_dirty_mask[first_slab : last_slab + 1] = True
+        if first_slab == last_slab:
+            self.slab_lives[first_slab] += count
+        else:
+            for slab in range(first_slab, last_slab + 1):
+                low = max(first, slab << self.slab_bits)
+                self.slab_lives[slab] += min(end, (slab + 1) << self.slab_bits) - low
+            if not self.slab_lives[first_slab]:  # it was not full yet when its last row died
+                self._release(first_slab)
+        return first_sequence
+
+    def places(self, sequences: Int64s) -> Int64s:
+        """Where these rows are; those outside the window at the place that reads as DONE."""
+        places: Int64s = sequences - self.base
+        # Seen as unsigned, negative places are huge: one comparison finds both ends.
+        if places.size and int(places.view(np.uint64).max()) >= self.row_count:
+            places[(places < 0) | (places >= self.row_count)] = self.row_count
+        return places
+
+    def touch(self, places: Int64s) -> None:
+        """These rows were written: their slabs belong into the next snapshot."""
+        self.slab_dirty_mask[places >> self.slab_bits] = True
+
+    def finish(self, places: Int64s) -> None:
+        """These live rows, each named once, are done."""
+        if not places.size:
+            return
+        self.states[places] = DONE
+        slabs = places >> self.slab_bits
+        self.slab_dirty_mask[slabs] = True
+        if slabs.size == 1:
+            slab = int(slabs[0])
+            self.slab_lives[slab] -= 1
+            if not self.slab_lives[slab]:
+                self._release(slab)
+            return
+        first = int(slabs.min())
+        gone = np.bincount(slabs - first)
+        lives = self.slab_lives[first : first + gone.size]
+        lives -= gone
+        if not lives.all():
+            for slab in np.flatnonzero((lives == 0) & (gone > 0)).tolist():
+                self._release(first + slab)
+
+    def _release(self, slab: int) -> None:
+        """Give the memory of a full, dead slab back."""
+        first = slab << self.slab_bits
+        end = first + self.slab_rows
+        if end > self.row_count:
+            return  # rows are still to come
+        for pages, column in zip(self._pages, self._columns(), strict=True):
+            size = column.itemsize
+            if not pages.give_back(first * size, self.slab_rows * size):
+                column[first:end] = 0
+        full_slabs = self.row_count >> self.slab_bits
+        while self._dead_slabs < full_slabs and not self.slab_lives[self._dead_slabs]:
+            self._dead_slabs += 1
+
+    def _rebase_if_mostly_dead(self) -> None:
+        # Dead slabs take address space only, so moving the others down can wait until it is cheap.
+        dead = self._dead_slabs
+        used = (self.row_count >> self.slab_bits) + 1
+        if dead < self._rebase_slabs_min or dead < 8 * (used - dead):
+            return
+        first, end = dead << self.slab_bits, self.row_count
+        kept = [column[first:end].copy() for column in self._columns()]
+        slab_lives, dirty_mask = self.slab_lives[dead:used], self.slab_dirty_mask[dead:used]
+        self._allocate(used - dead)
+        self.base += first
+        self.row_count = end - first
+        for column, rows in zip(self._columns(), kept, strict=True):
+            column[: rows.size] = rows
+        self.slab_lives[:] = slab_lives
+        self.slab_dirty_mask[:] = dirty_mask
+        self._dead_slabs = 0
+
+    def live_slabs(self) -> Iterator[tuple[int, int]]:
+        """(first place, end place) of each slab that has live rows, ascending."""
+        for slab in np.flatnonzero(self.slab_lives).tolist():
+            first = slab << self.slab_bits
+            yield first, min(first + self.slab_rows, self.row_count)
+
+    def live_places(self) -> Iterator[Int64s]:
+        """Places of live rows, ascending, slab by slab."""
+        for first, end in self.live_slabs():
+            yield np.flatnonzero(self.states[first:end]) + first
+
+
+def row_locators(position: int, count: int) -> Int64s:
+    """Locators of rows 0 … count-1 of the entry at `position`."""
+    first = position << limits.ROW_BITS
+    return np.arange(first, first + count, dtype=np.int64)
