@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import QUESTIONS
-from bench.targets import verdicts
+from bench.targets import WORK, verdicts
 
 BEGIN = "<!-- figures: made by `make bench`, do not edit below -->"
 END = "<!-- end of figures -->"
@@ -63,10 +63,11 @@ def _targets(rows: list[dict[str, Any]]) -> str:
         "| --- | --- | --- | --- |",
     ]
     for target, got, reached in verdicts(rows):
+        work = WORK[target.question, target.case]
         shown = "not measured" if got is None else f"{number(got)} {target.unit}"
         verdict = {None: "–", True: "yes", False: "**no**"}[reached]
         bound = f"{target.sign} {number(target.bound)} {target.unit}"
-        lines.append(f"| {target.work} | {bound} | {shown} | {verdict} |")
+        lines.append(f"| {work} | {bound} | {shown} | {verdict} |")
     return "\n".join(lines)
 
 

@@ -28,7 +28,7 @@ def draw(question: str, outcome: Outcome, folder: Path) -> list[Path]:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    style = {
+    style: dict[Any, Any] = {
         "svg.fonttype": "none",  # text stays text: small files
         "font.size": 9,
         "axes.edgecolor": FAINT,

@@ -14,7 +14,7 @@ import numpy as np
 from dejaqueue import Client
 from dejaqueue.clock import SystemClock
 
-SILENCE_SECONDS = 30.0
+SILENCE_MS = 30_000
 
 
 def main() -> None:
@@ -25,9 +25,9 @@ def main() -> None:
     left = int(rows)
     with Client(url) as client:
         print("ready", flush=True)
-        for batch in client.consume_batches(topic, timeout=SILENCE_SECONDS):
+        for batch in client.consume_batches(topic, idle_ms=SILENCE_MS):
             received_us.append(clock.now_us())
-            dues.append(batch.batch.column("due").to_numpy())
+            dues.append(batch.dues_ms)
             left -= len(dues[-1])
             batch.ack(wait=left == 0)
             if left == 0:

@@ -75,10 +75,10 @@ def check_rows(rows: Iterable[dict[str, Any]]) -> None:
             raise ValueError(f"row {index}: ratio and ratio_to must both be there or neither")
         if row["ratio"] is not None and not _is_number(row["ratio"]):
             raise ValueError(f"row {index}: ratio must be a number, got: {row['ratio']!r}")
-        name = (row["question"], row["system"], row["case"])
-        if name in seen:
-            raise ValueError(f"row {index}: {' / '.join(name)} is there twice")
-        seen.add(name)
+        names = (row["question"], row["system"], row["case"])
+        if names in seen:
+            raise ValueError(f"row {index}: {' / '.join(names)} is there twice")
+        seen.add(names)
 
 
 def merge(old: Iterable[dict[str, Any]], new: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,1 +1,1 @@
-"""One file per question. Each has a `measure(plan) -> Outcome` and says what is measured, and how."""
+"""One file per question: what is measured, and how; `measure(plan, report)` answers it."""

@@ -9,10 +9,7 @@ being drained; `steady_p99_whole` that of all of them.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +19,7 @@ from bench.load import PAYLOAD_BYTES, Load, even_load
 from bench.percentiles import percentile, spread
 from bench.registry import available
 from bench.results import Outcome, Row
+from bench.systems.servers import start_helper
 from bench.systems.system import Plan, Stopwatch
 
 QUESTION = "hot_instant"
@@ -78,7 +76,7 @@ def _one_round(system: Any, plan: Plan, seed: int) -> tuple[dict[str, float], di
     if clock.now_ms() > instant_ms - before_ms:
         raise AssertionError("the machine is too slow: scheduling took until the instant")
     path = plan.folder / f"steady-{seed}.npy"
-    receiver = _start_receiver(system.url, steady, steady_rows, path)
+    receiver = start_helper("bench.receiver", system.url, steady, steady_rows, path)
     curve = _drain(system, hot, plan.rows, instant_ms)
     if receiver.wait(WAIT_SECONDS_MAX) != 0:
         raise AssertionError("the other topic's consumer failed")
@@ -97,10 +95,10 @@ def _drain(system: Any, topic: str, rows: int, instant_ms: int) -> list[tuple[fl
         topic,
         batch_rows=HOT_BATCH_ROWS,
         prefetch=HOT_PREFETCH_ROWS,
-        timeout=WAIT_SECONDS_MAX,
+        idle_ms=int(1000 * WAIT_SECONDS_MAX),
     ):
         at = clock.now_us() / 1e6 - instant_ms / 1e3
-        received += batch.batch.num_rows
+        received += len(batch)
         is_last = received >= rows or watch.is_over()
         curve.append((at, received, at))
         batch.ack(wait=is_last)
@@ -137,12 +135,3 @@ def _figures(
         },
     }
     return figures, series
-
-
-def _start_receiver(url: str, topic: str, rows: int, path: Path) -> subprocess.Popen[str]:
-    root = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-m", "bench.receiver", url, topic, str(rows), str(path)]
-    receiver = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
-    assert receiver.stdout is not None
-    receiver.stdout.readline()  # "ready"
-    return receiver

@@ -73,17 +73,18 @@ def dejaq_batches(system: Any, plan: Plan, seed: int) -> Int64s:
     now_us = system.clock.now_us
     received_us, counts, dues = [], [], []
     left = load.rows
-    for batch in system.client.consume_batches(topic, timeout=2 * AHEAD_MS / 1000):
+    for batch in system.client.consume_batches(topic, idle_ms=2 * AHEAD_MS):
         received_us.append(now_us())
-        counts.append(batch.batch.num_rows)
-        dues.append(batch.batch.column("due"))
+        counts.append(len(batch))
+        dues.append(batch.dues_ms)
         left -= counts[-1]
         batch.ack(wait=left == 0)
         if left == 0:
             break
     _check_all(left, load)
-    dues_ms = np.concatenate([column.to_numpy() for column in dues])
-    return np.repeat(np.array(received_us, dtype=np.int64), counts) - 1000 * dues_ms
+    dues_ms = np.concatenate(dues)
+    received = np.repeat(np.array(received_us, dtype=np.int64), counts)
+    return np.asarray(received - 1000 * dues_ms, dtype=np.int64)
 
 
 def dejaq_one_by_one(system: Any, plan: Plan, seed: int) -> Int64s:
@@ -94,7 +95,7 @@ def dejaq_one_by_one(system: Any, plan: Plan, seed: int) -> Int64s:
     now_us = system.clock.now_us
     received_us: list[int] = []
     dues_ms: list[int] = []
-    for message in system.client.consume(topic, timeout=2 * AHEAD_MS / 1000):
+    for message in system.client.consume(topic, idle_ms=2 * AHEAD_MS):
         received_us.append(now_us())
         dues_ms.append(message.due_ms)
         message.ack(wait=False)

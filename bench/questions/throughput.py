@@ -71,6 +71,7 @@ def _measure_turn(
     system = kind()
     system.start(plan.folder)
     try:
+        system.warm(plan)
         for case, run in system.cases().items():
             measured = run(plan, number)
             rates.setdefault((kind.name, case), []).append(measured.per_second)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -20,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.load import BATCH_ROWS, PAYLOAD_BYTES, Load, far_load, past_load
-from bench.systems.servers import Server, new_folder
+from bench.systems.servers import Server, new_folder, start_helper
 from bench.systems.system import Measured, Plan, Stopwatch, System, batches
 from dejaqueue import AsyncClient, Client, __version__
 from dejaqueue.clock import SystemClock
@@ -29,7 +28,7 @@ LISTENING = re.compile(r"dejaq://[\w.:-]+")
 PREFETCH_ROWS = 16_000
 FILL_ROWS = 8_000
 SENDER_PROCESSES = 4
-SILENCE_SECONDS = 5.0
+SILENCE_MS = 5_000
 """A consumer that gets nothing for so long has all there is."""
 
 SCHEMA = pa.schema(
@@ -101,7 +100,7 @@ class DejaqSystem(System):
         return name
 
     def enqueue(self, plan: Plan, seed: int) -> Measured:
-        """One `send_batch` of a reader of batches of 1,000; the client keeps several on the way."""
+        """A `producer()`, `send_batch` after `send_batch` of 1,000; it keeps several on the way."""
         load = far_load(plan.rows, self.clock.now_ms(), seed)
         return self.fill(self.new_topic(), load, plan.seconds)
 
@@ -156,21 +155,17 @@ class DejaqSystem(System):
         """Four programs with a client each, which as many threads as make 64 share."""
         topic = self.new_topic()
         threads = max(1, plan.senders // SENDER_PROCESSES)
-        command = [sys.executable, "-m", "bench.sender", self.url, topic]
-        command += [str(threads), str(plan.seconds), str(plan.rows), str(seed)]
-        root = Path(__file__).resolve().parents[2]
-        children = [
-            subprocess.Popen(
-                command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-            for _ in range(SENDER_PROCESSES)
-        ]
-        for child in children:
-            assert child.stdout is not None
-            child.stdout.readline()  # "ready"
+        arguments = (self.url, topic, threads, plan.seconds, plan.rows, seed)
+        children = [start_helper("bench.sender", *arguments) for _ in range(SENDER_PROCESSES)]
         start = time.perf_counter()
-        sent = sum(int(child.communicate("go\n")[0]) for child in children)
-        return Measured(sent, time.perf_counter() - start)
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        # How many, and when the last was durable, by the same monotonic clock as ours.
+        answers = [child.communicate()[0].split() for child in children]
+        sent, ends = zip(*((int(count), float(end)) for count, end in answers), strict=True)
+        return Measured(sum(sent), max(ends) - start)
 
     def fill(
         self, topic: str, load: Load, seconds_max: float, batch_rows: int = BATCH_ROWS
@@ -186,12 +181,12 @@ class DejaqSystem(System):
         acked = 0
         watch = Stopwatch(seconds_max)
         consumed = self.client.consume_batches(
-            topic, batch_rows=BATCH_ROWS, prefetch=PREFETCH_ROWS, timeout=SILENCE_SECONDS
+            topic, batch_rows=BATCH_ROWS, prefetch=PREFETCH_ROWS, idle_ms=SILENCE_MS
         )
         for batch in consumed:
             if to_bytes:
                 batch.batch.column("payload").to_pylist()
-            acked += batch.batch.num_rows
+            acked += len(batch)
             # The last ack is waited for; acks are settled in order, so all before it are done.
             is_last = acked >= rows or watch.is_over()
             batch.ack(wait=is_last)
@@ -204,7 +199,8 @@ class DejaqSystem(System):
 
     def count_live(self, topic: str) -> int:
         """How many live messages the broker counts in a topic."""
-        raise NotImplementedError
+        stats = self.client.stats(topic)
+        return int(stats["scheduled"] + stats["leased"])
 
     def _send(
         self,
@@ -213,6 +209,7 @@ class DejaqSystem(System):
         columns: Callable[[slice], pa.RecordBatch],
         seconds_max: float,
     ) -> Measured:
+        sent = 0
         watch = Stopwatch(seconds_max)
 
         def unsent() -> Iterator[pa.RecordBatch]:
@@ -221,10 +218,13 @@ class DejaqSystem(System):
                     return
                 yield columns(part)
 
-        reader = pa.RecordBatchReader.from_batches(SCHEMA, unsent())
-        answer = self.client.send_batch(topic, reader)
-        answer.raise_for_status()
-        return Measured(len(answer), watch.seconds())
+        with self.client.producer(topic) as producer:
+            answers = [producer.send_batch(batch) for batch in unsent()]
+            for answer in answers:
+                result = answer.result()
+                result.raise_for_status()
+                sent += len(result)
+            return Measured(sent, watch.seconds())
 
     async def _send_singles(self, topic: str, load: Load, plan: Plan) -> Measured:
         payloads, dues_ms = load.payloads(), load.dues_ms.tolist()

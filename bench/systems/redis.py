@@ -110,7 +110,7 @@ class RedisSystem(System):
         """Disconnect, stop the server, remove its files."""
         if self._server is not None:
             self._client.close()
-            self._wire.disconnect()
+            self._wire.disconnect()  # type: ignore[no-untyped-call]
             self._server.stop()
             self._server = None
 
@@ -234,7 +234,8 @@ class RedisSystem(System):
         return ("EVALSHA", self._lease, 3, *keys, now_ms, BATCH_ROWS, now_ms + LEASE_MS)
 
     def _write(self, commands: list[tuple[Any, ...]]) -> None:
-        self._wire.send_packed_command(self._wire.pack_commands(commands))
+        packed = self._wire.pack_commands(commands)  # type: ignore[no-untyped-call]
+        self._wire.send_packed_command(packed)  # type: ignore[no-untyped-call]
 
     def _read(self, count: int) -> None:
         for _ in range(count):

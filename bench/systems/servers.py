@@ -6,14 +6,17 @@ Holds: no fixed port, no program left behind, no folder left behind.
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 60.0
 
@@ -35,7 +38,12 @@ class Server:
         self.folder = folder
         self._log = (folder / "server.log").open("wb")
         self._child = subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
+            command,
+            cwd=folder,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
         )
         self._wait(command[0], is_ready)
 
@@ -72,6 +80,25 @@ class Server:
         text = self.log_text()[-2_000:]
         self.stop()
         raise ServerFailed(f"{name} did not start:\n{text}")
+
+
+def environment() -> dict[str, str]:
+    """The environment of a program: Python finds this source, from any folder."""
+    paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+
+
+def start_helper(module: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start a module of the harness as a program, with pipes; wait until it prints `ready`."""
+    command = [sys.executable, "-m", module, *(str(argument) for argument in arguments)]
+    child = subprocess.Popen(
+        command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    if child.stdout.readline() != "ready\n":
+        child.kill()
+        raise ServerFailed(f"{module} did not start: it ended with status {child.wait()}")
+    return child
 
 
 def free_port() -> int:

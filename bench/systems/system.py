@@ -8,10 +8,12 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.load import BATCH_ROWS, Load
+
+WARM_ROWS, WARM_SECONDS = 10_000, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,12 @@ class System(ABC):
     @abstractmethod
     def stop(self) -> None:
         """Stop what `start` started. Twice, or early, is fine."""
+
+    def warm(self, plan: Plan) -> None:
+        """Run every case with few messages: what is imported or opened once is not measured."""
+        small = replace(plan, rows=WARM_ROWS, seconds=WARM_SECONDS)
+        for run in self.cases().values():
+            run(small, 0)
 
     @abstractmethod
     def pid(self) -> int:

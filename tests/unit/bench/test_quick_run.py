@@ -50,7 +50,7 @@ def test_a_peer_answers_throughput(tmp_path: Path, system: str) -> None:
     if not kinds:
         pytest.skip("; ".join(left_out))
     rows = quick(tmp_path, "throughput", system)
-    assert CASES <= {row["case"] for row in rows}
+    assert {row["case"] for row in rows} >= CASES
     assert all(row["system"] == system and float(str(row["value"])) > 0 for row in rows)
 
 
