@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from tests.tidy import exceptions
 from tests.tidy import house_rules as house
 from tests.tidy.house_rules import Source
