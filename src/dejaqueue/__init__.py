@@ -27,7 +27,7 @@ from dejaqueue.model import RowStatus, Topic, TopicKind, pack_id, unpack_id
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
-    from dejaqueue.local import open, open_async
+    from dejaqueue.local import open, open_async  # noqa: A004 - as the module is used: dejaqueue.open
 
 __all__ = [
     "AsyncClient",

@@ -212,4 +212,5 @@ def _named(place: Partition, ticket: Ticket, partition_count: int) -> Int64s | N
     live_mask = states != MessageState.DONE
     if ticket.state is not None:
         live_mask &= states == ticket.state
-    return sequences[live_mask]
+    live: Int64s = sequences[live_mask]
+    return live

@@ -75,7 +75,7 @@ class Alarm:
             if call is not None:
                 try:
                     call()
-                except Exception:
+                except Exception:  # noqa: BLE001 - the alarm serves the others
                     _log.exception("a callback of the client's alarm failed")
 
     def _run(self) -> None:

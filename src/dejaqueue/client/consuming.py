@@ -476,7 +476,7 @@ class ConsumeCore:
             raise error
 
     def close(self) -> None:
-        """End: acks that wait are sent, what was not handed over goes back. Blocks; twice is fine."""
+        """Send acks that wait, give back what was not handed over. Blocks; twice is fine."""
         self.flush_acks()
         for answer in list(self._unanswered):
             answer.exception()

@@ -147,8 +147,10 @@ class ClientCore:
         """Send batches, pipelined; their replies. Raises the first error, when all are answered."""
         answers: list[Future[Reply]] = []
         try:
-            for batch in batches:
-                answers.append(self.link(stream, tuple(batch.schema.names)).send(batch))
+            for batch in batches:  # one by one: each waits for its place in the window
+                answers.append(  # noqa: PERF401
+                    self.link(stream, tuple(batch.schema.names)).send(batch)
+                )
         finally:
             for answer in answers:
                 answer.exception()
@@ -244,10 +246,10 @@ class ClientCore:
 
 def _named(
     *,
-    id: object,
+    id: object,  # noqa: A002 - the public name
     ids: object,
     key: object,
-    keys: object,  # noqa: A002 - the public name
+    keys: object,
 ) -> tuple[str, pa.Array]:
     """Which messages a call is about: the column's name and the column."""
     given = {

@@ -228,7 +228,7 @@ class FlightConsumeChannel(_Stream):
         command = flight.FlightDescriptor.for_command(descriptors.encode(stream))
         try:
             self._writer, self._reader = client.do_exchange(command)
-        except Exception as wrong:
+        except Exception as wrong:  # noqa: BLE001
             raise error_of(wrong) from None
         self.start(f"deliveries-{stream.topic}", self._read)
 
@@ -365,7 +365,7 @@ class FlightTransport:
         def run() -> Answer:
             try:
                 return call()
-            except Exception as wrong:
+            except Exception as wrong:  # noqa: BLE001
                 raise error_of(wrong) from None
 
         try:

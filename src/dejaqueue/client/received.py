@@ -43,38 +43,47 @@ class MessageColumns:
 
     @cached_property
     def ids(self) -> list[int]:
-        return self.rows.ids.tolist()
+        """Id of each row."""
+        return list(self.rows.ids.tolist())
 
     @cached_property
     def dues_ms(self) -> list[int]:
-        return self.rows.dues_ms.tolist()
+        """Due time of each row."""
+        return list(self.rows.dues_ms.tolist())
 
     @cached_property
     def attempts(self) -> list[int]:
-        return self.rows.attempts.tolist()
+        """Attempt of each row."""
+        return list(self.rows.attempts.tolist())
 
     @cached_property
     def payloads(self) -> list[bytes]:
+        """Payload of each row."""
         return self._column("payload", b"")
 
     @cached_property
     def keys(self) -> list[str | None]:
+        """Key of each row."""
         return self._column("key", None)
 
     @cached_property
     def groups(self) -> list[str | None]:
+        """Group of each row."""
         return self._column("group", "")
 
     @cached_property
     def priorities(self) -> list[int]:
+        """Priority of each row."""
         return self._column("priority", DEFAULT_PRIORITY)
 
     @cached_property
     def tags(self) -> list[list[str] | None]:
+        """Tags of each row."""
         return self._column("tags", None)
 
     @cached_property
     def headers(self) -> list[list[tuple[str, str]] | None]:
+        """Headers of each row, as pairs."""
         return self._column("headers", None)
 
 

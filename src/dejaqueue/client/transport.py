@@ -1,6 +1,7 @@
 """What the client needs of a connection: over Flight, or straight into a broker in this process.
 
-Room: client. The contract; `flight_transport.py` speaks Flight, `dejaqueue/local.py` a broker.
+Room: client. The contract; `flight_transport.py` speaks Flight, `dejaqueue/local.py` calls
+a broker.
 Holds: every callback runs on a thread of the transport and must not block; a future of a broken
 channel ends with Unavailable, never hangs.
 """
@@ -79,7 +80,7 @@ class Transport(Protocol):
         on_pong: Callable[[Pong], None],
         on_end: Callable[[DejaQError | None], None],
     ) -> ConsumeChannel:
-        """Open a consumer. `on_end` is called once, with the error that ended it if any."""
+        """Open a consumer. `on_end` is called once, with the error that ended it, if any."""
         ...
 
     def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:

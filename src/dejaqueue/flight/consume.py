@@ -142,6 +142,6 @@ def _read_frames(
             case Close():
                 return True
             case _:
-                wrong = BadRequest("frame.type", "credit, settle, ping or close", frame)
-                outbound.put(StreamError(wrong))
+                limit = "credit, settle, ping or close"
+                outbound.put(StreamError(BadRequest("frame.type", limit, frame)))
                 return False

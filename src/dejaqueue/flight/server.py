@@ -29,23 +29,20 @@ from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 # would wait for behind a thread that decodes batches; 0.5 ms costs little and keeps lateness low.
 SWITCH_INTERVAL_SECONDS = 0.0005
 
+# Arrow's own classes stand for the gRPC statuses that Flight has no class for.
 _FLIGHT_ERRORS: dict[str, type[Exception]] = {
     "UNAVAILABLE": flight.FlightUnavailableError,
     "INTERNAL": flight.FlightInternalError,
     "ABORTED": flight.FlightUnavailableError,
+    "INVALID_ARGUMENT": pa.ArrowInvalid,
+    "NOT_FOUND": pa.ArrowKeyError,
 }
 
 
 def to_flight(error: DejaQError) -> Exception:
     """The Flight error of one of ours: its text, then its fields as JSON in a line of their own."""
-    text = f"{error}\ndejaq:{json.dumps(to_fields(error))}"
-    # Arrow's own classes map to the gRPC statuses that Flight has no class for.
-    match error.flight_status:
-        case "INVALID_ARGUMENT":
-            return pa.ArrowInvalid(text)
-        case "NOT_FOUND":
-            return pa.ArrowKeyError(text)
-    return _FLIGHT_ERRORS.get(error.flight_status, flight.FlightServerError)(text)
+    kind = _FLIGHT_ERRORS.get(error.flight_status, flight.FlightServerError)
+    return kind(f"{error}\ndejaq:{json.dumps(to_fields(error))}")
 
 
 class FlightServer:
@@ -99,7 +96,7 @@ class FlightServer:
         closer.join(timeout_seconds)
 
 
-class _Service(flight.FlightServerBase):
+class _Service(flight.FlightServerBase):  # type: ignore[misc] - pyarrow has no types
     """What gRPC calls, on a thread per call."""
 
     def __init__(self, broker: Broker, location: str) -> None:

@@ -54,7 +54,7 @@ class MemoryFile(OpenFile):
     def sync(self) -> None:
         """Nothing to do."""
 
-    def allocate(self, byte_count: int, *, zeros: bool = False) -> None:
+    def allocate(self, byte_count: int) -> None:
         """Give the empty file its memory."""
         self._content.memory = mmap.mmap(-1, byte_count) if byte_count else None
         self._content.byte_count = byte_count
@@ -85,7 +85,7 @@ class MemoryFileSystem(FileSystem):
         byte_count_max: size of the disk that it plays; None = no limit.
     """
 
-    zeros = False
+    spares = False
     background = False
 
     def __init__(self, byte_count_max: int | None = None) -> None:

@@ -133,7 +133,7 @@ def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
     if wanted == pa.utf8():
         return any(is_type(given) for is_type in texts)
     if wanted == pa.int64():
-        return pa.types.is_integer(given) or pa.types.is_timestamp(given)
+        return bool(pa.types.is_integer(given) or pa.types.is_timestamp(given))
     if pa.types.is_integer(wanted):
         return bool(pa.types.is_integer(given))
     if pa.types.is_map(wanted):

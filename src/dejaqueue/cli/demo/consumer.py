@@ -4,7 +4,7 @@ Room: cli. Started by `replay.py` as `python -m dejaqueue.cli.demo.consumer`, ta
 Holds: it believes nobody: what it received and when goes to a file, and the verdict is spoken later.
 
 Standard output: `ready`, then the count of deliveries so far, a line now and then.
-Standard input: ends when the consumer is to stop.
+Standard input: a line when it is to begin; ends when it is to stop.
 """
 
 from __future__ import annotations
@@ -121,9 +121,11 @@ def main(*, url: str, topic: str, out: Path, confirm: bool) -> None:
 
     # A thread that has to run waits at most this long for another that only reckons.
     sys.setswitchinterval(0.0005)
-    stopping = threading.Event()
+    beginning, stopping = threading.Event(), threading.Event()
 
     def listen() -> None:
+        sys.stdin.readline()
+        beginning.set()
         sys.stdin.read()
         stopping.set()
 
@@ -131,6 +133,7 @@ def main(*, url: str, topic: str, out: Path, confirm: bool) -> None:
     consumption = Consumption(confirm=confirm)
     with Client(url) as client:
         print("ready", flush=True)
+        beginning.wait()
         _receive(client, topic, consumption, stopping)
     with pa.OSFile(str(out), "wb") as file, pa.ipc.new_file(file, RECEIVED) as writer:
         writer.write_table(consumption.to_table())

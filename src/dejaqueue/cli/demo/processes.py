@@ -166,6 +166,12 @@ class ConsumerProcess:
         if self._lines.first(START_SECONDS_MAX) is None:
             raise Unavailable(f"a consumer did not start: {self._said()}")
 
+    def begin(self) -> None:
+        """Let it consume."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("begin\n")
+        self._process.stdin.flush()
+
     def stop(self) -> None:
         """Ask it to stop, wait until its file is written. Raises Unavailable if it failed."""
         assert self._process.stdin is not None

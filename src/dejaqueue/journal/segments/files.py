@@ -22,7 +22,6 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
 """Errors that pass once room is made; every other one is final (duty 8)."""
 
 _IOV_MAX: Final = 1024
-_ZEROS: Final = bytes(1 << 20)
 
 
 class OpenFile:
@@ -46,18 +45,10 @@ class OpenFile:
         """Make what was written durable."""
         os.fdatasync(self._fd)
 
-    def allocate(self, byte_count: int, *, zeros: bool = False) -> None:
-        """Give the empty file its size and its blocks, so that later writes cannot lack room.
-
-        Args:
-            zeros: write them out, too: syncs of small writes into such blocks are a third faster
-                (segments/journal.py has the figures).
-        """
+    def allocate(self, byte_count: int) -> None:
+        """Give the empty file its size and its blocks, so that later writes cannot lack room."""
         if byte_count:
             os.posix_fallocate(self._fd, 0, byte_count)
-        for offset in range(0, byte_count if zeros else 0, len(_ZEROS)):
-            rest = min(len(_ZEROS), byte_count - offset)
-            self.write([memoryview(_ZEROS)[:rest]], offset)
 
     def truncate(self, byte_count: int) -> None:
         """Give back what lies behind."""
@@ -90,8 +81,8 @@ def _rest(chunk: list[Piece], written: int) -> list[Piece]:
 class FileSystem:
     """Files and directories of the operating system."""
 
-    zeros = True
-    """Whether writing zeros ahead makes later syncs faster."""
+    spares = True
+    """Whether a file that was allocated and zeroed ahead makes later syncs faster."""
     background = True
     """Whether preparing and deleting files is worth a thread."""
 

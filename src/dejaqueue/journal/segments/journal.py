@@ -1,9 +1,6 @@
 """The journal of one partition in segment files: append, scan, read, free, give room back.
 
-An append is one `pwritev` and one `fdatasync` into a file that was allocated before. Measured on
-ext4 (p50, µs, 4 KB / 128 KB / 1 MB per sync): growing file 188 / 570 / 594, fallocated 147 / 211 /
-497, fallocated and written with zeros 94 / 125 / 297. So a spare segment is written with zeros in
-the background once the active one is half full; one needed before that is only fallocated.
+An append is one `pwritev` and one `fdatasync` into a file that was allocated before (spare.py).
 
 Room: journal. One writer; `read`, `put_snapshot` and `byte_count` from any thread.
 Holds: an append lies in one segment; what is published is durable; after the first failed sync
@@ -14,7 +11,7 @@ See: interface.py beside (the duties), recovery.py, gather.py, snapshots.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -53,6 +50,7 @@ from dejaqueue.journal.segments.segment import (
     index_bytes,
 )
 from dejaqueue.journal.segments.snapshots import SnapshotShelf
+from dejaqueue.journal.segments.spare import SPARE_SUFFIX, Spare, allocate_file
 
 SEGMENT_BYTES: Final = 64 << 20
 """Size of a full-grown segment."""
@@ -87,12 +85,10 @@ class SegmentJournal(Journal):
         self._background, self._on_close = background, on_close
         self._chores: list[Future[None]] = []
         self._failure: str | None = None
-        self._spare: OpenFile | None = None
-        self._spare_chore: Future[None] | None = None
-        self._spare_bytes = 0
+        self._spare: Spare | None = None
         files.make_directory(directory)
         for name in files.names(directory):
-            if name.endswith(".spare"):
+            if name.endswith(SPARE_SUFFIX):
                 files.unlink(directory / name)
         self._shelf = SnapshotShelf(files, directory / "snapshots")
         recovered = recover(files, directory, self._topic, partition, self._shelf.position)
@@ -178,9 +174,10 @@ class SegmentJournal(Journal):
             if entry.kind in READABLE:
                 readable_rows += entry.rows
         self._live[-1] += readable_rows
+        self._listed.counts[-1] = segment.count  # from here on readers see them
         self._tail += len(entries)
         self._chain = encoded[-1].checksum
-        if self._spare_chore is None and 2 * segment.used > segment.byte_count:
+        if self._spare is None and 2 * segment.used > segment.byte_count:
             self._prepare_spare(self._next_bytes(segment))
 
     def _fail(self, failure: OSError) -> NoReturn:
@@ -206,7 +203,7 @@ class SegmentJournal(Journal):
         needed += -needed % _PAGE
         first = self._tail + 1
         path = self._directory / segment_name(first)
-        file, file_bytes, draft = self._take_spare(needed, self._next_bytes(before))
+        file, file_bytes, draft = self._new_file(needed, self._next_bytes(before))
         head = SegmentHead(self._partition, self._topic, first, self._chain)
         try:
             file.write([head.encode()], 0)
@@ -224,48 +221,29 @@ class SegmentJournal(Journal):
             self._give_back()
         return segment
 
-    def _take_spare(self, needed: int, usual: int) -> tuple[OpenFile, int, Path]:
-        """An allocated file: the spare if it is ready, else a new one, smaller if room is short."""
-        chore, self._spare_chore = self._spare_chore, None
-        draft = self._directory / "next.spare"
-        if chore is not None:
-            if not chore.done():
-                chore.result()  # it is as good as ready; a second allocation would be slower
-            file, self._spare = self._spare, None
-            if file is not None and self._spare_bytes >= needed:
-                return file, self._spare_bytes, draft
+    def _new_file(self, needed: int, usual: int) -> tuple[OpenFile, int, Path]:
+        """An allocated file: the spare if there is one, else a new one, small if room is short."""
+        spare, self._spare = self._spare, None
+        draft = self._directory / f"next{SPARE_SUFFIX}"
+        if spare is not None:
+            file = spare.take()
+            if file is not None and spare.byte_count >= needed:
+                return file, spare.byte_count, draft
             if file is not None:
                 file.close()
-        sizes = sorted({max(usual, needed), needed}, reverse=True)
-        for place, file_bytes in enumerate(sizes):
+        for file_bytes in (max(usual, needed), needed):
             try:
-                return self._allocated(draft, file_bytes, zeros=False), file_bytes, draft
+                return allocate_file(self._files, draft, file_bytes), file_bytes, draft
             except OSError as failure:
                 if failure.errno not in FULL:
                     self._fail(failure)
-                if place + 1 == len(sizes):
-                    raise ResourceExhausted(f"no room on {self._directory}") from failure
-        raise InternalError("unreachable")
-
-    def _allocated(self, path: Path, file_bytes: int, *, zeros: bool) -> OpenFile:
-        file = self._files.open(path, create=True)
-        try:
-            file.allocate(file_bytes, zeros=zeros)
-        except OSError:
-            file.close()
-            self._files.unlink(path)
-            raise
-        return file
+                full = failure
+        raise ResourceExhausted(f"no room on the disk of {self._directory}") from full
 
     def _prepare_spare(self, file_bytes: int) -> None:
-        def prepare() -> None:
-            self._spare = None
-            file = self._allocated(self._directory / "next.spare", file_bytes, zeros=True)
-            file.sync()
-            self._spare, self._spare_bytes = file, file_bytes
-
-        if self._files.zeros:
-            self._spare_chore = self._chore(prepare)
+        if self._files.spares:
+            self._spare = Spare(self._files, self._directory, file_bytes)
+            self._spare.chore = self._chore(self._spare.prepare)
 
     def _chore(self, work: Callable[[], None]) -> Future[None]:
         """Run housekeeping in the background; nothing depends on its success."""
@@ -413,7 +391,7 @@ class SegmentJournal(Journal):
 
     def byte_count(self) -> int:
         """See Journal.byte_count."""
-        spare = self._spare_bytes if self._spare is not None else 0
+        spare = self._spare.byte_count if self._spare is not None else 0
         return sum(segment.byte_count for segment in self._listed.segments) + spare
 
     def put_snapshot(self, position: int, meta: str, files: Sequence[SnapshotFile]) -> None:
@@ -445,12 +423,12 @@ class SegmentJournal(Journal):
         self._release()
 
     def _release(self) -> None:
-        chores, self._chores = self._chores, []
-        for chore in chores:
-            chore.result()
         spare, self._spare = self._spare, None
-        if spare is not None:
-            spare.close()
+        file = spare.take() if spare is not None else None
+        if file is not None:
+            file.close()
+        chores, self._chores = self._chores, []
+        wait(chores)
         for segment in self._listed.segments:
             segment.close()
         on_close, self._on_close = self._on_close, lambda: None

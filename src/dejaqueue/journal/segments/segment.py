@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import mmap
 import struct
+import threading
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +49,8 @@ _CHECKSUM: Final = struct.Struct("<Q")
 _HEAD_MAGIC: Final = b"DEJAQSEG"
 _TAIL_MAGIC: Final = b"DEJAQEND"
 _VERSION: Final = 1
-_SLICE_BITS: Final = 30
+SLICE_BITS: Final = 30
+"""A view array's offset is int32, so larger segments are several Arrow buffers."""
 _SLICE_BYTES: Final = (1 << 31) - 1
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -113,27 +115,66 @@ class SegmentTail(NamedTuple):
         return found if right and magic == _TAIL_MAGIC and fits else None
 
 
-class Memory:
-    """The bytes of a segment as arrays.
+class AddressSpace:
+    """This process's memory as arrays, indexed by address.
+
+    Rows asked together lie in many segments: 1,000 random rows of 100 M messages touch every one of
+    170 segments. A numpy call per segment would cost 60 µs each; so the maps of all segments are
+    read through one array, and a segment is only a base address. Nothing here keeps a map alive:
+    whoever indexes holds the SegmentList.
 
     Attributes:
-        view: all of it, as bytes.
-        words: int32 array over the bytes, for header fields and offsets.
-        anywhere: int32 array with a step of one byte: 4 bytes at any offset.
-        buffers: Arrow buffers over the bytes; buffer k starts at k << 30, since a view's offset
-            is int32.
+        words: int32 array; place k is the word at address 4 k + 4096.
+        anywhere: int32 array with a step of one byte: 4 bytes at any address - 4096.
+        flags: uint8 array; place k is the byte at address k + 4096.
     """
 
-    __slots__ = ("anywhere", "buffers", "view", "words")
+    def __init__(self) -> None:
+        self.words: npt.NDArray[np.int32] = self._array("<i4", _ADDRESSES // 4, 4)
+        self.anywhere: npt.NDArray[np.int32] = self._array("<i4", _ADDRESSES, 1)
+        self.flags: npt.NDArray[np.uint8] = self._array("|u1", _ADDRESSES, 1)
+
+    @staticmethod
+    def _array(kind: str, count: int, step: int) -> npt.NDArray[Any]:
+        class Described:
+            __array_interface__: ClassVar[dict[str, Any]] = {
+                "data": (_FIRST_ADDRESS, True),
+                "shape": (count,),
+                "strides": (step,),
+                "typestr": kind,
+                "version": 3,
+            }
+
+        return np.asarray(Described())
+
+
+_FIRST_ADDRESS: Final = 4096
+_ADDRESSES: Final = (1 << 47) - 2 * _FIRST_ADDRESS
+SPACE: Final = AddressSpace()
+
+
+def address_of(array: npt.NDArray[Any]) -> int:
+    """Place of an array's first byte in SPACE."""
+    return int(array.__array_interface__["data"][0]) - _FIRST_ADDRESS
+
+
+class Memory:
+    """The mapped bytes of a segment.
+
+    Attributes:
+        view: all of it.
+        address: place of its first byte in SPACE, a multiple of 4096.
+        buffers: Arrow buffers over the bytes; buffer k starts at k << 30, since the offset in a
+            view is int32.
+    """
+
+    __slots__ = ("address", "buffers", "view")
 
     def __init__(self, content: mmap.mmap, byte_count: int) -> None:
         self.view = memoryview(content)[:byte_count]
-        self.words: npt.NDArray[np.int32] = np.frombuffer(content, "<i4", byte_count // 4)
-        self.anywhere: npt.NDArray[np.int32] = np.ndarray(
-            (byte_count - 3,), dtype="<i4", buffer=content, strides=(1,)
-        )
+        self.address = address_of(np.frombuffer(content, np.uint8))
         whole = pa.py_buffer(content)
-        starts = range(0, byte_count, 1 << _SLICE_BITS)
+        starts = range(0, byte_count, 1 << SLICE_BITS)
         self.buffers = [whole.slice(at, min(_SLICE_BYTES, byte_count - at)) for at in starts]
 
 
@@ -157,9 +198,13 @@ class Segment:
         self.count = self.readable_rows = self.readable_bytes = 0
         self.used = HEAD_BYTES
         self.file: OpenFile | None = None
-        self._offsets: Words = np.zeros(64, dtype=np.uint32)
+        # As many as can ever be, in memory that takes room where it is written, so that the array
+        # never moves: readers know it by its address.
+        entries_max = max(1, byte_count // entry_format.HEADER_BYTES)
+        self._offsets: Words = np.frombuffer(mmap.mmap(-1, 4 * entries_max), "<u4")
         self._verified: npt.NDArray[np.bool_] | None = None  # None: every entry is
         self._memory: Memory | None = None
+        self._loading = threading.Lock()
 
     @property
     def last(self) -> int:
@@ -179,8 +224,6 @@ class Segment:
 
     def add(self, offset: int, head_kind: int, rows: int, byte_count: int, chain: int) -> None:
         """Note a durable entry; its position is `last` + 1."""
-        if self.count == len(self._offsets):
-            self._offsets = np.concatenate([self._offsets, np.zeros_like(self._offsets)])
         self._offsets[self.count] = offset >> 3
         if head_kind in READABLE:
             self.readable_rows += rows
@@ -201,27 +244,46 @@ class Segment:
             JournalDamaged: the index is not what was written.
         """
         memory = self._memory
-        if memory is None:
-            file = files.open(self.path)
-            try:
-                memory = Memory(file.map(self.byte_count), self.byte_count)
-            finally:
-                file.close()
-            tail = SegmentTail.decode(memory.view)
-            if tail is None or not index_is_right(memory.view, tail):
-                raise JournalDamaged(f"{self.path}, offset {self.used}: the index is damaged")
-            # The index stays in the file: 4 bytes per entry of old segments need no memory.
-            self._offsets = np.frombuffer(memory.view, "<u4", tail.entries, tail.used)
-            self._verified = np.zeros(tail.entries, dtype=np.bool_)
-            self._memory = memory
+        if memory is not None:
+            return memory
+        with self._loading:
+            if self._memory is None:
+                self._memory = self._load(files)
+            return self._memory
+
+    def _load(self, files: FileSystem) -> Memory:
+        file = files.open(self.path)
+        try:
+            memory = Memory(file.map(self.byte_count), self.byte_count)
+        finally:
+            file.close()
+        tail = SegmentTail.decode(memory.view)
+        if tail is None or not index_is_right(memory.view, tail):
+            raise JournalDamaged(f"{self.path}, offset {self.used}: the index is damaged")
+        # The index stays in the file: 4 bytes per entry of old segments need no memory.
+        self._offsets = np.frombuffer(memory.view, "<u4", tail.entries, tail.used)
+        self._verified = np.zeros(tail.entries, dtype=np.bool_)
         return memory
+
+    def is_loaded(self) -> bool:
+        """True if it is mapped."""
+        return self._memory is not None
+
+    def memory(self) -> Memory:
+        """The mapped bytes, after `load`."""
+        assert self._memory is not None
+        return self._memory
 
     def offsets(self) -> Words:
         """Offset / 8 of each entry, uint32 array, at least `count` long; after `load`."""
         return self._offsets
 
-    def verify(self, entries: Int64s) -> None:
-        """Check the checksums of entries (their places here) that were not checked before.
+    def verified(self) -> npt.NDArray[np.bool_] | None:
+        """Which entries were verified since opening; None = every one is. After `load`."""
+        return self._verified
+
+    def verify(self, places: list[int]) -> None:
+        """Check the checksums of entries that were not checked before; after `load`.
 
         Raises:
             JournalDamaged: naming file and offset.
@@ -229,9 +291,9 @@ class Segment:
         Cost: once per entry and opening; entries written or replayed since opening need none.
         """
         verified, memory = self._verified, self._memory
-        if verified is None or memory is None or verified[entries].all():
-            return
-        for place in np.unique(entries[~verified[entries]]).tolist():
+        assert verified is not None
+        assert memory is not None
+        for place in places:
             at = int(self._offsets[place]) << 3
             head = entry_format.peek(memory.view, at)
             right = head is not None and head.position == self.first + place
@@ -279,19 +341,56 @@ def index_is_right(view: memoryview, tail: SegmentTail) -> bool:
 
 
 class SegmentList:
-    """The segments of a journal at one moment: never changed, replaced as a whole.
+    """The segments of a journal at one moment, as columns: replaced when one comes or goes.
 
     Attributes:
         segments: by position.
         firsts: int64 array of their first positions.
+        counts: int64 array of their entries; the last is raised in place as entries become durable.
+        loaded: which are mapped; what follows is set before it.
+        trusted: segments whose entries were all verified.
+        bases: place of the segment's first byte in SPACE.
+        indexes: place of its index (offset / 8 per entry) in SPACE.words.
+        flags: place of its verified flags in SPACE, if it is not trusted.
+        buffers: the Arrow buffers of all segments.
+        buffer_places: int32, place of a segment's first buffer in `buffers`.
     """
-
-    __slots__ = ("firsts", "segments")
 
     def __init__(self, segments: tuple[Segment, ...]) -> None:
         self.segments = segments
-        self.firsts: Int64s = np.array([segment.first for segment in segments], dtype=np.int64)
+        count = len(segments)
+        self.firsts = np.array([segment.first for segment in segments], dtype=np.int64)
+        self.counts = np.array([segment.count for segment in segments], dtype=np.int64)
+        self.loaded, self.trusted = np.zeros((2, count), dtype=np.bool_)
+        self.bases, self.indexes, self.flags = np.zeros((3, count), dtype=np.int64)
+        slices = [-(-segment.byte_count // (1 << SLICE_BITS)) for segment in segments]
+        self.buffer_places = np.cumsum([0, *slices], dtype=np.int32)
+        self.buffers: list[pa.Buffer] = [pa.py_buffer(b"")] * int(self.buffer_places[-1])
+        for place, segment in enumerate(segments):
+            if segment.is_loaded():
+                self._enter(place, segment)
 
     def places(self, positions: Int64s) -> Int64s:
         """Per position the place of its segment, -1 before the first; it may lie in a gap."""
         return self.firsts.searchsorted(positions, side="right") - 1
+
+    def load(self, files: FileSystem, place: int) -> None:
+        """Map a segment.
+
+        Raises:
+            JournalDamaged: its index is not what was written.
+        """
+        segment = self.segments[place]
+        segment.load(files)
+        self._enter(place, segment)
+
+    def _enter(self, place: int, segment: Segment) -> None:
+        memory, verified = segment.memory(), segment.verified()
+        start = int(self.buffer_places[place])
+        self.buffers[start : start + len(memory.buffers)] = memory.buffers
+        self.bases[place] = memory.address
+        self.indexes[place] = address_of(segment.offsets()) >> 2
+        self.trusted[place] = verified is None
+        if verified is not None:
+            self.flags[place] = address_of(verified)
+        self.loaded[place] = True

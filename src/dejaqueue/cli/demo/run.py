@@ -1,0 +1,250 @@
+"""One run of the demo: broker and consumers as processes, the replay here, the verdict at the end.
+
+Room: cli. Puts the other files of this package together.
+Holds: whatever happens, no process and no temporary directory is left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dejaqueue.cli.demo.flights import Flights, load_flights
+from dejaqueue.cli.demo.plan import Plan, make_plan
+from dejaqueue.cli.demo.processes import BrokerProcess, ConsumerProcess
+from dejaqueue.cli.demo.progress import Progress
+from dejaqueue.cli.demo.replay import Replay
+from dejaqueue.cli.demo.report import Run, write_page
+from dejaqueue.cli.demo.verdict import Verdict, judge
+from dejaqueue.clock import SystemClock, Wake
+from dejaqueue.model import RowStatus
+from dejaqueue.version import __version__
+
+if TYPE_CHECKING:
+    from dejaqueue import Client
+
+TOPIC = "departures"
+CONSUMER_COUNT = 2
+SCHEDULE_ROWS_A_SECOND = 100_000
+"""How fast scheduling is thought to be; if it is slower, the year is moved."""
+LEAD_MS = 500
+"""Between the last message scheduled and the first change told."""
+GRACE_MS = 15_000
+"""How long after the last due time is waited for what has not come."""
+QUIET_MS = 500
+"""How long is listened for messages that come twice, after all have come once."""
+KILL_LEASE_MS = 3_000
+"""With --kill, the lease: what the dead broker had just delivered comes back after it."""
+KILL_NOTICE_MS = 6_000
+"""With --kill, the least notice: the broker is away for a second or two meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked for on the command line.
+
+    Attributes:
+        data: the broker's directory, kept; None = a temporary one.
+    """
+
+    length_ms: int
+    day: date | None
+    notice_minutes: int
+    notice_ms: int
+    data: Path | None
+    html: Path
+    kill: bool
+
+
+def run_demo(options: Options, progress: Progress) -> Verdict:
+    """Replay, compare, write the page; the verdict.
+
+    Raises:
+        Unavailable: the flights are not installed, or a process did not start.
+        BadRequest: there are no flights on that day.
+    """
+    flights = load_flights(options.day)
+    notice_ms = max(options.notice_ms, KILL_NOTICE_MS) if options.kill else options.notice_ms
+    plan = make_plan(
+        flights, options.length_ms, notice_minutes=options.notice_minutes, notice_ms_min=notice_ms
+    )
+    # The first changes are told this long before the first flight departs.
+    lead_ms = LEAD_MS + max(-int(plan.notices_ms.min()), 0)
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dejaq-demo-")))
+        broker = BrokerProcess(options.data or directory / "data", directory / "broker.log")
+        stack.enter_context(broker)
+        progress.say(f"broker at {broker.url}; {len(flights):,} flights, {plan.speed:,.0f} × time")
+        return _replay(options, flights, plan, lead_ms, broker, directory, progress)
+
+
+def _replay(
+    options: Options,
+    flights: Flights,
+    plan: Plan,
+    lead_ms: int,
+    broker: BrokerProcess,
+    directory: Path,
+    progress: Progress,
+) -> Verdict:
+    from dejaqueue import Client
+
+    clock = SystemClock()
+    with Client(broker.url) as client, _consumers(broker, directory, options) as consumers:
+        _make_topic(client, options)
+        replay = Replay(client, TOPIC, flights, plan, clock)
+
+        def show_scheduling() -> None:
+            progress.show({"scheduled": (replay.scheduled_count, len(flights))})
+
+        margin_ms = LEAD_MS + len(flights) * 1_000 // SCHEDULE_ROWS_A_SECOND
+        replay.schedule(margin_ms, lead_ms, show_scheduling)
+        for consumer in consumers:
+            consumer.begin()
+        killer = Killer(broker, replay.start_ms + plan.length_ms // 2, progress)
+        if options.kill:
+            killer.start()
+
+        def show_running() -> None:
+            passed_ms = max(clock.now_ms() - replay.start_ms, 0)
+            progress.show(
+                {
+                    "clock (ms)": (min(passed_ms, plan.length_ms), plan.length_ms),
+                    "moves and cancels": (replay.told_count, replay.change_count),
+                    "delivered": (sum(c.count for c in consumers), _expected(replay, plan)),
+                }
+            )
+
+        replay.run(show_running)
+        killer.join()
+        while not _is_over(replay, plan, consumers, clock):
+            show_running()
+            replay.wait_until_ms(clock.now_ms() + 100)
+        show_running()
+        replay.wait_until_ms(clock.now_ms() + QUIET_MS + (KILL_LEASE_MS if options.kill else 0))
+        for consumer in consumers:
+            consumer.stop()
+        received = pa.concat_tables([_read(consumer.out) for consumer in consumers])
+    verdict, arrivals = judge(
+        flights, plan, replay.start_ms, replay.statuses, received, killed=options.kill
+    )
+    killed_ms = killer.instant_ms - replay.start_ms if options.kill else -1
+    run = Run(
+        period=options.day.isoformat() if options.day else "2013",
+        plan=plan,
+        verdict=verdict,
+        arrivals=arrivals,
+        start_ms=replay.start_ms,
+        killed_ms=killed_ms,
+        facts=_facts(options),
+    )
+    options.html.parent.mkdir(parents=True, exist_ok=True)
+    options.html.write_text(write_page(run), encoding="utf-8")
+    return verdict
+
+
+def _make_topic(client: Client, options: Options) -> None:
+    """A fresh topic; that of an earlier run in a kept directory is deleted."""
+    if any(found.name == TOPIC for found in client.topics()):
+        client.delete_topic(TOPIC)
+    settings = {"lease_ms": KILL_LEASE_MS} if options.kill else {}
+    client.create_topic(TOPIC, **settings)
+
+
+@contextmanager
+def _consumers(
+    broker: BrokerProcess, directory: Path, options: Options
+) -> Iterator[list[ConsumerProcess]]:
+    """Consumers that are ready and wait for `begin`; none of them is left at the end."""
+    started: list[ConsumerProcess] = []
+    try:
+        for place in range(CONSUMER_COUNT):
+            started.append(
+                ConsumerProcess(
+                    broker.url,
+                    TOPIC,
+                    directory / f"consumer-{place}.arrow",
+                    confirm=options.kill,
+                    log_path=directory / f"consumer-{place}.log",
+                )
+            )
+        for consumer in started:
+            consumer.wait_ready()
+        yield started
+    finally:
+        for consumer in started:
+            consumer.kill()
+
+
+class Killer(threading.Thread):
+    """Kills the broker at an instant and starts it again on the same directory and port."""
+
+    def __init__(self, broker: BrokerProcess, instant_ms: int, progress: Progress) -> None:
+        super().__init__(name="killer", daemon=True)
+        self._broker, self._progress = broker, progress
+        self._was_started = False
+        self.instant_ms = instant_ms
+
+    def start(self) -> None:
+        """Wait for the instant on a thread of its own."""
+        self._was_started = True
+        super().start()
+
+    def run(self) -> None:
+        """Wait, kill, start again."""
+        SystemClock().wait_until(self.instant_ms * 1_000, Wake())
+        self._broker.kill()
+        self._progress.say("broker killed with SIGKILL; starting it again")
+        self._broker.start()
+        self._progress.say(f"broker back at {self._broker.url}")
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it is done; at once if it was never started."""
+        if self._was_started:
+            super().join(timeout)
+
+
+def _expected(replay: Replay, plan: Plan) -> int:
+    """Messages that should arrive, as far as is known by now."""
+    cancelled = (plan.changes == 2) & (replay.statuses == RowStatus.OK)
+    return len(plan) - int(cancelled.sum())
+
+
+def _is_over(
+    replay: Replay, plan: Plan, consumers: list[ConsumerProcess], clock: SystemClock
+) -> bool:
+    """True when the timeline has passed and everything has come, or has had time enough to."""
+    passed_ms = clock.now_ms() - replay.start_ms
+    if passed_ms < plan.length_ms:
+        return False
+    arrived = sum(consumer.count for consumer in consumers)
+    return arrived >= _expected(replay, plan) or passed_ms > plan.length_ms + GRACE_MS
+
+
+def _read(path: Path) -> pa.Table:
+    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+        return reader.read_all()
+
+
+def _facts(options: Options) -> list[tuple[str, str]]:
+    facts = [
+        ("DejaQ", __version__),
+        ("Python", platform.python_version()),
+        ("pyarrow", pa.__version__),
+        ("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"),
+        ("processes", f"one broker, {CONSUMER_COUNT} consumers, one that schedules and moves"),
+        ("journal", "segment files, every batch synced to disk before its reply"),
+    ]
+    if options.kill:
+        facts.append(("killed", "the broker, with SIGKILL, half way through"))
+    return facts
