@@ -42,7 +42,8 @@ _FLIGHT_ERRORS: dict[str, type[Exception]] = {
 def to_flight(error: DejaQError) -> Exception:
     """The Flight error of one of ours: its text, then its fields as JSON in a line of their own."""
     kind = _FLIGHT_ERRORS.get(error.flight_status, flight.FlightServerError)
-    return kind(f"{error}\ndejaq:{json.dumps(to_fields(error))}")
+    translated: Exception = kind(f"{error}\ndejaq:{json.dumps(to_fields(error))}")
+    return translated
 
 
 class FlightServer:
@@ -96,7 +97,7 @@ class FlightServer:
         closer.join(timeout_seconds)
 
 
-class _Service(flight.FlightServerBase):  # type: ignore[misc] - pyarrow has no types
+class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     """What gRPC calls, on a thread per call."""
 
     def __init__(self, broker: Broker, location: str) -> None:

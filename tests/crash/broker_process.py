@@ -1,0 +1,86 @@
+"""A real broker in a process of its own, to be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+import dejaqueue
+
+STARTED_SECONDS_MAX = 30
+
+
+class BrokerProcess:
+    """`dejaq serve` on a directory; starts again on the same port."""
+
+    def __init__(self, data: Path, log: Path, **settings: object) -> None:
+        self._data = data
+        self._log_path = log
+        self._log: IO[bytes] | None = None
+        # The code under test, installed or not.
+        self._environment = os.environ | {"PYTHONPATH": str(Path(dejaqueue.__file__).parents[1])}
+        self._environment |= {
+            f"DEJAQ_{name.upper()}": str(value) for name, value in settings.items()
+        }
+        self._process: subprocess.Popen[str] | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"dejaq://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Return when it listens."""
+        command = [sys.executable, "-m", "dejaqueue", "serve", "--json"]
+        command += ["--data", str(self._data), "--port", str(self.port), "--http-port", "0"]
+        self._log = self._log_path.open("ab")
+        self._process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env=self._environment,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self.kill()
+            raise AssertionError(f"the broker did not start: {self._log_path.read_text()}")
+        self.port = int(json.loads(line)["url"].rpartition(":")[2])
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed, nothing is said."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM: graceful. Returns the exit status."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        try:
+            status = process.wait(STARTED_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STARTED_SECONDS_MAX)
+            raise
+        finally:
+            assert process.stdout is not None
+            process.stdout.close()
+            if self._log is not None:
+                self._log.close()
+        return status
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
