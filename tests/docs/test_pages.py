@@ -102,3 +102,20 @@ def test_the_changelog_has_the_version() -> None:
     from dejaqueue import __version__
 
     assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_every_metric_is_documented() -> None:
+    import dejaqueue
+
+    text = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`([a-z_]+)`", text))
+    with dejaqueue.open("memory:") as queue:
+        queue.create_topic("ticks")
+        queue.send("ticks", b"", delay=3_600)
+        with queue.consume("ticks"):
+            stats = queue.stats()
+    found = {"uptime_ms", *stats["topics"]["ticks"]}
+    found |= set(stats["topics"]["ticks"]["partitions"][0])
+    found |= {name for consumer in stats["topics"]["ticks"]["consumers"] for name in consumer}
+    assert len(found) > 20
+    assert sorted(found - documented) == []
