@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.layout import STANDARD, Layout
-from dejaqueue.engine.runs import Mask, Run, sort_pairs
+from dejaqueue.engine.runs import Mask, Run, first_to_merge, sort_pairs
 
 NO_KEY = 0
 """The hash of a message without a key."""
@@ -103,7 +103,7 @@ class KeyIndex:
     A sequence is never used again, so an entry is dead exactly if its message is.
 
     Attributes:
-        small: runs, longest first, each at least twice the next.
+        small: runs, longest first, each at least as long as all after it.
         sealed: long runs, looked through for dead entries in turn as new ones come.
     """
 
@@ -125,11 +125,8 @@ class KeyIndex:
         small = self.small
         small.append(run)
         small.sort(key=len, reverse=True)
-        first, total = len(small) - 1, len(small[-1])
-        while first and len(small[first - 1]) < 2 * total:
-            first -= 1
-            total += len(small[first])
-        if first == len(small) - 1 and total < self._seal_rows:
+        first = first_to_merge(small)
+        if first == len(small) - 1 and len(small[first]) < self._seal_rows:
             return
         merged = _merge_live(small[first:], is_live)
         del small[first:]
