@@ -36,6 +36,7 @@ Pair: TypeAlias = tuple[int, int]
 _FENCES_PER_RUN_MAX = 64
 _FENCES_PER_DRAW = 256
 _SAMPLE_STEP = 64
+_SHARES = 1_024
 _EMPTY = np.zeros(0, dtype=np.int64)
 _EMPTY.flags.writeable = False
 
@@ -195,6 +196,7 @@ class SortedRuns:
         self._young_rows = 0
         self._sweep_next = 0
         self._sweep_stuck = False
+        self._dead_share = 0
         self.entry_count = 0
         self.young: list[tuple[int, int, int, Int64s, Int64s]] = []
         self.small: list[Run] = []
@@ -266,23 +268,34 @@ class SortedRuns:
         found_sequences: list[Int64s] = []
         last: Pair | None = None
         while count > 0:
+            # Some of what is looked at is dead; how much, the last times tell well enough.
+            wanted = count * _SHARES // (_SHARES - self._dead_share)
             if self.young and self.young[0][0] <= until:
-                self.sort_young(self._reach(count, until))
-            keys, sequences = self._take(count, until)
-            if not keys.size:
+                self.sort_young(self._reach(wanted, until))
+            heads, keys, sequences = self._look(wanted, until)
+            looked = keys.size
+            if not looked:
                 if self.guard is None or self.guard[0] > until:
                     break
                 self._draw()
                 continue
             mask = is_alive(keys, sequences)
-            twice_mask = (sequences[1:] == sequences[:-1]) & (keys[1:] == keys[:-1])
-            if twice_mask.any():
-                mask[1:] &= ~twice_mask
-            if last is not None and last == (int(keys[0]), int(sequences[0])):
-                mask[0] = False
-            last = int(keys[-1]), int(sequences[-1])
+            _mask_repeats(mask, keys, sequences, last)
             if not mask.all():
-                keys, sequences = keys[mask], sequences[mask]
+                alive = np.flatnonzero(mask)
+                dead_share = _SHARES * (looked - alive.size) // looked
+                self._dead_share = min((3 * self._dead_share + dead_share) // 4, _SHARES * 7 // 8)
+                if alive.size >= count:
+                    alive = alive[:count]
+                    looked = int(alive[-1]) + 1
+                last = int(keys[looked - 1]), int(sequences[looked - 1])
+                keys, sequences = keys[alive], sequences[alive]
+            else:
+                self._dead_share //= 2
+                looked = min(looked, count)
+                keys, sequences = keys[:looked], sequences[:looked]
+                last = int(keys[-1]), int(sequences[-1])
+            self._advance(heads, looked, last)
             found_keys.append(keys)
             found_sequences.append(sequences)
             count -= keys.size
@@ -302,8 +315,9 @@ class SortedRuns:
                 until = int(run.keys[place])
         return until
 
-    def _take(self, count: int, until: int) -> tuple[Int64s, Int64s]:
-        """Remove the first entries of all small runs: up to `count`, all before the guard."""
+    def _look(self, count: int, until: int) -> tuple[list[tuple[Run, int]], Int64s, Int64s]:
+        """The first entries of all small runs, `count` at least if there are so many, all before
+        the guard; and how many of each run are among them at most."""
         guard = self.guard if self.guard is not None and self.guard[0] <= until else None
         until = until if guard is None else guard[0]
         heads: list[tuple[Run, int]] = []
@@ -322,33 +336,28 @@ class SortedRuns:
                 heads.append((run, end - start))
                 total += end - start
         if not heads:
-            return _EMPTY, _EMPTY
+            return heads, _EMPTY, _EMPTY
         if len(heads) == 1:
             run, length = heads[0]
-            taken = (
-                run.keys[run.start : run.start + length],
-                (run.sequences[run.start : run.start + length]),
-            )
-            self._advance(heads)
-            return taken
+            end = run.start + length
+            return heads, run.keys[run.start : end], run.sequences[run.start : end]
         if total > 2 * count + _SAMPLE_STEP * len(heads):
             heads = _shorten(heads, count)
         keys = np.concatenate([run.keys[run.start : run.start + n] for run, n in heads])
         sequences = np.concatenate([run.sequences[run.start : run.start + n] for run, n in heads])
         keys, sequences = sort_pairs(keys, sequences)
-        if keys.size > count:
-            keys, sequences = keys[:count], sequences[:count]
-            # A message that is there twice is taken twice: the copy is dead anyway.
-            last = int(keys[-1]), int(sequences[-1])
-            heads = [(run, min(n, run.place_after(last) - run.start)) for run, n in heads]
-        self._advance(heads)
-        return keys, sequences
+        # Beyond `count` there may be gaps: runs were looked at no further than that.
+        return heads, keys[:count], sequences[:count]
 
-    def _advance(self, heads: list[tuple[Run, int]]) -> None:
+    def _advance(self, heads: list[tuple[Run, int]], count: int, last: Pair) -> None:
+        """Take the first `count` entries of what was looked at; `last` is the last of them."""
         emptied = False
         for run, length in heads:
-            run.take(length)
-            self.entry_count -= length
+            # A message that is there twice is taken twice: one of them is dead anyway.
+            several = len(heads) > 1
+            taken = min(length, run.place_after(last) - run.start) if several else count
+            run.take(taken)
+            self.entry_count -= taken
             emptied |= not len(run)
         if emptied:
             self.small = [run for run in self.small if len(run)]
@@ -433,7 +442,7 @@ class SortedRuns:
             return True
         mask = is_alive(run.keys[start : start + 4096], run.sequences[start : start + 4096])
         dead = int(mask.argmax()) if mask.any() else mask.size
-        self._advance([(run, dead)])
+        self._advance([(run, dead)], dead, (0, 0))
         return False
 
     def sweep(self, is_alive: IsAlive, live_count: int) -> None:
@@ -485,6 +494,15 @@ class SortedRuns:
         if keys.size:
             self._add(Run(keys, sequences))
         return 0
+
+
+def _mask_repeats(mask: Mask, keys: Int64s, sequences: Int64s, last: Pair | None) -> None:
+    """Leave out entries equal to the one before; `last` is the one before the first."""
+    repeats_mask = (sequences[1:] == sequences[:-1]) & (keys[1:] == keys[:-1])
+    if repeats_mask.any():
+        mask[1:] &= ~repeats_mask
+    if last is not None and last == (int(keys[0]), int(sequences[0])):
+        mask[0] = False
 
 
 def _shorten(heads: list[tuple[Run, int]], count: int) -> list[tuple[Run, int]]:
