@@ -33,8 +33,14 @@ class StillAlarm(Alarm):
 class Bench:
     """A consumer whose clock, broker and alarm the test moves."""
 
-    def __init__(self, *, prefetch: int = 100, auto_extend: bool = True,
-                 rows_max: int | None = None, shared: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        prefetch: int = 100,
+        auto_extend: bool = True,
+        rows_max: int | None = None,
+        shared: bool = False,
+    ) -> None:
         self.clock = VirtualClock(start_ms=START_MS)
         self.alarm = StillAlarm(self.clock)
         self.transport = FakeTransport(ok, shares_clock=shared)
@@ -349,7 +355,11 @@ def test_no_broker_in_time() -> None:
     transport = FakeTransport()
     transport.refuses = Unavailable("nobody there")
     core = ConsumeCore(
-        transport, ConsumeStream("t"), ConsumeSettings(10, True, 0), clock, StillAlarm(clock),
+        transport,
+        ConsumeStream("t"),
+        ConsumeSettings(10, True, 0),
+        clock,
+        StillAlarm(clock),
         lambda stream: pytest.fail(str(stream)),
     )
     core.open()

@@ -11,8 +11,9 @@ from dejaqueue.wire.frames import DeliveryHead
 from tests.unit.client.fake_transport import delivery_batch
 
 
-def held(holder: Holder, dues_ms: list[int], *, lease_id: int = 1, first_id: int = 0,
-         generation: int = 1) -> Lease:
+def held(
+    holder: Holder, dues_ms: list[int], *, lease_id: int = 1, first_id: int = 0, generation: int = 1
+) -> Lease:
     head = DeliveryHead(0, len(dues_ms), lease_id, 60_000, 30_000_000)
     return holder.add(head, delivery_batch(dues_ms, first_id), generation)
 

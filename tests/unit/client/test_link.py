@@ -19,9 +19,7 @@ BATCH = pa.record_batch({"payload": [b"x", b"y"]})
 
 def link_to(transport: FakeTransport, *, retry_ms_max: int = 60_000, window: int = 4) -> WriteLink:
     stream = WriteStream("t", producer="me")
-    return WriteLink(
-        transport, stream, SystemClock(), retry_ms_max=retry_ms_max, window=window
-    )
+    return WriteLink(transport, stream, SystemClock(), retry_ms_max=retry_ms_max, window=window)
 
 
 def test_batches_are_numbered_and_answered() -> None:

@@ -14,8 +14,14 @@ from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.wire.frames import Reply
 
 DEFAULTS: dict[str, Any] = {
-    "due": None, "delay": None, "key": None, "group": "", "priority": None, "tags": (),
-    "headers": None, "now_ms": 1_000,
+    "due": None,
+    "delay": None,
+    "key": None,
+    "group": "",
+    "priority": None,
+    "tags": (),
+    "headers": None,
+    "now_ms": 1_000,
 }
 
 
