@@ -29,16 +29,18 @@ def deliver(channel: FakeConsume, *in_ms: int, **values: Any) -> None:
 def test_messages_one_at_a_time_each_at_its_time() -> None:
     async def main() -> None:
         transport = shared()
-        async with AsyncClient(transport=transport) as client:
-            async with client.consume("t", max_messages=3) as consumer:
-                deliver(transport.consumes[0], -1, 20, 40)
-                clock, got = SystemClock(), []
-                async for message in consumer:
-                    assert clock.now_us() >= message.due_ms * 1000
-                    got.append(message.id)
-                    assert (await message.ack()).ok
-                assert got == [0, 1, 2]
-                assert consumer.lateness().count == 3
+        async with (
+            AsyncClient(transport=transport) as client,
+            client.consume("t", max_messages=3) as consumer,
+        ):
+            deliver(transport.consumes[0], -1, 20, 40)
+            clock, got = SystemClock(), []
+            async for message in consumer:
+                assert clock.now_us() >= message.due_ms * 1000
+                got.append(message.id)
+                assert (await message.ack()).ok
+            assert got == [0, 1, 2]
+            assert consumer.lateness().count == 3
 
     asyncio.run(main())
 
@@ -146,13 +148,15 @@ def test_a_consumer_nobody_holds_is_closed() -> None:
 def test_two_coroutines_take_turns() -> None:
     async def main() -> None:
         transport = shared()
-        async with AsyncClient(transport=transport) as client:
-            async with client.consume("t", max_messages=2) as consumer:
-                takers = [asyncio.create_task(anext(consumer)) for _ in range(2)]
-                await asyncio.sleep(0)
-                deliver(transport.consumes[0], 0, 10)
-                got = await asyncio.gather(*takers)
-                assert sorted(message.id for message in got) == [0, 1]
+        async with (
+            AsyncClient(transport=transport) as client,
+            client.consume("t", max_messages=2) as consumer,
+        ):
+            takers = [asyncio.create_task(anext(consumer)) for _ in range(2)]
+            await asyncio.sleep(0)
+            deliver(transport.consumes[0], 0, 10)
+            got = await asyncio.gather(*takers)
+            assert sorted(message.id for message in got) == [0, 1]
 
     asyncio.run(main())
 
@@ -160,12 +164,14 @@ def test_two_coroutines_take_turns() -> None:
 def test_a_cancelled_wait_leaves_the_consumer_usable() -> None:
     async def main() -> None:
         transport = shared()
-        async with AsyncClient(transport=transport) as client:
-            async with client.consume("t") as consumer:
-                with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(anext(consumer), 0.02)
-                deliver(transport.consumes[0], 0)
-                assert (await anext(consumer)).id == 0
+        async with (
+            AsyncClient(transport=transport) as client,
+            client.consume("t") as consumer,
+        ):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(consumer), 0.02)
+            deliver(transport.consumes[0], 0)
+            assert (await anext(consumer)).id == 0
 
     asyncio.run(main())
 

@@ -18,20 +18,22 @@ BATCH = pa.record_batch({"payload": [b"x", b"y"]})
 
 def test_a_full_batch_goes_out_at_once() -> None:
     transport = FakeTransport(ok)
-    with Client(transport=transport) as client:
-        with client.producer("t", batch_rows=3, linger_ms=60_000) as producer:
-            sent = [producer.send(b"%d" % n) for n in range(7)]
-            assert [one.result(SECONDS_MAX) for one in sent[:6]] == [
-                1000,
-                1001,
-                1002,
-                2000,
-                2001,
-                2002,
-            ]
-            assert not sent[6].done()
-            producer.flush()
-            assert sent[6].result(0) == 3000
+    with (
+        Client(transport=transport) as client,
+        client.producer("t", batch_rows=3, linger_ms=60_000) as producer,
+    ):
+        sent = [producer.send(b"%d" % n) for n in range(7)]
+        assert [one.result(SECONDS_MAX) for one in sent[:6]] == [
+            1000,
+            1001,
+            1002,
+            2000,
+            2001,
+            2002,
+        ]
+        assert not sent[6].done()
+        producer.flush()
+        assert sent[6].result(0) == 3000
     assert transport.writes[0].is_closed
 
 
@@ -74,13 +76,15 @@ def test_a_bad_message_is_its_own_fault_only() -> None:
             return Reply(number, batch.num_rows, error=BadRequest("payload", "not bad", "bad"))
         return ok(number, batch)
 
-    with Client(transport=FakeTransport(broker)) as client:
-        with client.producer("t", linger_ms=60_000) as producer:
-            good, bad = producer.send(b"good"), producer.send(b"bad")
-            producer.flush()
-            assert good.result(SECONDS_MAX) > 0
-            with pytest.raises(BadRequest):
-                bad.result(SECONDS_MAX)
+    with (
+        Client(transport=FakeTransport(broker)) as client,
+        client.producer("t", linger_ms=60_000) as producer,
+    ):
+        good, bad = producer.send(b"good"), producer.send(b"bad")
+        producer.flush()
+        assert good.result(SECONDS_MAX) > 0
+        with pytest.raises(BadRequest):
+            bad.result(SECONDS_MAX)
 
 
 def test_asynchronous() -> None:
