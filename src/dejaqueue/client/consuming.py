@@ -538,5 +538,9 @@ class ConsumeCore:
 
     def abandon(self) -> None:
         """Nobody needs the consumer any more: close it, on another thread."""
-        if self._opened and not self._closed:
+        if not self._opened or self._closed:
+            return
+        try:
             threading.Thread(target=self.close, name="dejaq-abandon", daemon=True).start()
+        except RuntimeError:
+            return  # the interpreter ends: the broken connection will tell the broker
