@@ -185,9 +185,6 @@ class AsyncConsumer(_AsyncReceiver, AsyncIterator[AsyncMessage]):
         return self
 
     async def __anext__(self) -> AsyncMessage:
-        message = self._at_hand()
-        if message is not None:
-            return message
         async with self._turn:
             while True:
                 message = self._at_hand()

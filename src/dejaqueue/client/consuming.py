@@ -240,12 +240,12 @@ class ConsumeCore:
         self._pings += 1
         self._pinging = self.alarm.after(pause_ms, lambda: self._ping(generation))
 
-    def _send_ping(self, channel: ConsumeChannel) -> None:
+    def _send_ping(self, connection: ConsumeChannel) -> None:
         with self._mutex:
             number = self._next_number()
             now_us = self.clock.now_us()
             offset_us, uncertainty_us = self.offset.at(now_us)
-        channel.ping(Ping(number, now_us, offset_us, uncertainty_us))
+        connection.ping(Ping(number, now_us, offset_us, uncertainty_us))
 
     def release_us(self) -> int | None:
         """The client's time at which the next held row may be handed over; None = not known."""
@@ -538,5 +538,9 @@ class ConsumeCore:
 
     def abandon(self) -> None:
         """Nobody needs the consumer any more: close it, on another thread."""
-        if self._opened and not self._closed:
+        if not self._opened or self._closed:
+            return
+        try:
             threading.Thread(target=self.close, name="dejaq-abandon", daemon=True).start()
+        except RuntimeError:
+            return  # the interpreter ends: the broken connection will tell the broker

@@ -185,9 +185,6 @@ class Consumer(_Receiver, Iterator[Message]):
         return self
 
     def __next__(self) -> Message:
-        message = self._at_hand()
-        if message is not None:
-            return message
         with self._turn:
             while True:
                 message = self._at_hand()
