@@ -92,7 +92,8 @@ class _Answers(BaseHTTPRequestHandler):
         else:
             self._answer(404, {"error": "there are /livez, /readyz and /stats"})
 
-    do_HEAD = do_GET
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
     def _answer(self, status: int, values: dict[str, Any]) -> None:
         body = json.dumps(values).encode() + b"\n"

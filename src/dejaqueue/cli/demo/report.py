@@ -51,7 +51,8 @@ def write_page(run: Run) -> str:
         f"{verdict.delivered:,} departures of {escape(run.period)} in "
         f"{run.plan.length_ms / 1_000:,.0f} seconds: an hour passed in "
         f"{3_600_000 / run.plan.speed:,.1f} ms. {verdict.moved:,} flights left at another time "
-        f"than scheduled and were moved by key, {verdict.cancelled:,} never left and were cancelled."
+        f"than scheduled and were moved by key, {verdict.cancelled:,} never left and were "
+        "cancelled."
     )
     load, lateness_along = _load_chart(run), _lateness_along(run)
     sections = [
