@@ -58,7 +58,8 @@ tidy: venv-dev ## the house rules, as tests
 	@echo "== house rules"
 	@$(PY) -m pytest tests/tidy -q $(PYTEST_ARGS)
 
-docs: venv-dev ## write the generated pages again
+docs: venv-dev ## write the generated code and pages again
+	@$(PY) scripts/generate_sync_client.py
 	@$(PY) scripts/generate_reference.py
 
 docs-check: venv-dev docs-only ## fail if a generated page is stale or a link is broken
@@ -113,5 +114,6 @@ imports: venv-dev
 		echo "$$found" | grep '^Contracts:'
 
 docs-only: venv-dev
-	@echo "== generated pages"
+	@echo "== generated code and pages"
+	@$(PY) scripts/generate_sync_client.py --check
 	@$(PY) scripts/generate_reference.py --check

@@ -233,7 +233,7 @@ def plate_block(module: str) -> str:
 
 def figures_block() -> str:
     """The figures of the last benchmark; says plainly when there are none."""
-    latest = ROOT / "bench/results/latest.json"
+    latest = ROOT / "bench" / "results" / "latest.json"
     if not latest.exists():
         return "No figures yet: `make bench` measures and writes them.\n"
     rows = []

@@ -290,7 +290,8 @@ def _later_repeats(places: Int64s) -> npt.NDArray[np.bool_] | None:
     """Which places stand further in front already; None if each is there once (as mostly)."""
     if places.size < 2 or bool((places[1:] > places[:-1]).all()):
         return None
-    ordered = np.sort(places)  # equal ones need no order here
+    # tidy: allow determinism, because equal places are one value: their order cannot be seen
+    ordered = np.sort(places)
     if not (ordered[1:] == ordered[:-1]).any():
         return None
     repeats = np.ones(places.size, dtype=np.bool_)
