@@ -42,6 +42,7 @@ class TopicRuntime:
         self._workers: list[PartitionWorker] = []
         self.partitions: list[Partition] = []
         for number in range(topic.partitions):
+            worker = broker.worker_of(topic.name, number)
             partition = Partition(
                 lambda: self.topic,
                 number,
@@ -50,10 +51,12 @@ class TopicRuntime:
                 broker.settings,
                 self.dispatcher,
                 lambda: sum(partition.live_count for partition in self.partitions),
+                worker.committer,
+                worker.ring,
             )
             partition.maintenance = Maintenance(broker.snapshot_writer)
             self.partitions.append(partition)
-            self._workers.append(broker.worker_of(topic.name, number))
+            self._workers.append(worker)
 
     def submit(self, partition: int, request: Request) -> None:
         """Leave a request for a partition."""

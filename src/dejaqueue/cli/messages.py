@@ -47,10 +47,9 @@ def consume(
     """
     rows = min(CONSUME_ROWS, count_max or CONSUME_ROWS)
     left = count_max if count_max is not None else sys.maxsize
-    timeout = None if timeout_ms is None else timeout_ms / 1_000
     with connect(url) as client:
         for batch in client.consume_batches(
-            topic, batch_rows=rows, prefetch=rows, timeout=timeout
+            topic, batch_rows=rows, prefetch=rows, idle_ms=timeout_ms
         ):
             wanted = min(left, batch.batch.num_rows)
             _print_messages(batch, wanted, as_json=as_json)

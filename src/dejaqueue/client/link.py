@@ -42,6 +42,15 @@ class _Waiting:
     deadline_us: int = 0
 
 
+def _write(channel: WriteChannel, waiting: _Waiting) -> Future[Reply]:
+    try:
+        return channel.send(waiting.number, waiting.batch)
+    except DejaQError as wrong:
+        refused: Future[Reply] = Future()
+        refused.set_exception(wrong)
+        return refused
+
+
 class WriteLink:
     """Sends batches of one kind and one schema, over as many connections as it takes.
 
@@ -122,7 +131,7 @@ class WriteLink:
                 if channel is None and refused is None:
                     self._start_retrying()
             if channel is not None:
-                sent = channel.send(waiting.number, batch)
+                sent = _write(channel, waiting)
         # Callbacks run out of the order: who hears of a failure may send at once.
         if refused is not None:
             self._fail_all(refused)
@@ -215,7 +224,7 @@ class WriteLink:
                 again = list(self._waiting.values())
             if channel is not None:
                 # All under the order: whatever is sent meanwhile has a higher number.
-                sent = [(w, channel.send(w.number, w.batch)) for w in again]
+                sent = [(w, _write(channel, w)) for w in again]
         if refused is not None:
             self._fail_all(refused)
         for waiting, reply in sent:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.layout import STANDARD, Layout
-from dejaqueue.engine.runs import Mask, Run, own_pages, sort_pairs
+from dejaqueue.engine.runs import Mask, Run, sort_pairs
 
 NO_KEY = 0
 """The hash of a message without a key."""
@@ -138,7 +138,8 @@ class KeyIndex:
         if len(merged) < self._seal_rows:
             small.append(merged)
             return
-        self.sealed.append(Run(*own_pages(merged.keys, merged.sequences)))
+        merged.move_to_own_pages()
+        self.sealed.append(merged)
         self._sweep(is_live)
 
     def _sweep(self, is_live: IsLive) -> None:
@@ -150,8 +151,8 @@ class KeyIndex:
             merged = _merge_live([run], is_live)
             if merged is not None and len(merged) > len(run) // 2:
                 if len(merged) < len(run):
-                    fresh = Run(*own_pages(merged.keys, merged.sequences))
-                    self.sealed[self._sweep_next] = fresh
+                    merged.move_to_own_pages()
+                    self.sealed[self._sweep_next] = merged
                 self._sweep_next += 1
                 continue
             del self.sealed[self._sweep_next]

@@ -47,18 +47,41 @@ class Run:
         keys, sequences: all entries that it holds in memory; never changed.
         start: how many of them are taken.
         head: key of the first entry that is not taken.
+        pages: the memory of both arrays if they have pages of their own, else None.
         file_name: the snapshot file that holds it, "" if none does.
-        file_skip: entries of that file before `keys`.
+        file_rows: entries of that file; the last ones of them are `keys` and `sequences`.
     """
 
-    __slots__ = ("file_name", "file_skip", "head", "keys", "sequences", "start")
+    __slots__ = ("file_name", "file_rows", "head", "keys", "pages", "sequences", "start")
 
     def __init__(self, keys: Int64s, sequences: Int64s) -> None:
         self.keys, self.sequences = keys, sequences
         self.start = 0
         self.head = int(keys[0])
+        self.pages: mmap.mmap | None = None
         self.file_name = ""
-        self.file_skip = 0
+        self.file_rows = 0
+
+    @staticmethod
+    def in_own_pages(keys: Int64s, sequences: Int64s) -> Run:
+        """A run of copies in pages of their own."""
+        run = Run(keys, sequences)
+        run.move_to_own_pages()
+        return run
+
+    def move_to_own_pages(self) -> None:
+        """Copy what is not taken into pages that go back to the system when they are dropped.
+
+        Long-lived arrays among short-lived ones would leave holes in the heap.
+        """
+        count = len(self)
+        pages = mmap.mmap(-1, 16 * count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        both = np.frombuffer(pages, dtype=np.int64)
+        both[:count] = self.keys[self.start :]
+        both[count:] = self.sequences[self.start :]
+        self.keys, self.sequences = both[:count], both[count:]
+        self.start = 0
+        self.pages = pages
 
     def __len__(self) -> int:
         return self.keys.size - self.start
@@ -85,24 +108,8 @@ class Run:
 
     def trim(self) -> None:
         """Give the memory of taken entries back, if they are the greater part."""
-        if self.start * 2 > self.keys.size > 0:
-            self.keys, self.sequences = own_pages(
-                self.keys[self.start :], self.sequences[self.start :]
-            )
-            self.file_skip += self.start
-            self.start = 0
-
-
-def own_pages(keys: Int64s, sequences: Int64s) -> tuple[Int64s, Int64s]:
-    """Copies in pages of their own, which go back to the system when they are dropped.
-
-    Long-lived arrays among short-lived ones would leave holes in the heap.
-    """
-    pages = mmap.mmap(-1, 16 * keys.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    both = np.frombuffer(pages, dtype=np.int64)
-    both[: keys.size] = keys
-    both[keys.size :] = sequences
-    return both[: keys.size], both[keys.size :]
+        if self.start * 2 > self.keys.size:
+            self.move_to_own_pages()
 
 
 def sort_pairs(keys: Int64s, sequences: Int64s) -> tuple[Int64s, Int64s]:
@@ -211,7 +218,8 @@ class SortedRuns:
             self._seal(small.pop(first))
 
     def _seal(self, run: Run) -> None:
-        self.sealed.append(Run(*own_pages(run.keys[run.start :], run.sequences[run.start :])))
+        run.move_to_own_pages()
+        self.sealed.append(run)
         pair = run.first_pair()
         if self.guard is None or pair < self.guard:
             self.guard = pair
@@ -428,7 +436,7 @@ class SortedRuns:
             keys, sequences = keys[once_mask], sequences[once_mask]
         self.entry_count += keys.size
         if keys.size >= self._seal_rows // 2:
-            self.sealed.insert(self._sweep_next, Run(*own_pages(keys, sequences)))
+            self.sealed.insert(self._sweep_next, Run.in_own_pages(keys, sequences))
             self.set_guard()
             return 1
         if keys.size:

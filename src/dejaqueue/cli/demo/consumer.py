@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SAY_EVERY_US = 100_000
 BATCH_ROWS = 1_000
 PREFETCH_ROWS = 10_000
-SILENCE_SECONDS = 0.2
+SILENCE_MS = int(1000 * 0.2)
 """How often a consumer that gets nothing looks whether it is to stop."""
 
 RECEIVED = pa.schema(
@@ -98,7 +98,7 @@ def _receive(
     said_us = 0
     while not stopping.is_set():
         for batch in client.consume_batches(
-            topic, batch_rows=BATCH_ROWS, prefetch=PREFETCH_ROWS, timeout=SILENCE_SECONDS
+            topic, batch_rows=BATCH_ROWS, prefetch=PREFETCH_ROWS, idle_ms=SILENCE_MS
         ):
             now_us = clock.now_us()
             consumption.take(batch, now_us)
