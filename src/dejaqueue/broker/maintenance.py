@@ -16,7 +16,7 @@ import numpy as np
 
 from dejaqueue.broker import entries
 from dejaqueue.engine.commands import Relocate
-from dejaqueue.engine.snapshot import plan_snapshot
+from dejaqueue.engine.snapshot import abandon_snapshot, plan_snapshot
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import TEXT_COLUMNS, SnapshotFile
 
@@ -101,7 +101,7 @@ class Maintenance:
         self._writing = False
         if isinstance(written, DejaQError):
             # The next snapshot must not build on files of this one.
-            partition.engine.forget_snapshot()
+            abandon_snapshot(partition.engine)
             return
         self.snapshot_count += 1
         partition.journal.truncate(written)
