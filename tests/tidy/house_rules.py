@@ -311,7 +311,9 @@ def unmirrored(modules: list[str], tests: list[str], listed: set[str]) -> list[s
     return found
 
 
-CHECKS = re.compile(r"^_?(assert|check|expect|verify|prove|must|refuse|fail|run_state_machine)")
+CHECKS = re.compile(
+    r"^_?(assert|check|expect|verify|prove|must|refuse|fail|wait_|run_state_machine)"
+)
 
 
 def proves_nothing(source: Source) -> list[str]:
