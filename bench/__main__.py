@@ -80,13 +80,16 @@ def answer(question: str, plan: Plan, out: Path, kept: Path, console: Console) -
     facts = machine.facts(plan.folder)
     if facts["file_system"] in {"tmpfs", "ramfs"}:
         console.print(f"[yellow]{plan.folder} is in memory: nothing is durable there[/yellow]")
+    other = machine.OtherWork()
     asked = importlib.import_module(f"bench.questions.{question}")
     outcome: Outcome = asked.measure(plan, lambda text: console.print(text, style="dim"))
     facts["versions"] |= {kind.name: kind.version() for kind in available(plan.systems)[0]}
+    facts["other_work_percent"] = other.percent()
     command = shlex.join(["python", "-m", "bench", *sys.argv[1:]])
     results.store(kept, question, outcome, {"machine": facts, "command": command})
     (out / f"{question}.json").write_text(json.dumps(outcome.series))
     show(question, outcome, console)
+    console.print(f"other programs used {facts['other_work_percent']} % of the machine's cores")
     for path in plots.draw(question, outcome, out) if outcome.rows else []:
         console.print(f"plot: {path}", style="dim")
 

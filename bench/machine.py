@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import time
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -56,6 +57,35 @@ def memory_bytes(pid: int) -> dict[str, int]:
         if name in fields:
             found[fields[name]] = int(rest.split()[0]) * 1024
     return found
+
+
+class OtherWork:
+    """How much of the machine other programs used since this object was made.
+
+    Programs of ours count as ours once they have ended and were waited for.
+    """
+
+    def __init__(self) -> None:
+        self._busy, self._own = _busy_seconds(), _own_seconds()
+        self._start = time.perf_counter()
+
+    def percent(self) -> float:
+        """Share of all cores' time, in percent; kernel threads and a busy host are in it too."""
+        spent = _busy_seconds() - self._busy - (_own_seconds() - self._own)
+        whole = (time.perf_counter() - self._start) * (os.cpu_count() or 1)
+        return round(max(0.0, 100 * spent / whole), 1)
+
+
+def _busy_seconds() -> float:
+    """Time that all cores were busy, or were wanted and not given, since the start."""
+    first = Path("/proc/stat").read_text().partition("\n")[0]
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, first.split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / float(os.sysconf("SC_CLK_TCK"))
+
+
+def _own_seconds() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def cpu_seconds(pid: int) -> float:

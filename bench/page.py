@@ -98,6 +98,6 @@ def _where(run: dict[str, Any]) -> str:
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB",
         f"Linux {machine['kernel']}, {machine['file_system']}",
         f"Python {machine['python']}, {', '.join(versions)}",
-        f"load average before {machine['load_before']}",
+        f"other programs used {machine['other_work_percent']} % of the cores meanwhile",
     ]
     return "Measured " + "; ".join(texts) + "."

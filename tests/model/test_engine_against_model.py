@@ -117,9 +117,7 @@ class EngineMachine(RuleBasedStateMachine):
         producer=st.sampled_from(["", "a", "b"]),
         split=small,
     )
-    def enqueue(
-        self, after: list[int], keys: list[int] | None, producer: str, split: int
-    ) -> None:
+    def enqueue(self, after: list[int], keys: list[int] | None, producer: str, split: int) -> None:
         self.position += 1
         split = min(split, len(after))
         batches = (
@@ -172,9 +170,7 @@ class EngineMachine(RuleBasedStateMachine):
             end_ms = self.now_ms + after
             self.apply(commands.Extend(self.now_ms, end_ms, -1, sequences, attempts))
 
-    @rule(
-        kind=st.sampled_from(["ack", "nack", "extend"]), back=st.integers(0, 4), after=dues
-    )
+    @rule(kind=st.sampled_from(["ack", "nack", "extend"]), back=st.integers(0, 4), after=dues)
     def settle_lease(self, kind: str, back: int, after: int) -> None:
         ids = [99_999, *self.lease_ids]
         lease_id = ids[-min(back + 1, len(ids))]
@@ -223,7 +219,10 @@ class EngineMachine(RuleBasedStateMachine):
     def peek(self, after: tuple[int, int], until: int, limit: int) -> None:
         after_due_ms, after_sequence = self.now_ms + after[0], after[1]
         until_ms = self.now_ms + until
-        pages = {MessageState.SCHEDULED: self.engine.page, MessageState.LEASED: self.engine.leased_page}
+        pages = {
+            MessageState.SCHEDULED: self.engine.page,
+            MessageState.LEASED: self.engine.leased_page,
+        }
         for state, page in pages.items():
             found = page(
                 after_due_ms=after_due_ms,

@@ -26,6 +26,7 @@ from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
 from dejaqueue.model import Topic
+from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
@@ -145,6 +146,7 @@ class Broker:
         """Open the store, read the catalogue, start the workers. Raises Locked, JournalDamaged."""
         if self._running:
             return
+        warm_up()
         journal = self.settings.journal
         self.store = self._given_store or open_store(
             journal.url,

@@ -30,12 +30,8 @@ LATENESS_LEAD_MS = 1_000
 
 
 @click.command(epilog="Example: `dejaq bench --messages 1000000`")
-@click.option(
-    "--messages", type=click.IntRange(BATCH_ROWS), default=200_000, show_default=True
-)
-@click.option(
-    "--lateness-seconds", type=click.IntRange(1, 600), default=5, show_default=True
-)
+@click.option("--messages", type=click.IntRange(BATCH_ROWS), default=200_000, show_default=True)
+@click.option("--lateness-seconds", type=click.IntRange(1, 600), default=5, show_default=True)
 @json_option("Print JSON lines: name, value, unit.")
 @url_option
 def bench(*, messages: int, lateness_seconds: int, as_json: bool, url: str) -> None:
@@ -99,11 +95,10 @@ def _lease_ack(client: Client, topic: str, messages: int) -> float:
     """Messages a second that are leased, delivered and acked."""
     began = time.perf_counter()
     left = messages
-    for batch in client.consume_batches(topic, batch_rows=BATCH_ROWS):
-        left -= batch.batch.num_rows
-        batch.ack(wait=left <= 0)
-        if left <= 0:
-            break
+    with client.consume_batches(topic, max_messages=messages) as batches:
+        for batch in batches:
+            left -= len(batch)
+            batch.ack(wait=left <= 0)
     return messages / (time.perf_counter() - began)
 
 
@@ -116,15 +111,12 @@ def _lateness(client: Client, topic: str, seconds: int) -> tuple[float, float, f
     clock = SystemClock()
     count = seconds * LATENESS_RATE
     start_ms = clock.now_ms() + LATENESS_LEAD_MS
-    for batch in _batches(start_ms + np.arange(count) * 1_000 // LATENESS_RATE):
-        client.send_batch(topic, batch)
+    for table in _batches(start_ms + np.arange(count) * 1_000 // LATENESS_RATE):
+        client.send_batch(topic, table)
     latenesses = []
-    left = count
-    for received in client.consume_batches(topic, batch_rows=BATCH_ROWS):
-        latenesses.append(clock.now_us() - received.dues_ms * 1_000)
-        left -= received.batch.num_rows
-        received.ack(wait=left <= 0)
-        if left <= 0:
-            break
+    with client.consume_batches(topic, max_messages=count) as batches:
+        for batch in batches:
+            latenesses.append(clock.now_us() - batch.dues_ms * 1_000)
+            batch.ack(wait=False)
     p50, p99, most = np.quantile(np.concatenate(latenesses), [0.5, 0.99, 1.0]) / 1_000
     return float(p50), float(p99), float(most)

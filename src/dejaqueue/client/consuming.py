@@ -32,6 +32,7 @@ from dejaqueue.client.transport import ConsumeChannel, Delivery, Transport
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.errors import DejaQError, Unavailable
 from dejaqueue.schema import messages
+from dejaqueue.schema.warm import warm_up
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Ping, Pong, Reply, Settle, SettleOp
 
@@ -117,6 +118,7 @@ class ConsumeCore:
         if self._opened:
             return
         self._opened = True
+        warm_up()
         self._connect()
 
     def _connect(self) -> None:

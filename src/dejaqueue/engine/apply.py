@@ -151,9 +151,10 @@ def extend(state: PartitionState, command: commands.Extend) -> Effects:
         return Effects(statuses=rows.statuses)
     table = state.table
     if command.lease_end_ms < int(table.dues_ms[places].max()):
-        sequences = places + table.base
-        attempts = table.attempts[places]
-        state.leases.ends_earlier(command.lease_id, sequences, attempts, command.lease_end_ms)
+        once = np.unique(places)  # a row may be named twice, but ends once
+        state.leases.ends_earlier(
+            command.lease_id, once + table.base, table.attempts[once], command.lease_end_ms
+        )
     table.dues_ms[places] = command.lease_end_ms
     table.touch(places)
     state.counts.extended += places.size

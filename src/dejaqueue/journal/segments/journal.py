@@ -159,12 +159,15 @@ class SegmentJournal(Journal):
     def _undo(self, file: OpenFile, offset: int) -> None:
         """After a write that lacked room: without its first header, the rest counts as torn."""
         try:
-            file.write([bytes(entry_format.HEADER_BYTES)], offset)
+            try:
+                file.write([bytes(entry_format.HEADER_BYTES)], offset)
+            except OSError as failure:
+                if failure.errno not in FULL:
+                    raise
+                # Not even the header's block is there, so no entry of the append is.
             file.sync()
         except OSError as failure:
-            if failure.errno not in FULL:
-                self._fail(failure)
-            # Not even the header's block is there, so nothing of the append is.
+            self._fail(failure)
 
     def _publish(self, segment: Segment, entries: Sequence[Entry], encoded: list[Encoded]) -> None:
         offset, readable_rows = segment.used, 0
@@ -207,6 +210,12 @@ class SegmentJournal(Journal):
         head = SegmentHead(self._partition, self._topic, first, self._chain)
         try:
             file.write([head.encode()], 0)
+        except OSError as failure:
+            file.close()
+            if failure.errno in FULL:
+                raise ResourceExhausted(f"no room on the disk of {self._directory}") from failure
+            self._fail(failure)
+        try:
             file.sync()
             self._files.rename(draft, path)
             self._files.sync_directory(self._directory)
