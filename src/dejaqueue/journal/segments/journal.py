@@ -240,14 +240,18 @@ class SegmentJournal(Journal):
                 return file, spare.byte_count, draft
             if file is not None:
                 file.close()
-        for file_bytes in (max(usual, needed), needed):
+        file_bytes = max(usual, needed)
+        while True:
             try:
                 return allocate_file(self._files, draft, file_bytes), file_bytes, draft
             except OSError as failure:
+                # Not kept in a variable: the cycle of error and frame would keep maps of deleted
+                # segments, and so their room on the disk, until the collector comes by.
                 if failure.errno not in FULL:
                     self._fail(failure)
-                full = failure
-        raise ResourceExhausted(f"no room on the disk of {self._directory}") from full
+                if file_bytes == needed:
+                    raise ResourceExhausted(f"no room on {self._directory}") from failure
+            file_bytes = needed
 
     def _prepare_spare(self, file_bytes: int) -> None:
         if self._files.spares:
