@@ -42,7 +42,7 @@ check: venv-dev lint-only types imports docs-only tidy ## format, lint, types, i
 unit: venv-dev ## unit tests only
 	@$(PY) -m pytest tests/unit $(PYTEST_ARGS)
 
-test: venv-dev servers lint-only types imports docs-only ## everything, as CI runs it
+test: venv-test lint-only types imports docs-only ## everything, as CI runs it
 	@echo "== tests"
 	@$(PY) -m pytest tests $(PYTEST_ARGS)
 
@@ -58,7 +58,8 @@ tidy: venv-dev ## the house rules, as tests
 	@echo "== house rules"
 	@$(PY) -m pytest tests/tidy -q $(PYTEST_ARGS)
 
-docs: venv-dev ## write the generated pages again
+docs: venv-dev ## write the generated code and pages again
+	@$(PY) scripts/generate_sync_client.py
 	@$(PY) scripts/generate_reference.py
 
 docs-check: venv-dev docs-only ## fail if a generated page is stale or a link is broken
@@ -83,7 +84,7 @@ clean: ## remove what builds, tests and demos left; .venv stays
 	@find src tests bench examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Steps without a word of their own in the list above.
-.PHONY: venv venv-run venv-dev venv-bench servers lint-only types imports docs-only
+.PHONY: venv venv-run venv-dev venv-bench venv-test lint-only types imports docs-only
 venv:
 	@scripts/make_venv.sh $(PYTHON)
 venv-run: venv
@@ -93,8 +94,11 @@ venv-dev: venv
 venv-bench: venv
 	@scripts/install.sh run bench
 
-servers:
+# Tests of the benchmark need the peers and their clients, and are skipped where those are missing;
+# where nothing may be skipped, all of them are installed.
+venv-test: venv-dev
 ifeq ($(REQUIRE_ALL),1)
+	@scripts/install.sh bench
 	@scripts/install_servers.sh
 endif
 
@@ -113,5 +117,6 @@ imports: venv-dev
 		echo "$$found" | grep '^Contracts:'
 
 docs-only: venv-dev
-	@echo "== generated pages"
+	@echo "== generated code and pages"
+	@$(PY) scripts/generate_sync_client.py --check
 	@$(PY) scripts/generate_reference.py --check

@@ -231,17 +231,49 @@ def plate_block(module: str) -> str:
     return "\n\n".join("```text\n" + textwrap.dedent(block) + "\n```" for block in drawn) + "\n"
 
 
+FIGURES = (
+    ("throughput", "enqueue", "send, batches of 1,000, one producer"),
+    ("throughput", "lease_ack", "lease and ack, 1,000 at a time"),
+    ("throughput", "single", "send, 64 producers, one message for each call"),
+    ("lateness", "p50", "lateness at 10,000 messages/s, half within"),
+    ("lateness", "p99", "lateness at 10,000 messages/s, 99 % within"),
+    ("hot_instant", "drained", "a million messages due in one millisecond, all acked"),
+    ("scale", "memory_per_message", "memory of each of 100 million scheduled messages"),
+    ("scale", "restart", "start with 100 million scheduled messages"),
+)
+PEERS = ("redis", "beanstalkd")
+
+
 def figures_block() -> str:
-    """The figures of the last benchmark; says plainly when there are none."""
-    latest = ROOT / "bench/results/latest.json"
+    """The figures that matter most, of the last benchmark; says plainly when there are none."""
+    latest = ROOT / "bench" / "results" / "latest.json"
     if not latest.exists():
         return "No figures yet: `make bench` measures and writes them.\n"
-    rows = []
-    for row in json.loads(latest.read_text(encoding="utf-8")):
-        ratio = f"{row['ratio']:.1f} × {row['ratio_to']}" if row.get("ratio") else ""
-        value = f"{row['value']:,.0f}" if row["value"] >= 100 else f"{row['value']:.3g}"
-        rows.append((row["question"], row["case"], row["system"], f"{value} {row['unit']}", ratio))
-    return table(("question", "case", "system", "measured", "against"), rows)
+    found = {
+        (row["question"], row["case"], row["system"]): row
+        for row in json.loads(latest.read_text(encoding="utf-8"))
+    }
+    rows: list[tuple[object, ...]] = []
+    for question, case, words in FIGURES:
+        ours = found.get((question, case, "dejaq"))
+        if ours is None:
+            continue
+        peers = [found.get((question, case, peer)) for peer in PEERS]
+        shown = [measured(row) for row in (ours, *peers)]
+        ratio = f"{ours['ratio']:.1f} × {ours['ratio_to']}" if ours["ratio_to"] in PEERS else ""
+        rows.append((words, *shown, ratio))
+    return table(("what", "DejaQ", "Redis", "beanstalkd", "ratio"), rows)
+
+
+def measured(row: dict[str, Any] | None) -> str:
+    """A figure with its unit, three digits that count; empty if it was not measured."""
+    if row is None:
+        return ""
+    value = float(row["value"])
+    if value >= 1_000:
+        magnitude = 10 ** (len(str(int(value))) - 3)
+        return f"{round(value / magnitude) * magnitude:,} {row['unit']}"
+    return f"{value:.3g} {row['unit']}"
 
 
 def schemas_block() -> str:

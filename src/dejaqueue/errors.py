@@ -217,10 +217,10 @@ def from_fields(values: dict[str, Any]) -> DejaQError:
     error = kind.__new__(kind)
     Exception.__init__(error, str(values.get("text", "")))
     for name, value in dict(values.get("fields", {})).items():
-        if name in {"field", "limit", "value"}:
+        if name in {"field", "limit", "value", "key"}:
             setattr(error, name, str(value))
-        elif name == "retry_after_ms":
-            error.retry_after_ms = int(value)  # type: ignore[attr-defined]
+        elif name in {"retry_after_ms", "id"}:
+            setattr(error, name, int(value))
     if isinstance(error, TryLater) and not hasattr(error, "retry_after_ms"):
         error.retry_after_ms = 100
     if isinstance(error, InternalError):

@@ -273,7 +273,7 @@ def open(  # noqa: A001 - as sqlite3.connect is to a server: dejaqueue.open is t
     ...     _ = queue.send("reminders", b"stand up", delay=0.01)
     ...     for message in queue.consume("reminders", max_messages=1):
     ...         print(message.payload)
-    ...         message.ack()
+    ...         _ = message.ack()
     b'stand up'
     """
     return Client(transport=_start(path, settings))

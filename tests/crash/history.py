@@ -21,7 +21,8 @@ class Delivery:
 
 @dataclass
 class History:
-    """Notes of all client threads. What was not answered is in `tried` only: it may have happened."""
+    """Notes of all client threads. What was not answered is in `tried` only: it may have
+    happened."""
 
     tried: dict[str, bytes] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)

@@ -176,6 +176,7 @@ def test_nothing_is_lost_early_or_twice__sigkill_under_load(broker: BrokerProces
             for thread in consumers:
                 thread.join(60)
     assert not failures, failures
+    print(f"sent={len(history.sent)} got={len(history.deliveries)} acked={len(history.acked_us)}")
     assert len(history.acked_us) > 100
     assert history.faults()[:10] == []
     assert broker.stop() == 0

@@ -1,4 +1,5 @@
-"""The checker of the crash tests finds each fault that is planted: one that can't proves nothing."""
+"""The checker of the crash tests finds each fault that is planted: one that can't proves
+nothing."""
 
 from __future__ import annotations
 

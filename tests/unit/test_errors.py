@@ -25,6 +25,7 @@ def test_numbers_are_for_ever() -> None:
         "Refused": 20,
         "TopicExists": 21,
         "JournalDamaged": 22,
+        "DuplicateKey": 23,
         "TryLater": 30,
         "ResourceExhausted": 31,
         "Unavailable": 32,
@@ -79,6 +80,7 @@ def test_an_internal_error_carries_its_story() -> None:
         errors.Unavailable("stopping"),
         errors.Fenced("epoch 4 began"),
         errors.Locked("in use"),
+        errors.DuplicateKey("alice-1", 77),
         InternalError("oh"),
     ],
 )

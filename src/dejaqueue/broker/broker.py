@@ -26,6 +26,7 @@ from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
 from dejaqueue.model import Topic
+from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
@@ -42,6 +43,7 @@ class TopicRuntime:
         self._workers: list[PartitionWorker] = []
         self.partitions: list[Partition] = []
         for number in range(topic.partitions):
+            worker = broker.worker_of(topic.name, number)
             partition = Partition(
                 lambda: self.topic,
                 number,
@@ -50,10 +52,12 @@ class TopicRuntime:
                 broker.settings,
                 self.dispatcher,
                 lambda: sum(partition.live_count for partition in self.partitions),
+                worker.committer,
+                worker.ring,
             )
             partition.maintenance = Maintenance(broker.snapshot_writer)
             self.partitions.append(partition)
-            self._workers.append(broker.worker_of(topic.name, number))
+            self._workers.append(worker)
 
     def submit(self, partition: int, request: Request) -> None:
         """Leave a request for a partition."""
@@ -142,6 +146,7 @@ class Broker:
         """Open the store, read the catalogue, start the workers. Raises Locked, JournalDamaged."""
         if self._running:
             return
+        warm_up()
         journal = self.settings.journal
         self.store = self._given_store or open_store(
             journal.url,

@@ -122,9 +122,9 @@ class Dispatcher:
         return held
 
     def credit(self, consumer: Consumer, rows: int, now_us: int) -> None:
-        """The consumer can take `rows` more."""
+        """The consumer can take `rows` more; 0 = it takes nothing any more, all credit is void."""
         with self._lock:
-            consumer.credit = min(consumer.credit + rows, limits.CREDIT_MAX)
+            consumer.credit = min(consumer.credit + rows, limits.CREDIT_MAX) if rows else 0
             consumer.seen_us = now_us
         self._on_credit()
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from dejaqueue.broker import entries
 from dejaqueue.engine.commands import Relocate
-from dejaqueue.engine.snapshot import plan_snapshot
+from dejaqueue.engine.snapshot import abandon_snapshot, plan_snapshot
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import TEXT_COLUMNS, SnapshotFile
 
@@ -69,6 +69,7 @@ class Maintenance:
 
     def begin_snapshot(self, partition: Partition) -> None:
         """Take the state now; another thread makes it durable."""
+        partition.commits.commit_all()  # the engine must not be ahead of what is durable
         position = partition.position
         meta, planned = plan_snapshot(partition.engine)
         files = [SnapshotFile(name, content) for name, content in planned]
@@ -100,7 +101,7 @@ class Maintenance:
         self._writing = False
         if isinstance(written, DejaQError):
             # The next snapshot must not build on files of this one.
-            partition.engine.forget_snapshot()
+            abandon_snapshot(partition.engine)
             return
         self.snapshot_count += 1
         partition.journal.truncate(written)
@@ -112,6 +113,7 @@ class Maintenance:
 
     def snapshot_and_wait(self, partition: Partition) -> None:
         """At a graceful stop: make the state durable on this thread, so that the start is quick."""
+        partition.commits.commit_all()
         if partition.position == self._snapshot_position and not self._writing:
             return
         position = partition.position
@@ -141,7 +143,8 @@ class Maintenance:
 
 def copy_rows(partition: Partition, sequences: np.ndarray) -> None:
     """Write the stored columns of these messages again, in this order, and free the old ones."""
-    engine, journal = partition.engine, partition.journal
+    engine, journal, commits = partition.engine, partition.journal, partition.commits
+    commits.commit_all()
     batch = journal.read(engine.locators(sequences), TEXT_COLUMNS)
     texts = {}
     for name, column in zip(TEXT_COLUMNS, batch.columns, strict=True):
@@ -151,4 +154,5 @@ def copy_rows(partition: Partition, sequences: np.ndarray) -> None:
     command = Relocate(partition.now_ms(), partition.next_position(), sequences)
     effects = engine.apply(command)
     stored = {name: text for name, text in texts.items() if len(text.data) or name == "payload"}
-    partition.append_now(entries.relocate_entry(command, stored), effects)
+    commits.group.add(entries.relocate_entry(command, stored), effects)
+    commits.commit(behind=False)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,8 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.broker import entries
-from dejaqueue.broker.dispatch import Consumer, Dispatcher, Push
+from dejaqueue.broker.commit import Commits, Committer
+from dejaqueue.broker.dispatch import Dispatcher, Push
 from dejaqueue.broker.keys import find_live, find_repeats
 from dejaqueue.broker.merging import Merged, merge
 from dejaqueue.broker.requests import (
@@ -34,7 +34,6 @@ from dejaqueue.broker.requests import (
 from dejaqueue.engine.commands import (
     Ack,
     Cancel,
-    Effects,
     Enqueue,
     Extend,
     Int64s,
@@ -47,7 +46,7 @@ from dejaqueue.engine.commands import (
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.snapshot import restore
 from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted, Unavailable
-from dejaqueue.journal.interface import Entry, Journal
+from dejaqueue.journal.interface import Journal
 from dejaqueue.model import RowStatus, Topic, pack_id
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply, SettleOp
@@ -63,16 +62,6 @@ MERGE_BYTES_MAX = 64 << 10
 STEP_REQUESTS_MAX = 1_024
 # Dispatches in one step, for the same reason the other way round.
 STEP_DISPATCHES_MAX = 32
-
-
-@dataclass(slots=True)
-class Group:
-    """What one step appends, and what happens when that is durable."""
-
-    entries: list[Entry] = field(default_factory=list)
-    replies: list[tuple[ReplyTo, Reply]] = field(default_factory=list)
-    pushes: list[tuple[Consumer, Push]] = field(default_factory=list)
-    freed: list[Int64s] = field(default_factory=list)
 
 
 class Partition:
@@ -92,6 +81,8 @@ class Partition:
         settings: BrokerSettings,
         dispatcher: Dispatcher,
         live_count: Callable[[], int],
+        committer: Committer,
+        ring: Callable[[Partition], None],
     ) -> None:
         self.topic = topic
         self.number = number
@@ -105,16 +96,15 @@ class Partition:
         self.journal: Journal
         self._open_journal = open_journal
         self._topic_live_count = live_count
+        self._committer = committer
+        self._ring = ring
         self._inbox: deque[Request] = deque()
         self._inbox_lock = Lock()
         self.inbox_bytes = 0
-        self._group = Group()
-        self._tail = 0
-        self._epoch = 0
         self._payload_bytes_sum = 0
         self._payload_rows_sum = 0
         self._failed: DejaQError | None = None
-        self.counts = {"appends": 0, "append_us": 0, "entries": 0, "steps": 0}
+        self._commits: Commits
 
     # --- any thread -------------------------------------------------------------------------
 
@@ -126,19 +116,22 @@ class Partition:
 
     # --- the worker's thread ----------------------------------------------------------------
 
-    def step(self) -> int | None:
+    def step(self, *, busy: bool = False) -> int | None:
         """Do what there is to do.
+
+        Args:
+            busy: the worker has not slept since the last step: let the committer do the append.
 
         Returns:
             When to be called again, in clock µs; None = when rung.
         """
-        self.counts["steps"] += 1
         if not self.loaded and not self._load():
             return None
         try:
-            self._take_requests()
-            self._dispatch()
-            self._flush()
+            if self._commits.group.rows < self.settings.dispatch.group_rows_max:
+                self._take_requests()
+                self._dispatch()
+            self._commits.commit(behind=busy)
         except DejaQError as error:
             self._fail(error)
         if not self.loaded:
@@ -146,7 +139,8 @@ class Partition:
         counts = self.engine.counts
         self.live_count = counts.scheduled + counts.leased
         if self._inbox:
-            return self.clock.now_us()
+            full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
+            return None if full and self._commits.in_flight else self.clock.now_us()
         wake_us = self._next_wake_us()
         if self.maintenance is not None and self.maintenance.step(self):
             return self.clock.now_us()
@@ -157,12 +151,18 @@ class Partition:
         self._refuse_inbox(Unavailable("the broker is stopping", 1_000))
         if self.loaded:
             self.loaded = False
+            self._commits.abandon(Unavailable("the broker is stopping", 1_000))
             self.journal.close()
 
     @property
     def position(self) -> int:
         """Position of the last entry that is durable."""
-        return self._tail
+        return self._commits.tail
+
+    @property
+    def commits(self) -> Commits:
+        """How entries get into the journal."""
+        return self._commits
 
     @property
     def idle(self) -> bool:
@@ -204,23 +204,28 @@ class Partition:
             journal.adopt(engine.live_locators())
             now_ms = max(self.clock.now_ms(), engine.now_ms)
             command = OpenEpoch(now_ms, engine.epoch + 1)
-            self._tail = journal.append([entries.to_entry(command)], tail, command.epoch)
+            tail = journal.append([entries.to_entry(command)], tail, command.epoch)
             engine.apply(command)
         except BaseException:
             journal.close()
             raise
-        self._epoch = command.epoch
         self.engine, self.journal = engine, journal
+        self._commits = Commits(
+            journal,
+            tail,
+            command.epoch,
+            self.dispatcher,
+            self.number,
+            self.clock,
+            self._committer,
+            lambda: self._ring(self),
+        )
         if self.maintenance is not None:
             self.maintenance.loaded(self, 0 if snapshot is None else snapshot.position)
 
     def _fail(self, error: DejaQError) -> None:
         """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
-        group, self._group = self._group, Group()
-        for reply_to, reply in group.replies:
-            reply_to(Reply(reply.number, reply.rows, error=error))
-        for consumer, push in group.pushes:
-            self.dispatcher.give_back(consumer, len(push.leased.sequences))
+        self._commits.abandon(error)
         self.loaded = False
         self.journal.close()
         # A full disk or another owner: reading again may help. A failed sync is final (duty 8).
@@ -283,7 +288,7 @@ class Partition:
                 self._settle(request)
             case LookRequest():
                 # What it sees must be durable, and it may append on its own.
-                self._flush()
+                self._commits.commit_all()
                 request.look(self)
 
     def now_ms(self) -> int:
@@ -292,19 +297,13 @@ class Partition:
 
     def next_position(self) -> int:
         """Position that the next entry of this step gets."""
-        return self._tail + len(self._group.entries) + 1
-
-    def commit(self, entry: Entry, effects: Effects) -> None:
-        """Put an applied command's entry into the step's group."""
-        self._group.entries.append(entry)
-        if len(effects.freed_locators):
-            self._group.freed.append(effects.freed_locators)
+        return self._commits.next_position
 
     def _answer(self, acks: str, reply_to: ReplyTo, reply: Reply) -> None:
         if acks == "leader":
             reply_to(reply)
         elif acks == "all":
-            self._group.replies.append((reply_to, reply))
+            self._commits.group.replies.append((reply_to, reply))
 
     # --- enqueue ----------------------------------------------------------------------------
 
@@ -390,7 +389,7 @@ class Partition:
                 merged.columns.payload_bytes,
             )
             effects = self.engine.apply(command)
-            self.commit(entries.enqueue_entry(command, merged.texts()), effects)
+            self._commits.group.add(entries.enqueue_entry(command, merged.texts()), effects)
             self._payload_bytes_sum += merged.columns.payload_bytes
             self._payload_rows_sum += merged.columns.rows
             sequence = effects.first_sequence
@@ -427,8 +426,8 @@ class Partition:
         rows, sequences = self.engine.find_keys(key_hashes)
         if len(sequences):
             positions = self.engine.locators(sequences) >> limits.ROW_BITS
-            if int(positions.max()) > self._tail:
-                self._flush()  # a candidate of this very step: readable only once appended
+            if int(positions.max()) > self._commits.tail:
+                self._commits.commit_all()  # a candidate is readable only once it is appended
         return find_live(self.engine, self.journal, keys, rows, sequences)
 
     def _sub_batches(self, merged: Merged, live: Int64s | None) -> tuple[SubBatch, ...]:
@@ -482,7 +481,7 @@ class Partition:
         else:
             command = Move(self.now_ms(), sequences, request.dues_ms)
         effects = self.engine.apply(command)
-        self.commit(entries.to_entry(command), effects)
+        self._commits.group.add(entries.to_entry(command), effects)
         statuses = effects.statuses
         reply = Reply(
             request.number,
@@ -506,7 +505,7 @@ class Partition:
                 lease_ms = request.argument_ms or self.topic().lease_ms
                 command = Extend(now_ms, now_ms + lease_ms, *rows)
         effects = self.engine.apply(command)
-        self.commit(entries.to_entry(command), effects)
+        self._commits.group.add(entries.to_entry(command), effects)
         statuses = effects.statuses
         count = len(request.sequences) if request.sequences is not None else 0
         if statuses is not None:
@@ -539,8 +538,9 @@ class Partition:
                 self.dispatcher.give_back(consumer, rows - taken)
             if leased is None:
                 return
-            self._group.entries.append(entries.to_entry(command, taken))
-            self._group.pushes.append((consumer, Push(self, leased)))
+            group = self._commits.group
+            group.entries.append(entries.to_entry(command, taken))
+            group.pushes.append((consumer, Push(self, leased)))
 
     def _head_ms(self, now_ms: int) -> int | None:
         """When the next message is due, or a lease ends, whichever is first."""
@@ -562,30 +562,3 @@ class Partition:
         if not anyone:
             return None
         return (head_ms - (self.topic().lease_ahead_ms // 2 if holder else 0)) * 1_000
-
-    # --- durability ---------------------------------------------------------------------------
-
-    def _flush(self) -> None:
-        """Append the step's entries, then answer and send."""
-        group = self._group
-        if not group.entries and not group.replies:
-            return
-        if group.entries:
-            began_us = self.clock.now_us()
-            self._tail = self.journal.append(group.entries, self._tail, self._epoch)
-            self.counts["appends"] += 1
-            self.counts["entries"] += len(group.entries)
-            self.counts["append_us"] += self.clock.now_us() - began_us
-        self._group = Group()
-        for reply_to, reply in group.replies:
-            reply_to(reply)
-        for consumer, push in group.pushes:
-            self.dispatcher.holds(consumer, self.number, push.leased)
-            consumer.sink.push(push)
-        for freed in group.freed:
-            self.journal.free(freed)
-
-    def append_now(self, entry: Entry, effects: Effects) -> None:
-        """For maintenance: append one applied command by itself."""
-        self.commit(entry, effects)
-        self._flush()

@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from dejaqueue.broker.commit import Committer
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.requests import Request
 from dejaqueue.clock import Clock, Wake
@@ -30,6 +31,7 @@ class PartitionWorker:
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._clock = clock
+        self.committer = Committer(f"{name}-committer")
         self._wake = Wake()
         self._rung: deque[Partition] = deque()
         self._calls: deque[Callable[[], None]] = deque()
@@ -40,7 +42,8 @@ class PartitionWorker:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Return when the thread runs."""
+        """Return when the threads run."""
+        self.committer.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -49,6 +52,7 @@ class PartitionWorker:
         self._wake.ring()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
+        self.committer.stop()
 
     def submit(self, partition: Partition, request: Request) -> None:
         """Leave a request for a partition of this worker. Any thread; does not block."""
@@ -70,6 +74,7 @@ class PartitionWorker:
         self._wake_of.pop(partition, None)
 
     def _run(self) -> None:
+        busy = False
         while True:
             due = self._take_due()
             if not due:
@@ -77,13 +82,15 @@ class PartitionWorker:
                     return
                 next_us = self._wakes[0][0] if self._wakes else None
                 self._clock.wait_until(next_us, self._wake)
+                busy = False
                 continue
             for partition in due:
-                self._step(partition)
+                self._step(partition, busy=busy)
+            busy = True
 
-    def _step(self, partition: Partition) -> None:
+    def _step(self, partition: Partition, *, busy: bool) -> None:
         try:
-            next_us = partition.step()
+            next_us = partition.step(busy=busy)
         except Exception:  # our bug: the other partitions of this thread must go on
             log.exception("partition %s of %s", partition.number, partition.topic().name)
             next_us = None

@@ -141,8 +141,10 @@ class ConsumerSession:
             release: end the leases it still holds, so that others get the messages at once.
         """
         held = self._topic.dispatcher.remove(self.consumer)
+        # What was leased ahead is not due yet, and must not come back early (rule 2).
+        delay_ms = min(self.consumer.ahead_ms, self._topic.topic.lease_ahead_ms)
         if not release:
             return
         for partition, lease_id in held:
-            request = SettleRequest(SettleOp.NACK, 0, no_reply, lease_id, 0)
+            request = SettleRequest(SettleOp.NACK, 0, no_reply, lease_id, delay_ms)
             self._topic.submit(partition, request)

@@ -24,9 +24,9 @@ def partition_stats(place: Partition, now_ms: int) -> dict[str, int]:
         "position": place.position,
         "journal_bytes": place.journal.byte_count(),
         "inbox_bytes": place.inbox_bytes,
-        "appends": place.counts["appends"],
-        "append_us": place.counts["append_us"],
-        "entries": place.counts["entries"],
+        "appends": place.commits.append_count,
+        "append_us": place.commits.append_us,
+        "entries": place.commits.entry_count,
     }
     if place.maintenance is not None:
         numbers["snapshots"] = place.maintenance.snapshot_count

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from dejaqueue import Client
 
 URL_DEFAULT = "dejaq://localhost:7464"
+RETRY_MS_MAX = 5_000
+"""A person waits, or a script that can try again: no need for patience beyond a restart."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -39,11 +41,13 @@ def json_option(text: str) -> Callable[[Function], Function]:
 
 @contextmanager
 def connect(url: str) -> Iterator[Client]:
-    """A client that closes at the end of the block."""
+    """A client that closes at the end of the block.
+
+    Raises:
+        Unavailable: no broker answers there; found out at once and not at the first call.
+    """
     from dejaqueue import Client
 
-    client = Client(url)
-    try:
+    with Client(url, name="dejaq", retry_ms_max=RETRY_MS_MAX) as client:
+        client.connect()
         yield client
-    finally:
-        client.close()

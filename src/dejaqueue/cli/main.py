@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
@@ -62,10 +63,11 @@ class CommandLine(click.Group):
         assert isinstance(found, click.Command)
         return found
 
-    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> NoReturn:
+    def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
         """Run the command line and exit with its status."""
+        extra.pop("standalone_mode", None)
         try:
-            status = super().main(*args, standalone_mode=False, **extra)
+            status = super().main(args, standalone_mode=False, **extra)
             sys.stdout.flush()
         except click.ClickException as error:
             status = _fail(_usage_text(error), error.exit_code)

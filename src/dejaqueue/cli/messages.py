@@ -15,7 +15,7 @@ from dejaqueue.cli.output import payload_fields, print_json, print_rows
 from dejaqueue.cli.times import Instant, Span, show_instant
 
 if TYPE_CHECKING:
-    from dejaqueue import MessageBatch, Settled
+    from dejaqueue.client import MessageBatch, Settled
 
 EXIT_ROWS_REFUSED = 3
 CONSUME_ROWS = 1_000
@@ -43,26 +43,26 @@ def consume(
 ) -> None:
     """Receive messages of TOPIC at their time, print each payload on a line, ack them.
 
-    A message is acked after it was printed. Ends at --max, --timeout or Ctrl-C.
+    A message is acked after it was printed. Ends at --max, --timeout or Ctrl-C (status 130).
     """
-    rows = min(CONSUME_ROWS, count_max or CONSUME_ROWS)
-    left = count_max if count_max is not None else sys.maxsize
-    timeout = None if timeout_ms is None else timeout_ms / 1_000
-    with connect(url) as client:
-        for batch in client.consume_batches(
-            topic, batch_rows=rows, prefetch=rows, timeout=timeout
-        ):
-            wanted = min(left, batch.batch.num_rows)
-            _print_messages(batch, wanted, as_json=as_json)
+    with (
+        connect(url) as client,
+        client.consume_batches(
+            topic,
+            batch_rows=CONSUME_ROWS,
+            prefetch=CONSUME_ROWS,
+            idle_ms=timeout_ms,
+            max_messages=count_max,
+        ) as batches,
+    ):
+        for batch in batches:
+            _print_messages(batch, as_json=as_json)
             if not no_ack:
-                _ack(batch, wanted)
-            left -= wanted
-            if not left:
-                break
+                batch.ack(wait=False)
 
 
-def _print_messages(batch: MessageBatch, count: int, *, as_json: bool) -> None:
-    rows = batch.batch.slice(0, count).to_pylist()
+def _print_messages(batch: MessageBatch, *, as_json: bool) -> None:
+    rows = batch.batch.to_pylist()
     if as_json:
         for row in rows:
             print_json(_fields(row))
@@ -70,14 +70,6 @@ def _print_messages(batch: MessageBatch, count: int, *, as_json: bool) -> None:
         sys.stdout.buffer.write(b"".join(row["payload"] + b"\n" for row in rows))
     # Printed first, acked after: what was not seen is not gone.
     sys.stdout.flush()
-
-
-def _ack(batch: MessageBatch, count: int) -> None:
-    """Ack the first rows; the others, which were not asked for, go back."""
-    if count == batch.batch.num_rows:
-        batch.ack()
-        return
-    batch.take(range(count)).ack()
 
 
 def _fields(row: dict[str, Any]) -> dict[str, Any]:

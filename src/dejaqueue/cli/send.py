@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
@@ -79,7 +80,8 @@ def send(
         if file is not None:
             raise click.UsageError("give --text or FILE, not both")
         with connect(url) as client:
-            sent = client.send(topic, text.encode(), due=due_ms, delay=delay_ms, key=key)
+            delay = None if delay_ms is None else timedelta(milliseconds=delay_ms)
+            sent = client.send(topic, text.encode(), due=due_ms, delay=delay, key=key)
         return _print_single(sent, as_json=as_json)
     if key is not None:
         raise click.UsageError("--key goes with --text; for a file, name a --key-column")

@@ -70,7 +70,7 @@ def serve(
             "server": {"host": host, "port": port, "http_port": http_port},
         },
     )
-    # Blocked before any thread starts, so that all threads inherit it and only `sigwait` takes them.
+    # Blocked before any thread starts, so that all inherit it and only `sigwait` takes them.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING_SIGNALS)
     _run(settings, as_json=as_json)
 

@@ -141,7 +141,7 @@ def to_send(table: pa.Table, columns: Columns, now_ms: int) -> pa.Table:
     """The rows with the columns of SEND.
 
     Raises:
-        BadRequest: a column that was named is missing, or has a type that cannot be what it is to be.
+        BadRequest: a column that was named is missing, or its type cannot be what it is to be.
     """
     made: dict[str, pa.ChunkedArray | pa.Array] = {"payload": _payload(table, columns.payload)}
     due = _due(table, columns, now_ms)

@@ -17,7 +17,7 @@ UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 
 
-class Span(click.ParamType):
+class Span(click.ParamType[int]):
     """A length of time: 250ms, 10s, 5m, 2h, 1d; a bare number is milliseconds."""
 
     name = "time"
@@ -37,7 +37,7 @@ class Span(click.ParamType):
         return span_ms
 
 
-class Instant(click.ParamType):
+class Instant(click.ParamType[int]):
     """An instant: 2026-12-24T18:00:00Z, with its zone, or UTC milliseconds since 1970."""
 
     name = "instant"

@@ -11,11 +11,13 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from types import TracebackType
 
+import pyarrow as pa
+
 from dejaqueue import limits
 from dejaqueue.client import waits_aio as waits
 from dejaqueue.client.consuming import ConsumeCore
 from dejaqueue.client.holding import Slice
-from dejaqueue.client.inputs import delay_ms_of
+from dejaqueue.client.inputs import delay_ms_of, int64s_of
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.received import BatchFields, MessageColumns, MessageFields
 from dejaqueue.client.results import Settled
@@ -87,6 +89,19 @@ class AsyncMessageBatch(BatchFields):
         """Their lease ends so long from now."""
         return await _settle(self._core, SettleOp.EXTEND, self._rows, wait, _lease_ms(seconds))
 
+    def take(self, indices: object) -> AsyncMessageBatch:
+        """Some of them as a batch of their own, to be settled apart; by their places in this."""
+        places = int64s_of(indices, "indices")
+        rows = self._rows
+        part = Slice(
+            rows.lease,
+            rows.batch.take(pa.array(places)),
+            rows.ids[places],
+            rows.dues_ms[places],
+            rows.attempts[places],
+        )
+        return AsyncMessageBatch(self._core, self._keeper, part, self.lateness_us[places])
+
     def messages(self) -> list[AsyncMessage]:
         """Each of them, to be settled one by one."""
         columns = MessageColumns(self._core, self._keeper, self._rows)
@@ -122,7 +137,8 @@ class _AsyncReceiver:
         if rows_max > 0:
             found = await waits.next_slice(self._core, rows_max, self._idle_us)
         if found is None:
-            # What was handed over can still be settled: only `close` ends that.
+            await waits.run(self._core.finish)
+            self._core.raise_error()
             return None
         if self._left is not None:
             self._left -= len(found.ids)
@@ -169,9 +185,6 @@ class AsyncConsumer(_AsyncReceiver, AsyncIterator[AsyncMessage]):
         return self
 
     async def __anext__(self) -> AsyncMessage:
-        message = self._at_hand()
-        if message is not None:
-            return message
         async with self._turn:
             while True:
                 message = self._at_hand()
@@ -191,7 +204,7 @@ class AsyncConsumer(_AsyncReceiver, AsyncIterator[AsyncMessage]):
         core = self._core
         broker_us = core.offset.broker_us(core.clock.now_us())
         if columns.rows.lease.end_ms * 1000 <= broker_us:
-            columns.rows.lease.rows_open -= len(columns) - index
+            core.skip(columns.rows.lease, len(columns) - index)
             self._columns = None
             return None
         late_us = max(broker_us - columns.dues_ms[index] * 1000, 0)

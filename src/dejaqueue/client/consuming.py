@@ -22,8 +22,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm, Appointment
-from dejaqueue.client.holding import Holder, Lease, LeaseBook, Slice
+from dejaqueue.client.holding import Holder, Lease, LeaseBook, Slice, rows_of
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.offset import ClockOffset
@@ -31,6 +32,7 @@ from dejaqueue.client.transport import ConsumeChannel, Delivery, Transport
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.errors import DejaQError, Unavailable
 from dejaqueue.schema import messages
+from dejaqueue.schema.warm import warm_up
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Ping, Pong, Reply, Settle, SettleOp
 
@@ -93,6 +95,8 @@ class ConsumeCore:
         self._credit = 0  # rows that may be asked for
         self._on_way = 0  # rows asked for and not delivered
         self._taken = 0  # rows handed over
+        self._open_rows = 0  # of them not settled
+        self._draining = False  # nothing is handed over any more, but may still be settled
         self._ring_loop: Callable[[], None] | None = None
         self._error: DejaQError | None = None
         self._fatal: DejaQError | None = None
@@ -114,6 +118,7 @@ class ConsumeCore:
         if self._opened:
             return
         self._opened = True
+        warm_up()
         self._connect()
 
     def _connect(self) -> None:
@@ -141,7 +146,7 @@ class ConsumeCore:
             generation = self._generation
             self.offset.forget()
             self._credit = self._settings.prefetch - self._holder.rows
-            wanted = self._grant()
+            wanted = 0 if self._draining else self._grant()
         channel = self._transport.open_consume(
             self.stream,
             partial(self._on_delivery, generation),
@@ -156,9 +161,8 @@ class ConsumeCore:
             channel.close()
             return
         self._answered_us = self.clock.now_us()
-        if not self._transport.shares_clock:
-            self._pings = 0
-            self._ping(generation)
+        self._pings = 0
+        self._ping(generation)
         self._send_ping(channel)
         if wanted > 0:
             channel.credit(wanted)
@@ -175,8 +179,11 @@ class ConsumeCore:
                 dropped = self._holder.drop_repeated(ids, generation)
             lease = self._holder.add(delivery.head, delivery.batch, generation)
             self._on_way -= lease.rows
+            unwanted = self._holder.take_all() if self._draining else None
             if self._settings.auto_extend:
                 self._leases.plan(lease)
+        if unwanted is not None:
+            self._give_back(unwanted)
         self._plan_extension()
         if dropped:
             self._return_credit(dropped)
@@ -235,16 +242,12 @@ class ConsumeCore:
         self._pings += 1
         self._pinging = self.alarm.after(pause_ms, lambda: self._ping(generation))
 
-    def _send_ping(self, channel: ConsumeChannel) -> None:
-        if self._transport.shares_clock:
-            channel.ping(Ping(1, self.clock.now_us(), 0, 0))
-            return
+    def _send_ping(self, connection: ConsumeChannel) -> None:
         with self._mutex:
-            self._number = self._number % 0xFFFF_FFFF + 1
-            number = self._number
+            number = self._next_number()
             now_us = self.clock.now_us()
             offset_us, uncertainty_us = self.offset.at(now_us)
-        channel.ping(Ping(number, now_us, offset_us, uncertainty_us))
+        connection.ping(Ping(number, now_us, offset_us, uncertainty_us))
 
     def release_us(self) -> int | None:
         """The client's time at which the next held row may be handed over; None = not known."""
@@ -272,6 +275,7 @@ class ConsumeCore:
                 returned += len(found.ids)
                 if found.lease.end_ms * 1000 > self.offset.broker_us(now_us):
                     self._taken += len(found.ids)
+                    self._open_rows += len(found.ids)
                     break
                 found.lease.rows_open -= len(found.ids)  # too late: it is delivered again
         if returned:
@@ -383,12 +387,14 @@ class ConsumeCore:
                 pass
             elif op is not SettleOp.EXTEND:
                 self._leases.settled(lease, count)
+                self._open_rows -= count
             elif rows.is_whole:
                 broker_ms = self.offset.broker_us(self.clock.now_us()) // 1000
                 lease.end_ms = broker_ms + argument_ms
             channel = self._channel
             number = self._next_number()
             by_lease = rows.is_whole and lease.generation == self._generation
+            finished = self._draining and self._open_rows <= 0
         if by_lease:
             settle = Settle(op, number, lease.partition, lease.lease_id, argument_ms)
         else:
@@ -402,6 +408,8 @@ class ConsumeCore:
             self._settle_elsewhere(settle, rows, answer)
         else:
             channel.settle(settle).add_done_callback(partial(self._settled, settle, rows, answer))
+        if finished:
+            self.abandon()
         return answer
 
     def _settled(
@@ -454,6 +462,7 @@ class ConsumeCore:
             self._acks.append((message_id, attempt))
             count = len(self._acks)
             lease.rows_open -= 1
+            self._open_rows -= 1
         if count == 1:
             self.alarm.after(ACKS_TOGETHER_MS, self.flush_acks)
         elif count == ACKS_TOGETHER_MAX:
@@ -475,11 +484,48 @@ class ConsumeCore:
         if error is not None:
             raise error
 
+    def skip(self, lease: Lease, rows: int) -> None:
+        """Rows that were taken are not handed over: their lease has ended."""
+        with self._mutex:
+            lease.rows_open -= rows
+            self._open_rows -= rows
+
+    def _give_back(self, rows: Slice) -> None:
+        """Rows that nobody will take: the broker may lease them to others when they are due."""
+        with self._mutex:
+            channel = self._channel
+            earliest_us = self.offset.earliest_us(self.clock.now_us()) or 0
+        # Not at once: what was leased ahead would be early.
+        delay_ms = max(0, int(rows.dues_ms.max()) - earliest_us // 1000)
+        if channel is not None:
+            delay_ms = min(delay_ms, limits.LEASE_AHEAD_MS_MAX)
+            nack = Settle(SettleOp.NACK, 0, 0, -1, delay_ms, rows.ids, rows.attempts)
+            channel.settle(nack)
+
+    def finish(self) -> None:
+        """Take nothing any more; what was taken can still be settled, then the stream closes."""
+        with self._mutex:
+            done = self._open_rows <= 0
+            first, self._draining = not self._draining, True
+            held = self._holder.take_all()
+            channel = self._channel
+        if done:
+            self.close()
+            return
+        if held is not None:
+            self._give_back(held)
+        if first and channel is not None:
+            channel.credit(0)
+
     def close(self) -> None:
         """Send acks that wait, give back what was not handed over. Blocks; twice is fine."""
         self.flush_acks()
         for answer in list(self._unanswered):
             answer.exception()
+        with self._mutex:
+            held = self._holder.take_all()
+        if held is not None:
+            self._give_back(held)
         with self._mutex:
             first, self._closed = not self._closed, True
             self.is_over = True
@@ -487,22 +533,16 @@ class ConsumeCore:
             for appointment in (self._extension, self._pinging):
                 if appointment is not None:
                     appointment.cancel()
-            self._holder.drop_all()
         self._stop.ring()
         if first and channel is not None:
             channel.close()
         self._ring()
 
     def abandon(self) -> None:
-        """Nobody holds the consumer any more: close it, on another thread."""
-        if self._opened and not self._closed:
+        """Nobody needs the consumer any more: close it, on another thread."""
+        if not self._opened or self._closed:
+            return
+        try:
             threading.Thread(target=self.close, name="dejaq-abandon", daemon=True).start()
-
-
-_NO_LEASE_ROWS = -1
-
-
-def rows_of(ids: npt.NDArray[np.int64], attempts: npt.NDArray[np.uint16]) -> Slice:
-    """Rows of several leases, settled by (id, attempt)."""
-    lease = Lease(0, -1, _NO_LEASE_ROWS, 0, 0, -1)
-    return Slice(lease, None, ids, np.zeros(0, np.int64), attempts)
+        except RuntimeError:
+            return  # the interpreter ends: the broken connection will tell the broker

@@ -304,11 +304,9 @@ class FlightConsumeChannel(_Stream):
         """End; leases still held end at once. Twice is fine."""
         with self.mutex:
             if not self.closing and self.end is None:
+                # Not done_writing: the broker ends the stream, and if the reading thread sees that
+                # first, Flight half-closes it there, too; doing that twice aborts the program.
                 self._write(frames.Close())
-                try:
-                    self._writer.done_writing()
-                except Exception as wrong:  # noqa: BLE001 - it is over already
-                    error_of(wrong)
             self.closing = True
         if not self.join():
             self._reader.cancel()

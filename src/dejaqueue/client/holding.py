@@ -142,9 +142,17 @@ class Holder:
         old = [h for _, _, h in self._heap if h.lease.generation < generation]
         return self._drop([h for h in old if bool(np.isin(h.ids[h.start :], ids).any())])
 
-    def drop_all(self) -> int:
-        """Forget everything; how many rows it was."""
-        return self._drop([held for _, _, held in self._heap])
+    def take_all(self) -> Slice | None:
+        """Everything that is held, due or not, to give it back; None if nothing is."""
+        held = [entry[2] for entry in self._heap]
+        if not held:
+            return None
+        self._drop(held)
+        return rows_of(
+            np.concatenate([h.ids[h.start :] for h in held]),
+            np.concatenate([h.attempts[h.start :] for h in held]),
+            np.concatenate([h.dues_ms[h.start :] for h in held]),
+        )
 
     def _drop(self, dropped: list[_Held]) -> int:
         if not dropped:
@@ -159,6 +167,18 @@ class Holder:
         heapq.heapify(self._heap)
         self.rows -= rows
         return rows
+
+
+def rows_of(
+    ids: npt.NDArray[np.int64],
+    attempts: npt.NDArray[np.uint16],
+    dues_ms: npt.NDArray[np.int64] | None = None,
+) -> Slice:
+    """Rows of several leases, to be settled by (id, attempt)."""
+    no_lease = Lease(partition=0, lease_id=-1, rows=-1, length_ms=0, end_ms=0, generation=-1)
+    if dues_ms is None:
+        dues_ms = np.zeros(0, dtype=np.int64)
+    return Slice(no_lease, None, ids, dues_ms, attempts)
 
 
 class LeaseBook:

@@ -215,7 +215,7 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
             return _cast_due(column, field)
         if field.name == "payload" and pa.types.is_string_view(have):
             column = pc.cast(column, pa.large_utf8())
-        if field.name in {"key", "group"} and not _is_text(have) and not pa.types.is_null(have):
+        if want == pa.utf8() and not _is_text(have) and not pa.types.is_null(have):
             raise BadRequest(field.name, "a column of texts", have)
         return pc.cast(column, want)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as wrong:

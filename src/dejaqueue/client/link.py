@@ -42,6 +42,15 @@ class _Waiting:
     deadline_us: int = 0
 
 
+def _write(connection: WriteChannel, waiting: _Waiting) -> Future[Reply]:
+    try:
+        return connection.send(waiting.number, waiting.batch)
+    except DejaQError as wrong:
+        refused: Future[Reply] = Future()
+        refused.set_exception(wrong)
+        return refused
+
+
 class WriteLink:
     """Sends batches of one kind and one schema, over as many connections as it takes.
 
@@ -122,7 +131,7 @@ class WriteLink:
                 if channel is None and refused is None:
                     self._start_retrying()
             if channel is not None:
-                sent = channel.send(waiting.number, batch)
+                sent = _write(channel, waiting)
         # Callbacks run out of the order: who hears of a failure may send at once.
         if refused is not None:
             self._fail_all(refused)
@@ -142,7 +151,7 @@ class WriteLink:
             self._channel = channel
         return channel, None
 
-    def _answered(self, channel: WriteChannel, waiting: _Waiting, reply: Future[Reply]) -> None:
+    def _answered(self, connection: WriteChannel, waiting: _Waiting, reply: Future[Reply]) -> None:
         wrong = reply.exception()
         if wrong is None:
             answer = reply.result()
@@ -155,7 +164,7 @@ class WriteLink:
                     else:
                         waiting.answer.set_exception(wrong)
                 return
-        was_current = self._drop(channel)
+        was_current = self._drop(connection)
         if isinstance(wrong, Unavailable):
             # Only the first failure on a channel counts: what follows is sent again with it.
             if was_current:
@@ -167,13 +176,13 @@ class WriteLink:
                 wrong = InternalError(f"a channel failed with {wrong!r}")
             waiting.answer.set_exception(wrong)
 
-    def _drop(self, channel: WriteChannel) -> bool:
-        """Do not use this channel any more; True if it was in use until now."""
+    def _drop(self, connection: WriteChannel) -> bool:
+        """Do not use this connection any more; True if it was in use until now."""
         with self._state:
-            if self._channel is not channel:
+            if self._channel is not connection:
                 return False
             self._channel = None
-            self._dropped.append(channel)
+            self._dropped.append(connection)
             return True
 
     def _start_retrying(self) -> None:
@@ -215,7 +224,7 @@ class WriteLink:
                 again = list(self._waiting.values())
             if channel is not None:
                 # All under the order: whatever is sent meanwhile has a higher number.
-                sent = [(w, channel.send(w.number, w.batch)) for w in again]
+                sent = [(w, _write(channel, w)) for w in again]
         if refused is not None:
             self._fail_all(refused)
         for waiting, reply in sent:

@@ -151,9 +151,10 @@ def extend(state: PartitionState, command: commands.Extend) -> Effects:
         return Effects(statuses=rows.statuses)
     table = state.table
     if command.lease_end_ms < int(table.dues_ms[places].max()):
-        sequences = places + table.base
-        attempts = table.attempts[places]
-        state.leases.ends_earlier(command.lease_id, sequences, attempts, command.lease_end_ms)
+        once = np.unique(places)  # a row may be named twice, but ends once
+        state.leases.ends_earlier(
+            command.lease_id, once + table.base, table.attempts[once], command.lease_end_ms
+        )
     table.dues_ms[places] = command.lease_end_ms
     table.touch(places)
     state.counts.extended += places.size
@@ -290,7 +291,8 @@ def _later_repeats(places: Int64s) -> npt.NDArray[np.bool_] | None:
     """Which places stand further in front already; None if each is there once (as mostly)."""
     if places.size < 2 or bool((places[1:] > places[:-1]).all()):
         return None
-    ordered = np.sort(places)  # equal ones need no order here
+    # tidy: allow determinism, because equal places are one value: their order cannot be seen
+    ordered = np.sort(places)
     if not (ordered[1:] == ordered[:-1]).any():
         return None
     repeats = np.ones(places.size, dtype=np.bool_)

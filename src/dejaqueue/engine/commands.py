@@ -165,7 +165,7 @@ class Effects:
 
     Attributes:
         statuses: RowStatus per row of the command (for a whole lease: per row of the lease, in its
-            order; a single LEASE_LOST if none of its rows is held any more, or it never was); None =
+            order; one LEASE_LOST if none of its rows is held any more, or it never was); None =
             every row OK. Enqueue: always None, refused rows never reach the engine.
         first_sequence: Enqueue: sequence of row 0; the others follow.
         freed_locators: where rows lie that nobody needs any more.

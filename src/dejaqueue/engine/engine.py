@@ -25,13 +25,14 @@ from typing import Any
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.engine import apply, commands, page
+from dejaqueue.engine import apply, commands, invariants, page
 from dejaqueue.engine.commands import Command, Effects, Int64s, UInt8s, UInt16s
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import held_mask
 from dejaqueue.engine.producers import Answer
 from dejaqueue.engine.runs import Mask
 from dejaqueue.engine.state import Counts, PartitionState
+from dejaqueue.engine.state_hash import hash_state
 from dejaqueue.engine.table import DONE
 from dejaqueue.errors import InternalError
 
@@ -212,6 +213,16 @@ class Engine:
         state = self.state
         pages = page.read_pages(state.order, (-1, -1), until_ms, _PAGE_ROWS, state.is_due)
         return sum(sequences.size for _, sequences in pages)
+
+    # --- for tests and replicas
+
+    def state_hash(self) -> int:
+        """64 bits, equal on engines that applied the same commands. Cost: O(live messages)."""
+        return hash_state(self.state)
+
+    def check(self) -> None:
+        """Raise InternalError if an invariant is breached. Cost: O(live messages)."""
+        invariants.check(self.state)
 
     # --- for the journal
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.layout import STANDARD, Layout
-from dejaqueue.engine.runs import Mask, Run, own_pages, sort_pairs
+from dejaqueue.engine.runs import Mask, Run, first_to_merge, sort_pairs
 
 NO_KEY = 0
 """The hash of a message without a key."""
@@ -103,7 +103,7 @@ class KeyIndex:
     A sequence is never used again, so an entry is dead exactly if its message is.
 
     Attributes:
-        small: runs, longest first, each at least twice the next.
+        small: runs, longest first, each at least as long as all after it.
         sealed: long runs, looked through for dead entries in turn as new ones come.
     """
 
@@ -125,20 +125,20 @@ class KeyIndex:
         small = self.small
         small.append(run)
         small.sort(key=len, reverse=True)
-        first, total = len(small) - 1, len(small[-1])
-        while first and len(small[first - 1]) < 2 * total:
-            first -= 1
-            total += len(small[first])
-        if first == len(small) - 1 and total < self._seal_rows:
+        first = first_to_merge(small)
+        if first == len(small) - 1 and len(small[first]) < self._seal_rows:
             return
-        merged = _merge_live(small[first:], is_live)
+        # Looking which are live takes as long as merging, so that is left to the larger merges.
+        is_large = sum(map(len, small[first:])) >= self._seal_rows // 16
+        merged = _merge_live(small[first:], is_live if is_large else None)
         del small[first:]
         if merged is None:
             return
         if len(merged) < self._seal_rows:
             small.append(merged)
             return
-        self.sealed.append(Run(*own_pages(merged.keys, merged.sequences)))
+        merged.move_to_own_pages()
+        self.sealed.append(merged)
         self._sweep(is_live)
 
     def _sweep(self, is_live: IsLive) -> None:
@@ -150,8 +150,8 @@ class KeyIndex:
             merged = _merge_live([run], is_live)
             if merged is not None and len(merged) > len(run) // 2:
                 if len(merged) < len(run):
-                    fresh = Run(*own_pages(merged.keys, merged.sequences))
-                    self.sealed[self._sweep_next] = fresh
+                    merged.move_to_own_pages()
+                    self.sealed[self._sweep_next] = merged
                 self._sweep_next += 1
                 continue
             del self.sealed[self._sweep_next]
@@ -166,25 +166,29 @@ class KeyIndex:
             Places in `hashes` and the sequences found for them, in order of (place, sequence).
             Cost: O(n log m) per run for n hashes among m entries.
         """
-        wanted = hashes != NO_KEY
+        # In order, searches for neighbours touch the same memory.
+        rows = np.argsort(hashes, kind="stable")
+        rows = rows[hashes[rows] != NO_KEY]
+        wanted = hashes[rows]
         found_rows: list[Int64s] = []
         found_sequences: list[Int64s] = []
         for run in self.sealed + self.small:
-            first = run.keys.searchsorted(hashes, "left")
-            counts = run.keys.searchsorted(hashes, "right") - first
-            counts *= wanted
-            total = int(counts.sum())
-            if not total:
+            firsts = run.keys.searchsorted(wanted, "left")
+            np.minimum(firsts, run.keys.size - 1, out=firsts)
+            hits = np.flatnonzero(run.keys[firsts] == wanted)
+            if not hits.size:
                 continue
-            rows = np.repeat(np.arange(hashes.size, dtype=np.int64), counts)
-            steps = np.arange(total, dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
-            found_rows.append(rows)
-            found_sequences.append(run.sequences[first[rows] + steps])
+            firsts = firsts[hits]
+            counts = run.keys.searchsorted(wanted[hits], "right") - firsts
+            found_rows.append(np.repeat(rows[hits], counts))
+            before = np.cumsum(counts) - counts
+            places = np.arange(int(counts.sum())) + np.repeat(firsts - before, counts)
+            found_sequences.append(run.sequences[places])
         if not found_rows:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        rows, sequences = np.concatenate(found_rows), np.concatenate(found_sequences)
+        places, sequences = np.concatenate(found_rows), np.concatenate(found_sequences)
         mask = is_live(sequences)
-        return sort_pairs(rows[mask], sequences[mask])
+        return sort_pairs(places[mask], sequences[mask])
 
     def entries(self, is_live: IsLive) -> tuple[Int64s, Int64s]:
         """(hashes, sequences) of all live messages with a key, ascending by sequence."""
@@ -196,13 +200,14 @@ class KeyIndex:
         return hashes, sequences
 
 
-def _merge_live(runs: list[Run], is_live: IsLive) -> Run | None:
-    """One run of the live entries of these runs; None if there are none."""
+def _merge_live(runs: list[Run], is_live: IsLive | None) -> Run | None:
+    """One run of the live entries of these runs, or of all; None if there are none."""
     keys = np.concatenate([run.keys for run in runs])
     sequences = np.concatenate([run.sequences for run in runs])
-    mask = is_live(sequences)
-    if not mask.all():
-        keys, sequences = keys[mask], sequences[mask]
+    if is_live is not None:
+        mask = is_live(sequences)
+        if not mask.all():
+            keys, sequences = keys[mask], sequences[mask]
     if not keys.size:
         return None
     return Run(*(sort_pairs(keys, sequences) if len(runs) > 1 else (keys, sequences)))

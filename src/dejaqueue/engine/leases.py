@@ -66,6 +66,13 @@ class Leases:
         self.row_count += sequences.size
         self._plan_check(lease, end_ms)
 
+    def restore(
+        self, lease_id: int, sequences: Int64s, attempts: UInt16s, table: MessageTable
+    ) -> None:
+        """Remember a lease of a snapshot; the table knows when its rows end."""
+        self.add(lease_id, sequences, attempts, -1)
+        self._look_again(table, self.by_id[lease_id])
+
     def drop(self, lease_id: int) -> None:
         """Forget a lease none of whose rows are held."""
         lease = self.by_id.pop(lease_id, None)

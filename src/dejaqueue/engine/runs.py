@@ -8,9 +8,9 @@ See: layout.py for sizes; page.py for reading without taking; state.py for what 
 
 Three kinds of runs, from new to old:
 *young* batches are not even sorted: only their smallest key is known, and most are needed long
-after they came; *small* runs are sorted, each at least twice the next, merged to stay so; *sealed*
-runs are long and never merged again. Pops read small runs alone: when they reach the smallest
-sealed entry, about `draw_rows` entries are drawn from all sealed runs into one small run.
+after they came; *small* runs are sorted, each at least as long as all after it, merged to stay so;
+*sealed* runs are long and never merged again. Pops read small runs alone: when they reach the
+smallest sealed entry, about `draw_rows` entries are drawn from all sealed runs into a small one.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ Pair: TypeAlias = tuple[int, int]
 _FENCES_PER_RUN_MAX = 64
 _FENCES_PER_DRAW = 256
 _SAMPLE_STEP = 64
+_SHARES = 1_024
 _EMPTY = np.zeros(0, dtype=np.int64)
 _EMPTY.flags.writeable = False
 
@@ -47,18 +48,41 @@ class Run:
         keys, sequences: all entries that it holds in memory; never changed.
         start: how many of them are taken.
         head: key of the first entry that is not taken.
+        pages: the memory of both arrays if they have pages of their own, else None.
         file_name: the snapshot file that holds it, "" if none does.
-        file_skip: entries of that file before `keys`.
+        file_rows: entries of that file; the last ones of them are `keys` and `sequences`.
     """
 
-    __slots__ = ("file_name", "file_skip", "head", "keys", "sequences", "start")
+    __slots__ = ("file_name", "file_rows", "head", "keys", "pages", "sequences", "start")
 
     def __init__(self, keys: Int64s, sequences: Int64s) -> None:
         self.keys, self.sequences = keys, sequences
         self.start = 0
         self.head = int(keys[0])
+        self.pages: mmap.mmap | None = None
         self.file_name = ""
-        self.file_skip = 0
+        self.file_rows = 0
+
+    @staticmethod
+    def in_own_pages(keys: Int64s, sequences: Int64s) -> Run:
+        """A run of copies in pages of their own."""
+        run = Run(keys, sequences)
+        run.move_to_own_pages()
+        return run
+
+    def move_to_own_pages(self) -> None:
+        """Copy what is not taken into pages that go back to the system when they are dropped.
+
+        Long-lived arrays among short-lived ones would leave holes in the heap.
+        """
+        count = len(self)
+        pages = mmap.mmap(-1, 16 * count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        both = np.frombuffer(pages, dtype=np.int64)
+        both[:count] = self.keys[self.start :]
+        both[count:] = self.sequences[self.start :]
+        self.keys, self.sequences = both[:count], both[count:]
+        self.start = 0
+        self.pages = pages
 
     def __len__(self) -> int:
         return self.keys.size - self.start
@@ -83,26 +107,9 @@ class Run:
         if self.start < self.keys.size:
             self.head = int(self.keys[self.start])
 
-    def trim(self) -> None:
-        """Give the memory of taken entries back, if they are the greater part."""
-        if self.start * 2 > self.keys.size > 0:
-            self.keys, self.sequences = own_pages(
-                self.keys[self.start :], self.sequences[self.start :]
-            )
-            self.file_skip += self.start
-            self.start = 0
-
-
-def own_pages(keys: Int64s, sequences: Int64s) -> tuple[Int64s, Int64s]:
-    """Copies in pages of their own, which go back to the system when they are dropped.
-
-    Long-lived arrays among short-lived ones would leave holes in the heap.
-    """
-    pages = mmap.mmap(-1, 16 * keys.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    both = np.frombuffer(pages, dtype=np.int64)
-    both[: keys.size] = keys
-    both[keys.size :] = sequences
-    return both[: keys.size], both[keys.size :]
+    def is_mostly_taken(self) -> bool:
+        """True if the entries that are taken are the greater part."""
+        return self.start * 2 > self.keys.size
 
 
 def sort_pairs(keys: Int64s, sequences: Int64s) -> tuple[Int64s, Int64s]:
@@ -118,20 +125,57 @@ def sort_pairs(keys: Int64s, sequences: Int64s) -> tuple[Int64s, Int64s]:
     span = int(keys.max()) - low
     place_bits = (count - 1).bit_length()
     if span >> (63 - place_bits):
-        order = np.lexsort((sequences, keys))
-        return keys[order], sequences[order]
-    packed: Int64s = keys - low
-    packed <<= place_bits
-    packed |= np.arange(count, dtype=np.int64)
-    packed.sort()
-    sequences = sequences[packed & ((1 << place_bits) - 1)]
-    packed >>= place_bits
-    packed += low
+        # Nothing to pack into. Stable, as it is fastest on a row of sorted runs.
+        order = keys.argsort(kind="stable")
+        packed, sequences = keys[order], sequences[order]
+    else:
+        packed = keys - low
+        packed <<= place_bits
+        packed |= np.arange(count, dtype=np.int64)
+        packed.sort()  # tidy: allow determinism, because places make every value unique
+        sequences = sequences[packed & ((1 << place_bits) - 1)]
+        packed >>= place_bits
+        packed += low
     # Equal keys stand in the order they came; that is not by sequence if messages were moved.
-    wrong = (sequences[1:] < sequences[:-1]) & (packed[1:] == packed[:-1])
-    if wrong.any():
-        sequences = sequences[np.lexsort((sequences, packed))]
+    same_mask = packed[1:] == packed[:-1]
+    if (same_mask & (sequences[1:] < sequences[:-1])).any():
+        return packed, _sort_ties(packed, same_mask, sequences)
     return packed, sequences
+
+
+def _sort_ties(keys: Int64s, same_mask: Mask, sequences: Int64s) -> Int64s:
+    """Sequences in order within equal keys, which stand together; `same_mask`: as the one before.
+
+    Packed again: number of the key among all, and sequence. A lexsort takes 20 times as long.
+    """
+    low = int(sequences.min())
+    sequence_bits = (int(sequences.max()) - low).bit_length()
+    if keys.size.bit_length() + sequence_bits > 63:
+        return sequences[np.lexsort((sequences, keys))]
+    packed = np.zeros(keys.size, dtype=np.int64)
+    np.cumsum(~same_mask, out=packed[1:])
+    packed <<= sequence_bits
+    packed |= sequences - low
+    packed.sort()
+    packed &= (1 << sequence_bits) - 1
+    packed += low
+    return packed
+
+
+def first_to_merge(runs: list[Run]) -> int:
+    """Place of the longest run that is shorter than all after it together; else of the last.
+
+    Merging from there on at least doubles every run, so an entry is merged at most once per
+    doubling. Runs shrink as they are taken from: any of them may have to be merged, not only
+    the last ones.
+    """
+    first, total = len(runs) - 1, 0
+    for place in range(len(runs) - 1, -1, -1):
+        length = len(runs[place])
+        if length < total:
+            first = place
+        total += length
+    return first
 
 
 class SortedRuns:
@@ -154,6 +198,7 @@ class SortedRuns:
         self._young_rows = 0
         self._sweep_next = 0
         self._sweep_stuck = False
+        self._dead_share = 0
         self.entry_count = 0
         self.young: list[tuple[int, int, int, Int64s, Int64s]] = []
         self.small: list[Run] = []
@@ -198,10 +243,7 @@ class SortedRuns:
         small = self.small
         small.append(run)
         small.sort(key=len, reverse=True)
-        first, total = len(small) - 1, len(small[-1])
-        while first and len(small[first - 1]) < 2 * total:
-            first -= 1
-            total += len(small[first])
+        first = first_to_merge(small)
         if first < len(small) - 1:
             parts = small[first:]
             keys = np.concatenate([part.keys[part.start :] for part in parts])
@@ -211,7 +253,8 @@ class SortedRuns:
             self._seal(small.pop(first))
 
     def _seal(self, run: Run) -> None:
-        self.sealed.append(Run(*own_pages(run.keys[run.start :], run.sequences[run.start :])))
+        run.move_to_own_pages()
+        self.sealed.append(run)
         pair = run.first_pair()
         if self.guard is None or pair < self.guard:
             self.guard = pair
@@ -227,23 +270,34 @@ class SortedRuns:
         found_sequences: list[Int64s] = []
         last: Pair | None = None
         while count > 0:
+            # Some of what is looked at is dead; how much, the last times tell well enough.
+            wanted = count * _SHARES // (_SHARES - self._dead_share)
             if self.young and self.young[0][0] <= until:
-                self.sort_young(until)
-            keys, sequences = self._take(count, until)
-            if not keys.size:
+                self.sort_young(self._reach(wanted, until))
+            heads, keys, sequences = self._look(wanted, until)
+            looked = keys.size
+            if not looked:
                 if self.guard is None or self.guard[0] > until:
                     break
                 self._draw()
                 continue
             mask = is_alive(keys, sequences)
-            twice_mask = (sequences[1:] == sequences[:-1]) & (keys[1:] == keys[:-1])
-            if twice_mask.any():
-                mask[1:] &= ~twice_mask
-            if last is not None and last == (int(keys[0]), int(sequences[0])):
-                mask[0] = False
-            last = int(keys[-1]), int(sequences[-1])
+            _mask_repeats(mask, keys, sequences, last)
             if not mask.all():
-                keys, sequences = keys[mask], sequences[mask]
+                alive = np.flatnonzero(mask)
+                dead_share = _SHARES * (looked - alive.size) // looked
+                self._dead_share = min((3 * self._dead_share + dead_share) // 4, _SHARES * 7 // 8)
+                if alive.size >= count:
+                    alive = alive[:count]
+                    looked = int(alive[-1]) + 1
+                last = int(keys[looked - 1]), int(sequences[looked - 1])
+                keys, sequences = keys[alive], sequences[alive]
+            else:
+                self._dead_share //= 2
+                looked = min(looked, count)
+                keys, sequences = keys[:looked], sequences[:looked]
+                last = int(keys[-1]), int(sequences[-1])
+            self._advance(heads, looked, last)
             found_keys.append(keys)
             found_sequences.append(sequences)
             count -= keys.size
@@ -253,8 +307,19 @@ class SortedRuns:
             return _EMPTY, _EMPTY
         return np.concatenate(found_keys), np.concatenate(found_sequences)
 
-    def _take(self, count: int, until: int) -> tuple[Int64s, Int64s]:
-        """Remove the first entries of all small runs: up to `count`, all before the guard."""
+    def _reach(self, count: int, until: int) -> int:
+        """A key beyond which no entry can be among the first `count`: it need not be sorted."""
+        if self.guard is not None and self.guard[0] < until:
+            until = self.guard[0]
+        for run in self.small:
+            place = run.start + count - 1
+            if place < run.keys.size and run.keys[place] < until:
+                until = int(run.keys[place])
+        return until
+
+    def _look(self, count: int, until: int) -> tuple[list[tuple[Run, int]], Int64s, Int64s]:
+        """The first entries of all small runs, `count` at least if there are so many, all before
+        the guard; and how many of each run are among them at most."""
         guard = self.guard if self.guard is not None and self.guard[0] <= until else None
         until = until if guard is None else guard[0]
         heads: list[tuple[Run, int]] = []
@@ -273,33 +338,28 @@ class SortedRuns:
                 heads.append((run, end - start))
                 total += end - start
         if not heads:
-            return _EMPTY, _EMPTY
+            return heads, _EMPTY, _EMPTY
         if len(heads) == 1:
             run, length = heads[0]
-            taken = (
-                run.keys[run.start : run.start + length],
-                (run.sequences[run.start : run.start + length]),
-            )
-            self._advance(heads)
-            return taken
+            end = run.start + length
+            return heads, run.keys[run.start : end], run.sequences[run.start : end]
         if total > 2 * count + _SAMPLE_STEP * len(heads):
             heads = _shorten(heads, count)
         keys = np.concatenate([run.keys[run.start : run.start + n] for run, n in heads])
         sequences = np.concatenate([run.sequences[run.start : run.start + n] for run, n in heads])
         keys, sequences = sort_pairs(keys, sequences)
-        if keys.size > count:
-            keys, sequences = keys[:count], sequences[:count]
-            # A message that is there twice is taken twice: the copy is dead anyway.
-            last = int(keys[-1]), int(sequences[-1])
-            heads = [(run, min(n, run.place_after(last) - run.start)) for run, n in heads]
-        self._advance(heads)
-        return keys, sequences
+        # Beyond `count` there may be gaps: runs were looked at no further than that.
+        return heads, keys[:count], sequences[:count]
 
-    def _advance(self, heads: list[tuple[Run, int]]) -> None:
+    def _advance(self, heads: list[tuple[Run, int]], count: int, last: Pair) -> None:
+        """Take the first `count` entries of what was looked at; `last` is the last of them."""
         emptied = False
         for run, length in heads:
-            run.take(length)
-            self.entry_count -= length
+            # A message that is there twice is taken twice: one of them is dead anyway.
+            several = len(heads) > 1
+            taken = min(length, run.place_after(last) - run.start) if several else count
+            run.take(taken)
+            self.entry_count -= taken
             emptied |= not len(run)
         if emptied:
             self.small = [run for run in self.small if len(run)]
@@ -319,8 +379,10 @@ class SortedRuns:
                 run.take(end - run.start)
         drawn = Run(*sort_pairs(np.concatenate(keys), np.concatenate(sequences)))
         self.sealed = [run for run in self.sealed if len(run)]
-        for run in self.sealed:
-            run.trim()
+        # One at a time: runs of like times are half taken all at once, and copying takes time.
+        taken = next((run for run in self.sealed if run.is_mostly_taken()), None)
+        if taken is not None:
+            taken.move_to_own_pages()
         self.set_guard()
         # Not merged with the others: it is about to be consumed.
         self.small.append(drawn)
@@ -382,7 +444,7 @@ class SortedRuns:
             return True
         mask = is_alive(run.keys[start : start + 4096], run.sequences[start : start + 4096])
         dead = int(mask.argmax()) if mask.any() else mask.size
-        self._advance([(run, dead)])
+        self._advance([(run, dead)], dead, (0, 0))
         return False
 
     def sweep(self, is_alive: IsAlive, live_count: int) -> None:
@@ -428,12 +490,21 @@ class SortedRuns:
             keys, sequences = keys[once_mask], sequences[once_mask]
         self.entry_count += keys.size
         if keys.size >= self._seal_rows // 2:
-            self.sealed.insert(self._sweep_next, Run(*own_pages(keys, sequences)))
+            self.sealed.insert(self._sweep_next, Run.in_own_pages(keys, sequences))
             self.set_guard()
             return 1
         if keys.size:
             self._add(Run(keys, sequences))
         return 0
+
+
+def _mask_repeats(mask: Mask, keys: Int64s, sequences: Int64s, last: Pair | None) -> None:
+    """Leave out entries equal to the one before; `last` is the one before the first."""
+    repeats_mask = (sequences[1:] == sequences[:-1]) & (keys[1:] == keys[:-1])
+    if repeats_mask.any():
+        mask[1:] &= ~repeats_mask
+    if last is not None and last == (int(keys[0]), int(sequences[0])):
+        mask[0] = False
 
 
 def _shorten(heads: list[tuple[Run, int]], count: int) -> list[tuple[Run, int]]:

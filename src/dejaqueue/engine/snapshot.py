@@ -1,18 +1,317 @@
-"""Placeholder until the snapshots land."""
+"""Snapshots: the state of an engine as a text and files, most of which stay from one to the next.
+
+Room: engine; pure: it names files and fills them, the journal stores them.
+Holds: what is restored has the hash of what was planned; a file name is never used for other
+    content; files handed out do not change when the engine goes on.
+See: journal/interface.py (SnapshotFile, duty 10), rule 13.
+
+Slabs of the table that were not written since the snapshot before, and sealed runs, are named
+again without their content. Everything else is small and is written each time.
+
+    slab-…     dues int64 × rows · locators int64 × rows · attempts uint16 × rows · states uint8 × rows
+    run-…      keys int64 × rows · sequences int64 × rows     (keyrun-…, order-…, keys-… alike)
+    leases-…   ids int64 × n · sizes int64 × n · sequences int64 × m · attempts uint16 × m
+    producers-…  JSON: {name: [last_ms, [[number, first, count, [places], [ids], [statuses]], …]]}
+
+All numbers are little-endian.
+"""  # noqa: E501
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, TypeAlias
 
+import numpy as np
+
+from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.engine import Engine
-from dejaqueue.errors import Unavailable
+from dejaqueue.engine.layout import STANDARD, Layout
+from dejaqueue.engine.producers import Answer, Producer
+from dejaqueue.engine.runs import Run
+from dejaqueue.engine.state import Counts, PartitionState
+from dejaqueue.engine.table import LEASED, ROW_BYTES, SCHEDULED, MessageTable
+from dejaqueue.errors import JournalDamaged
+
+FORMAT = 1
+PlannedFile: TypeAlias = tuple[str, bytes | memoryview | None]
+"""Name and content; None = stored by an earlier snapshot."""
+Read: TypeAlias = Callable[[str], memoryview]
+"""A file's content by its name; it may be a view of mapped memory, and is kept."""
+
+assert sys.byteorder == "little", "snapshot files are memory as it is"
 
 
-def plan_snapshot(engine: Engine) -> tuple[str, list[tuple[str, bytes | memoryview | None]]]:
-    """Not yet."""
-    raise Unavailable("snapshots are not there yet")
+def plan_snapshot(engine: Engine) -> tuple[str, list[PlannedFile]]:
+    """What to store so that `restore` gives an engine of this state.
+
+    The contents may be stored by another thread while the engine goes on. If storing fails, call
+    `abandon_snapshot` before the next plan.
+
+    Returns:
+        A text (JSON) and the files. Cost: a copy of the slabs that were written since the last
+        plan; O(leased messages, and messages in runs that are not sealed).
+    """
+    state = engine.state
+    state.snapshot_number += 1
+    plan = _Plan(f"{state.epoch}.{state.snapshot_number}")
+    state.order.sort_young(None)  # first of all: it may seal a run
+    meta = {
+        "format": FORMAT,
+        "partition": engine.partition,
+        "slab_bits": state.table.slab_bits,
+        "now_ms": state.now_ms,
+        "epoch": state.epoch,
+        "next_sequence": state.table.next_sequence,
+        "snapshot_number": state.snapshot_number,
+        "counts": asdict(state.counts),
+        "slabs": _plan_slabs(state, plan),
+        "runs": [plan.sealed_run("run", run) for run in state.order.sealed],
+        "order": plan.pairs("order", *_unsealed_entries(state)),
+        "key_runs": [plan.sealed_run("keyrun", run) for run in state.keys.sealed],
+        "keys": plan.pairs("keys", *_concat_runs(state.keys.small)),
+        "leases": _plan_leases(state, plan),
+        "producers": plan.file("producers", _producers_text(state)),
+    }
+    return json.dumps(meta, separators=(",", ":")), plan.files
 
 
-def restore(meta: str, read: Callable[[str], memoryview]) -> Engine:
-    """Not yet."""
-    raise Unavailable("snapshots are not there yet")
+def abandon_snapshot(engine: Engine) -> None:
+    """The last planned snapshot was not stored: the next plan writes everything anew."""
+    state = engine.state
+    state.slab_files.clear()
+    for run in state.order.sealed + state.keys.sealed:
+        run.file_name = ""
+
+
+class _Plan:
+    """The files of one snapshot, as they are found."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.files: list[PlannedFile] = []
+        self._count = 0
+
+    def file(self, kind: str, content: bytes | memoryview) -> str:
+        """Add a new file; return its name, which no other snapshot uses (the epoch is in it)."""
+        name = f"{kind}-{self.tag}"
+        self.files.append((name, content))
+        return name
+
+    def pairs(self, kind: str, keys: Int64s, sequences: Int64s) -> list[object]:
+        """Add entries; return the file's name and how many they are."""
+        return [self.file(kind, b"".join((keys.data, sequences.data))), keys.size]
+
+    def sealed_run(self, kind: str, run: Run) -> list[object]:
+        """Name a sealed run; return name, rows of the file, and rows that are taken of them."""
+        if run.file_name:
+            self.files.append((run.file_name, None))
+        else:
+            self._count += 1
+            content = (
+                memoryview(run.pages)
+                if run.pages is not None
+                else b"".join((run.keys.data, run.sequences.data))
+            )
+            run.file_name = self.file(f"{kind}-{self._count}", content)
+            run.file_rows = run.keys.size
+        return [run.file_name, run.file_rows, run.file_rows - len(run)]
+
+
+def _plan_slabs(state: PartitionState, plan: _Plan) -> list[list[object]]:
+    """Add the slabs with live rows; return [slab number from sequence 0, file name] of each."""
+    table = state.table
+    first_slab = table.base >> table.slab_bits
+    names: dict[int, str] = {}
+    for first, end in table.live_slabs():
+        slab = first >> table.slab_bits
+        name = state.slab_files.get(first_slab + slab, "")
+        if name and not table.slab_dirty_mask[slab]:
+            plan.files.append((name, None))
+        else:
+            columns = (table.dues_ms, table.locators, table.attempts, table.states)
+            content = b"".join(column[first:end].data for column in columns)
+            name = plan.file(f"slab-{first_slab + slab}", content)
+        names[first_slab + slab] = name
+    table.slab_dirty_mask[:] = False
+    state.slab_files = names
+    return [[slab, name] for slab, name in names.items()]
+
+
+def _unsealed_entries(state: PartitionState) -> tuple[Int64s, Int64s]:
+    keys, sequences = _concat_runs(state.order.small)
+    mask = state.is_due(keys, sequences)
+    return keys[mask], sequences[mask]
+
+
+def _concat_runs(runs: list[Run]) -> tuple[Int64s, Int64s]:
+    nothing = [np.zeros(0, dtype=np.int64)]
+    keys = np.concatenate([run.keys[run.start :] for run in runs] or nothing)
+    sequences = np.concatenate([run.sequences[run.start :] for run in runs] or nothing)
+    return keys, sequences
+
+
+def _plan_leases(state: PartitionState, plan: _Plan) -> list[object]:
+    """Add the leases of which rows are held; return file name, leases, rows."""
+    held = state.leases.held(state.table)
+    ids = np.array([lease.lease_id for lease in held], dtype=np.int64)
+    sizes = np.array([lease.sequences.size for lease in held], dtype=np.int64)
+    parts = [ids.tobytes(), sizes.tobytes()]
+    parts += [lease.sequences.tobytes() for lease in held]
+    parts += [lease.attempts.tobytes() for lease in held]
+    return [plan.file("leases", b"".join(parts)), len(held), int(sizes.sum())]
+
+
+def _producers_text(state: PartitionState) -> bytes:
+    producers = {
+        name: [
+            producer.last_ms,
+            [
+                [
+                    number,
+                    answer.first_sequence,
+                    answer.count,
+                    answer.refused_indices,
+                    answer.refused_ids,
+                    answer.refused_statuses,
+                ]
+                for number, answer in producer.answers.items()
+            ],
+        ]
+        for name, producer in state.producers.by_name.items()
+    }
+    return json.dumps(producers, separators=(",", ":")).encode()
+
+
+def restore(meta: str, read: Read, layout: Layout = STANDARD) -> Engine:
+    """The engine that a snapshot was planned from.
+
+    Args:
+        meta: the text of `plan_snapshot`.
+        read: gives the files' contents. Sealed runs are used where they are, not copied.
+
+    Raises:
+        JournalDamaged: the text or a file is not what a plan gives; names it.
+    """
+    try:
+        values = json.loads(meta)
+        _check(values["format"] == FORMAT, f"snapshot format {values['format']}, not {FORMAT}")
+        _check(values["slab_bits"] == layout.slab_bits, "slabs of another size")
+        engine = Engine(int(values["partition"]), layout)
+        state = engine.state
+        state.now_ms, state.epoch = int(values["now_ms"]), int(values["epoch"])
+        state.snapshot_number = int(values["snapshot_number"])
+        state.counts = Counts(**values["counts"])
+        _restore_table(state, values, read)
+        _restore_runs(state, values, read)
+        _restore_leases(state, values["leases"], read)
+        _restore_producers(state, values["producers"], read)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise JournalDamaged(f"snapshot: not what was planned ({error!r})") from error
+    return engine
+
+
+def _check(is_right: bool, text: str) -> None:
+    if not is_right:
+        raise JournalDamaged(f"snapshot: {text}")
+
+
+def _read_bytes(read: Read, name: str, byte_count: int) -> memoryview:
+    content = memoryview(read(name)).cast("B")
+    _check(len(content) == byte_count, f"{name} has {len(content)} bytes, not {byte_count}")
+    return content
+
+
+def _restore_table(state: PartitionState, values: dict[str, Any], read: Read) -> None:
+    """Copy the slabs in; the table begins with the first that is live."""
+    bits = state.layout.slab_bits
+    slabs = [(int(slab), str(name)) for slab, name in values["slabs"]]
+    next_sequence = int(values["next_sequence"])
+    _check(slabs == sorted(slabs), "slabs are out of order")
+    first_slab = slabs[0][0] if slabs else next_sequence >> bits
+    table = state.table = MessageTable(state.layout, first_slab << bits)
+    row_count = next_sequence - table.base
+    _check(row_count >= 0, f"slab {first_slab} begins after sequence {next_sequence}")
+    table.reserve(row_count)
+    table.row_count = row_count
+    for slab, name in slabs:
+        first = (slab - first_slab) << bits
+        rows = min(1 << bits, row_count - first)
+        _check(rows > 0, f"{name} begins after sequence {next_sequence}")
+        content = _read_bytes(read, name, rows * ROW_BYTES)
+        places = slice(first, first + rows)
+        table.dues_ms[places] = np.frombuffer(content, np.int64, rows)
+        table.locators[places] = np.frombuffer(content, np.int64, rows, 8 * rows)
+        table.attempts[places] = np.frombuffer(content, np.uint16, rows, 16 * rows)
+        states = np.frombuffer(content, np.uint8, rows, 18 * rows)
+        _check(int(states.max()) <= int(LEASED), f"{name} has a state that does not exist")
+        table.states[places] = states
+        table.slab_lives[slab - first_slab] = np.count_nonzero(states)
+    state.slab_files = dict(slabs)
+    scheduled = sum(
+        int(np.count_nonzero(table.states[first:end] == SCHEDULED))
+        for first, end in table.live_slabs()
+    )
+    live = int(table.slab_lives.sum())
+    counts = state.counts
+    _check((scheduled, live) == (counts.scheduled, counts.live), "messages do not add up")
+
+
+def _restore_runs(state: PartitionState, values: dict[str, Any], read: Read) -> None:
+    order, keys = state.order, state.keys
+    order.sealed = [_restore_run(spec, read) for spec in values["runs"]]
+    order.set_guard()
+    order.entry_count = sum(len(run) for run in order.sealed)
+    order.insert(*_restore_pairs(values["order"], read))
+    keys.sealed = [_restore_run(spec, read) for spec in values["key_runs"]]
+    hashes, sequences = _restore_pairs(values["keys"], read)
+    # One by one in a run each was sorted, together they need not be.
+    keys.insert(hashes, sequences, state.is_live)
+
+
+def _restore_run(spec: list[Any], read: Read) -> Run:
+    name, rows, taken = str(spec[0]), int(spec[1]), int(spec[2])
+    _check(0 <= taken < rows, f"{name} has {rows} rows and {taken} are taken")
+    content = _read_bytes(read, name, 16 * rows)
+    run = Run(
+        np.frombuffer(content, np.int64, rows), np.frombuffer(content, np.int64, -1, 8 * rows)
+    )
+    run.take(taken)
+    run.file_name, run.file_rows = name, rows
+    return run
+
+
+def _restore_pairs(spec: list[Any], read: Read) -> tuple[Int64s, Int64s]:
+    name, rows = str(spec[0]), int(spec[1])
+    content = _read_bytes(read, name, 16 * rows)
+    both = np.frombuffer(content, np.int64).copy()
+    return both[:rows], both[rows:]
+
+
+def _restore_leases(state: PartitionState, spec: list[Any], read: Read) -> None:
+    name, lease_count, row_count = str(spec[0]), int(spec[1]), int(spec[2])
+    content = _read_bytes(read, name, 16 * lease_count + 10 * row_count)
+    ids = np.frombuffer(content, np.int64, lease_count)
+    sizes = np.frombuffer(content, np.int64, lease_count, 8 * lease_count)
+    _check(sum(sizes.tolist()) == row_count, f"{name}: sizes do not add up to {row_count}")
+    start = 16 * lease_count
+    sequences = np.frombuffer(content, np.int64, row_count, start).copy()
+    attempts = np.frombuffer(content, np.uint16, row_count, start + 8 * row_count).copy()
+    first = 0
+    for lease_id, size in zip(ids.tolist(), sizes.tolist(), strict=True):
+        end = first + size
+        state.leases.restore(lease_id, sequences[first:end], attempts[first:end], state.table)
+        first = end
+
+
+def _restore_producers(state: PartitionState, name: str, read: Read) -> None:
+    for producer_name, (last_ms, answers) in json.loads(bytes(read(name))).items():
+        producer = Producer()
+        producer.last_ms = int(last_ms)
+        for number, first_sequence, count, places, ids, statuses in answers:
+            producer.answers[int(number)] = Answer(
+                int(first_sequence), int(count), tuple(places), tuple(ids), tuple(statuses)
+            )
+        state.producers.by_name[producer_name] = producer

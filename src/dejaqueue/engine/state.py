@@ -60,6 +60,8 @@ class PartitionState:
     Attributes:
         now_ms: time of the last command.
         epoch: number of the ownership, 0 before the first.
+        slab_files: snapshot file of each slab (numbered from sequence 0) that has one.
+        snapshot_number: snapshots planned so far.
     """
 
     layout: Layout = STANDARD
@@ -71,6 +73,8 @@ class PartitionState:
     leases: Leases = field(init=False)
     keys: KeyIndex = field(init=False)
     producers: Producers = field(default_factory=Producers)
+    slab_files: dict[int, str] = field(default_factory=dict)
+    snapshot_number: int = 0
 
     def __post_init__(self) -> None:
         self.table = MessageTable(self.layout)

@@ -99,7 +99,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """The client can take this many rows more."""
+    """The client can take this many rows more; 0 = nothing any more, earlier credit is void."""
 
     rows: int
 

@@ -135,7 +135,8 @@ def _y_axis(chart: Chart, top: float) -> list[str]:
     for tick, y in zip(ticks, _ys(chart, np.array(ticks), top), strict=True):
         parts.append(
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{show(tick)}</text>'
+            f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">'
+            f"{show(tick)}</text>"
         )
     middle = TOP + (chart.height - TOP - BOTTOM) / 2
     parts.append(
@@ -176,9 +177,7 @@ def _draw_mark(chart: Chart, mark: Mark, top: float) -> str:
     if mark.kind == "bars":
         return _draw_bars(mark, ys, floor)
     xs = LEFT + (np.arange(count) + 0.5) / count * (WIDTH - LEFT - RIGHT)
-    points = [
-        f"{x:.1f} {y:.1f}" for x, y, v in zip(xs, ys, values, strict=True) if np.isfinite(v)
-    ]
+    points = [f"{x:.1f} {y:.1f}" for x, y, v in zip(xs, ys, values, strict=True) if np.isfinite(v)]
     if not points:
         return ""
     path = "M" + "L".join(points)

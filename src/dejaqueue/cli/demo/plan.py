@@ -56,9 +56,7 @@ class Plan:
         return changing[np.argsort(self.notices_ms[changing], kind="stable")]
 
 
-def make_plan(
-    flights: Flights, length_ms: int, *, notice_minutes: int, notice_ms_min: int
-) -> Plan:
+def make_plan(flights: Flights, length_ms: int, *, notice_minutes: int, notice_ms_min: int) -> Plan:
     """Lay the flights on a timeline of `length_ms` real milliseconds.
 
     A flight whose real departure falls on the same compressed millisecond as the scheduled one is

@@ -124,7 +124,9 @@ class Replay:
         if len(moving):
             keys = self._flights.keys.take(pa.array(moving))
             dues_ms = self.start_ms + self._plan.departs_ms[moving]
-            self._ask(moving, lambda: self._client.move(self._topic, keys=keys, due=dues_ms).statuses)
+            self._ask(
+                moving, lambda: self._client.move(self._topic, keys=keys, due=dues_ms).statuses
+            )
         cancelling = indices[changes == Change.CANCEL]
         if len(cancelling):
             keys = self._flights.keys.take(pa.array(cancelling))

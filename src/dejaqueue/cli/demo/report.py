@@ -50,8 +50,9 @@ def write_page(run: Run) -> str:
     summary = (
         f"{verdict.delivered:,} departures of {escape(run.period)} in "
         f"{run.plan.length_ms / 1_000:,.0f} seconds: an hour passed in "
-        f"{3_600_000 / run.plan.speed:,.1f} ms. {verdict.moved:,} flights left at another time than "
-        f"scheduled and were moved by key, {verdict.cancelled:,} never left and were cancelled."
+        f"{3_600_000 / run.plan.speed:,.1f} ms. {verdict.moved:,} flights left at another time "
+        f"than scheduled and were moved by key, {verdict.cancelled:,} never left and were "
+        "cancelled."
     )
     load, lateness_along = _load_chart(run), _lateness_along(run)
     sections = [
@@ -198,9 +199,9 @@ def _histogram(run: Run) -> str:
     most = float(late_ms.max()) if len(late_ms) else 1.0
     decades = max(int(np.ceil(np.log10(most / LATENESS_MS_MIN))), 3)
     places = np.floor(np.log10(late_ms / LATENESS_MS_MIN) * 20).astype(np.int64)
-    counts = np.bincount(
-        np.clip(places, 0, 20 * decades - 1), minlength=20 * decades
-    ).astype(np.float64)
+    counts = np.bincount(np.clip(places, 0, 20 * decades - 1), minlength=20 * decades).astype(
+        np.float64
+    )
     labels = [(i / decades, f"{LATENESS_MS_MIN * 10**i:g} ms") for i in range(decades + 1)]
     verdict = run.verdict
     lines = [
@@ -278,7 +279,8 @@ header p { max-width: 70ch; } section > p { margin: 0 0 8px; color: var(--soft);
 .tile.good b { color: var(--green); } .tile.bad b { color: var(--red); }
 section { padding: 18px 20px; margin: 16px 0; }
 svg { display: block; width: 100%; height: auto; overflow: visible; }
-svg text { font: 12px system-ui, sans-serif; fill: var(--soft); font-variant-numeric: tabular-nums; }
+svg text { font: 12px system-ui, sans-serif; fill: var(--soft);
+  font-variant-numeric: tabular-nums; }
 .grid { stroke: var(--rule); } .axis { stroke: var(--soft); }
 .instant { stroke: var(--red); stroke-dasharray: 4 3; }
 .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }

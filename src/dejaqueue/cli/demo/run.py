@@ -157,8 +157,9 @@ def _make_topic(client: Client, options: Options) -> None:
     """A fresh topic; that of an earlier run in a kept directory is deleted."""
     if any(found.name == TOPIC for found in client.topics()):
         client.delete_topic(TOPIC)
-    settings = {"lease_ms": KILL_LEASE_MS} if options.kill else {}
-    client.create_topic(TOPIC, **settings)
+    client.create_topic(TOPIC)
+    if options.kill:
+        client.alter_topic(TOPIC, lease_ms=KILL_LEASE_MS)
 
 
 @contextmanager
@@ -169,15 +170,9 @@ def _consumers(
     started: list[ConsumerProcess] = []
     try:
         for place in range(CONSUMER_COUNT):
-            started.append(
-                ConsumerProcess(
-                    broker.url,
-                    TOPIC,
-                    directory / f"consumer-{place}.arrow",
-                    confirm=options.kill,
-                    log_path=directory / f"consumer-{place}.log",
-                )
-            )
+            out, log = directory / f"consumer-{place}.arrow", directory / f"consumer-{place}.log"
+            consumer = ConsumerProcess(broker.url, TOPIC, out, confirm=options.kill, log_path=log)
+            started.append(consumer)
         for consumer in started:
             consumer.wait_ready()
         yield started

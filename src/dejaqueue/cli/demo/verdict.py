@@ -1,8 +1,8 @@
 """The verdict: what should have been delivered, computed from the input, against what was.
 
 Room: cli. Columns in, figures out; no broker, no clock.
-Holds: nothing here is told by the broker but the answers to moves and cancels; times of arrival come
-from the consumers' own clocks, due times from the flights.
+Holds: nothing here is told by the broker but the answers to moves and cancels; times of arrival
+come from the consumers' own clocks, due times from the flights.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ UInt8s = npt.NDArray[np.uint8]
 NOT_TOLD = 255
 """In place of a RowStatus: nothing was asked of the broker about this flight."""
 UNSURE = 254
-"""A change was sent again after a broken connection, and it was too late for the second call. Whether
-the first had done it, nobody was told. For a cancel, what was received tells; a move is counted as
-too late, and either of its times is right.
+"""A change was sent again after a broken connection, and it was too late for the second call.
+Whether the first had done it, nobody was told. For a cancel, what was received tells; a move is
+counted as too late, and either of its times is right.
 """
 
 
@@ -189,9 +189,7 @@ def _first_arrivals(indices: Int64s, received_us: Int64s) -> Int64s:
     return np.sort(order[_starts_mask(ordered)])
 
 
-def _again_after_ack(
-    indices: Int64s, received_us: Int64s, acked: npt.NDArray[np.bool_]
-) -> int:
+def _again_after_ack(indices: Int64s, received_us: Int64s, acked: npt.NDArray[np.bool_]) -> int:
     """Deliveries of a message after one of which the ack was confirmed."""
     if not len(indices):
         return 0

@@ -1,0 +1,113 @@
+"""The command `python -m bench`: measures, prints, plots, keeps.
+
+Room: bench. Reads arguments, calls the questions, writes files; decides nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from bench import machine, page, plots, results
+from bench.registry import NAMES, available
+from bench.results import QUESTIONS, Outcome
+from bench.systems.system import Plan
+
+ROOT = Path(__file__).resolve().parent
+KEPT = ROOT / "results"
+PAGE = ROOT.parent / "docs" / "benchmarks.md"
+DEFAULT_QUESTIONS = ("throughput", "lateness", "hot_instant", "parts")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("questions", nargs=-1, type=click.Choice(QUESTIONS))
+@click.option("-q", "--question", "more", multiple=True, type=click.Choice(QUESTIONS))
+@click.option("--rows", default=1_000_000, show_default=True, help="Messages of a case at most.")
+@click.option("--seconds", default=10.0, show_default=True, help="Length of a case at most.")
+@click.option("--rounds", default=5, show_default=True, help="Turns of every system.")
+@click.option("--senders", default=64, show_default=True, help="Producers of the case `single`.")
+@click.option("--messages", default=100_000_000, show_default=True, help="Size of `scale`.")
+@click.option("--systems", default=",".join(NAMES), show_default=True, help="Which, by name.")
+@click.option("--quick", is_flag=True, help="A run of seconds that shows that everything works.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=ROOT / "out", help="Plots, servers."
+)
+@click.option("--keep/--no-keep", default=None, help="Keep results; on but for --quick.")
+def main(
+    questions: tuple[str, ...],
+    more: tuple[str, ...],
+    rows: int,
+    seconds: float,
+    rounds: int,
+    senders: int,
+    messages: int,
+    systems: str,
+    quick: bool,
+    out: Path,
+    keep: bool | None,
+) -> None:
+    """Measure DejaQ and its peers, in turn, on this machine.
+
+    QUESTIONS: throughput, lateness, hot_instant, parts (all of these by default) and scale.
+    """
+    names = tuple(name.strip() for name in systems.split(","))
+    for name in names:
+        if name not in NAMES:
+            raise click.BadParameter(
+                f"one of {', '.join(NAMES)}, got: {name}", param_hint="systems"
+            )
+    if quick:
+        rows, seconds, rounds, messages = min(rows, 20_000), min(seconds, 1.0), 1, 200_000
+    plan = Plan(rows, seconds, rounds, senders, out / "servers", names, messages, quick)
+    keep = not quick if keep is None else keep
+    console = Console()
+    for question in dict.fromkeys((*questions, *more)) or DEFAULT_QUESTIONS:
+        answer(question, plan, out, KEPT if keep else out / "results", console)
+    if keep:
+        page.update(PAGE, *results.load(KEPT))
+
+
+def answer(question: str, plan: Plan, out: Path, kept: Path, console: Console) -> None:
+    """Measure one question; print it, plot it, keep it."""
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    facts = machine.facts(plan.folder)
+    if facts["file_system"] in {"tmpfs", "ramfs"}:
+        console.print(f"[yellow]{plan.folder} is in memory: nothing is durable there[/yellow]")
+    other = machine.OtherWork()
+    asked = importlib.import_module(f"bench.questions.{question}")
+    outcome: Outcome = asked.measure(plan, lambda text: console.print(text, style="dim"))
+    facts["versions"] |= {kind.name: kind.version() for kind in available(plan.systems)[0]}
+    facts["other_work_percent"] = other.percent()
+    command = shlex.join(["python", "-m", "bench", *sys.argv[1:]])
+    results.store(kept, question, outcome, {"machine": facts, "command": command})
+    (out / f"{question}.json").write_text(json.dumps(outcome.series))
+    show(question, outcome, console)
+    console.print(f"other programs used {facts['other_work_percent']} % of the machine's cores")
+    for path in plots.draw(question, outcome, out) if outcome.rows else []:
+        console.print(f"plot: {path}", style="dim")
+
+
+def show(question: str, outcome: Outcome, console: Console) -> None:
+    """Print the rows as a table, and what was left out."""
+    table = Table(title=question, title_justify="left")
+    for name in ("case", "system", "value", "unit", "least – most", "ratio"):
+        table.add_column(name, justify="right" if name in ("value", "least – most") else "left")
+    for row in outcome.rows:
+        found = outcome.spreads.get(f"{row.system}/{row.case}")
+        between = f"{page.number(found['low'])} – {page.number(found['high'])}" if found else ""
+        ratio = f"{row.ratio:.2f} × {row.ratio_to}" if row.ratio is not None else ""
+        table.add_row(row.case, row.system, page.number(row.value), row.unit, between, ratio)
+    console.print(table)
+    for reason in outcome.left_out:
+        console.print(f"left out: {reason}", style="yellow")
+
+
+if __name__ == "__main__":
+    main()

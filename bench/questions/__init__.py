@@ -1,0 +1,1 @@
+"""One file per question: what is measured, and how; `measure(plan, report)` answers it."""

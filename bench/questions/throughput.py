@@ -1,0 +1,80 @@
+"""How many messages a second go in, and come out again?
+
+- `enqueue`: one producer, batches of 1,000, 100 random bytes each, due at random times ahead.
+- `lease_ack`: one consumer leases and acks 1,000 at a time, until all that was due is gone.
+- `single`: 64 producers, one message per call, each call returns when its message is durable.
+
+Every system has its turn in every round, on a new server with nothing in it. What counts is the
+median of the rounds. A case ends after `rows` messages or `seconds`, whichever comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.percentiles import spread
+from bench.registry import available
+from bench.results import Outcome, Row
+from bench.systems.system import Plan, System
+
+QUESTION = "throughput"
+UNIT = "messages/s"
+PEER_OF = {"enqueue": "redis", "lease_ack": "redis", "single": "beanstalkd"}
+"""What a case of DejaQ is compared with; a case named `single_…` like `single`."""
+
+Report = Callable[[str], None]
+
+
+def measure(plan: Plan, report: Report) -> Outcome:
+    """Answer the question."""
+    systems, left_out = available(plan.systems)
+    rates: dict[tuple[str, str], list[float]] = {}
+    for number in range(1, plan.rounds + 1):
+        for kind in systems:
+            _measure_turn(kind, plan, number, rates, report)
+    outcome = Outcome(left_out=left_out)
+    outcome.spreads = {f"{name}/{case}": spread(found) for (name, case), found in rates.items()}
+    outcome.rows = rows_of({key: spread(found)["median"] for key, found in rates.items()})
+    return outcome
+
+
+def rows_of(medians: dict[tuple[str, str], float]) -> list[Row]:
+    """The rows of medians by (system, case), with the ratio of each of DejaQ's to its peer's."""
+    rows = []
+    for (name, case), value in medians.items():
+        peer = peer_case = None
+        if name == "dejaq":
+            peer_case = next((known for known in PEER_OF if case.startswith(known)), None)
+            peer = PEER_OF.get(peer_case or "")
+        other = medians.get((peer or "", peer_case or ""))
+        ratio = round(value / other, 3) if other else None
+        rows.append(
+            Row(QUESTION, name, case, round(value, 1), UNIT, ratio, peer if other else None)
+        )
+    return sorted(rows, key=lambda row: _place(row.case))
+
+
+def _place(case: str) -> int:
+    """Cases in their order, each with its variants behind it."""
+    cases = list(PEER_OF)
+    base = next((known for known in cases if case.startswith(known)), None)
+    return len(cases) if base is None else cases.index(base)
+
+
+def _measure_turn(
+    kind: type[System],
+    plan: Plan,
+    number: int,
+    rates: dict[tuple[str, str], list[float]],
+    report: Report,
+) -> None:
+    system = kind()
+    system.start(plan.folder)
+    try:
+        system.warm(plan)
+        for case, run in system.cases().items():
+            measured = run(plan, number)
+            rates.setdefault((kind.name, case), []).append(measured.per_second)
+            report(f"round {number}: {kind.name} {case}: {measured.per_second:,.0f} {UNIT}")
+    finally:
+        system.stop()

@@ -1,0 +1,79 @@
+"""What DejaQ set out to reach, and whether the kept rows reach it.
+
+Room: bench. Rows in, verdicts out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One bound on one row of DejaQ.
+
+    Attributes:
+        question, case: of the row.
+        of: the field of the row that is bounded.
+        bound: the number it must reach, or not exceed.
+        unit: of the bound.
+    """
+
+    question: str
+    case: str
+    of: Literal["value", "ratio"]
+    sign: Literal["≥", "≤", "="]
+    bound: float
+    unit: str
+
+
+TARGETS = (
+    Target("throughput", "enqueue", "ratio", "≥", 3, "× redis"),
+    Target("throughput", "enqueue", "value", "≥", 1_000_000, "messages/s"),
+    Target("throughput", "lease_ack", "ratio", "≥", 4, "× redis"),
+    Target("throughput", "single", "ratio", "≥", 1, "× beanstalkd"),
+    Target("lateness", "p50", "value", "≤", 0.5, "ms"),
+    Target("lateness", "p99", "value", "≤", 3, "ms"),
+    Target("lateness", "early", "value", "=", 0, "messages"),
+    Target("hot_instant", "drained", "value", "≤", 3, "s"),
+    Target("hot_instant", "steady_p99", "value", "≤", 50, "ms"),
+    Target("scale", "memory_per_message", "value", "≤", 45, "bytes"),
+    Target("scale", "enqueue", "ratio", "≥", 0.8, "× that at 1M"),
+    Target("scale", "lease_ack", "ratio", "≥", 0.8, "× that at 1M"),
+    Target("scale", "restart", "value", "≤", 30, "s"),
+)
+
+WORK = {
+    ("throughput", "enqueue"): "enqueue, batches of 1,000, one producer",
+    ("throughput", "lease_ack"): "lease + ack, 1,000 at a time",
+    ("throughput", "single"): "64 producers, one message per call",
+    ("lateness", "p50"): "lateness at 10,000 messages/s, p50",
+    ("lateness", "p99"): "lateness at 10,000 messages/s, p99",
+    ("lateness", "early"): "early at 10,000 messages/s",
+    ("hot_instant", "drained"): "a million due in one millisecond, all acked",
+    ("hot_instant", "steady_p99"): "meanwhile another topic, p99",
+    ("scale", "memory_per_message"): "100 M scheduled, memory of each",
+    ("scale", "enqueue"): "100 M scheduled, enqueue",
+    ("scale", "lease_ack"): "100 M scheduled, lease + ack",
+    ("scale", "restart"): "100 M scheduled, start from snapshot",
+}
+"""What a target is about, for readers, by question and case."""
+
+REACHED: dict[str, Callable[[float, float], bool]] = {
+    "≥": lambda got, bound: got >= bound,
+    "≤": lambda got, bound: got <= bound,
+    "=": lambda got, bound: got == bound,
+}
+
+
+def verdicts(rows: list[dict[str, Any]]) -> list[tuple[Target, float | None, bool | None]]:
+    """Each target with what was measured and whether that reaches it; None if not measured."""
+    by_case = {(r["question"], r["case"]): r for r in rows if r["system"] == "dejaq"}
+    found: list[tuple[Target, float | None, bool | None]] = []
+    for target in TARGETS:
+        got = by_case.get((target.question, target.case), {}).get(target.of)
+        reached = None if got is None else REACHED[target.sign](got, target.bound)
+        found.append((target, got, reached))
+    return found

@@ -1,0 +1,204 @@
+"""Group commit: what a partition has done, made durable, then answered.
+
+Room: broker. A group is appended either by the worker itself, or, when more work is waiting
+already, by the worker's committer thread, so that the next group is applied while this one is
+synced.
+Holds: groups of a partition are appended one at a time and in order; nothing of a group is answered
+or sent before it is durable (rule 1); after an append that failed nothing more is appended.
+See: partition.py, whose steps fill the groups;
+docs/adr/0006-the-next-group-while-this-one-syncs.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+
+from dejaqueue.broker.dispatch import Consumer, Dispatcher, Push
+from dejaqueue.broker.requests import ReplyTo
+from dejaqueue.clock import Clock
+from dejaqueue.engine.commands import Effects, Int64s
+from dejaqueue.errors import DejaQError, InternalError
+from dejaqueue.journal.interface import Entry, Journal
+from dejaqueue.wire.frames import Reply
+
+
+@dataclass(slots=True)
+class Group:
+    """What is appended at once, and what happens when that is durable."""
+
+    entries: list[Entry] = field(default_factory=list)
+    replies: list[tuple[ReplyTo, Reply]] = field(default_factory=list)
+    pushes: list[tuple[Consumer, Push]] = field(default_factory=list)
+    freed: list[Int64s] = field(default_factory=list)
+    rows: int = 0
+
+    def add(self, entry: Entry, effects: Effects) -> None:
+        """An applied command."""
+        self.entries.append(entry)
+        self.rows += entry.rows
+        if len(effects.freed_locators):
+            self.freed.append(effects.freed_locators)
+
+
+class Committer:
+    """A thread that appends groups for one worker."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Return when the thread runs."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what was submitted, then return. Twice or before start is fine."""
+        self._queue.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def submit(self, append: Callable[[], None]) -> None:
+        """Run `append`, which must not raise, after what was submitted before."""
+        self._queue.put(append)
+
+    def _run(self) -> None:
+        while True:
+            append = self._queue.get()
+            if append is None:
+                return
+            append()
+
+
+class Commits:
+    """The groups of one partition on their way into its journal.
+
+    Args:
+        tail: position of the journal's last entry.
+        committed: called on the committer's thread when a group is durable, or has failed.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        tail: int,
+        epoch: int,
+        dispatcher: Dispatcher,
+        partition: int,
+        clock: Clock,
+        committer: Committer,
+        committed: Callable[[], None],
+    ) -> None:
+        self.group = Group()
+        self.tail = tail
+        self.append_count = 0
+        self.entry_count = 0
+        self.append_us = 0
+        self._journal = journal
+        self._epoch = epoch
+        self._dispatcher = dispatcher
+        self._partition = partition
+        self._clock = clock
+        self._committer = committer
+        self._committed = committed
+        self._planned_tail = tail
+        self._in_flight: Group | None = None
+        self._landed = threading.Condition()
+        self._error: DejaQError | None = None
+
+    @property
+    def next_position(self) -> int:
+        """Position that the next entry of the group gets."""
+        return self._planned_tail + len(self.group.entries) + 1
+
+    @property
+    def in_flight(self) -> bool:
+        """True while the committer has a group."""
+        return self._in_flight is not None
+
+    def commit(self, *, behind: bool) -> None:
+        """Have the group appended, answered and sent.
+
+        Args:
+            behind: leave it to the committer and return; if that still has the group before, the
+                entries stay in the group, which is appended with what comes until then.
+
+        Raises:
+            DejaQError: this append failed, or one before; its group was not answered.
+        """
+        if self._error is not None:
+            raise self._error
+        group = self.group
+        if not group.entries and not group.replies:
+            return
+        if self._in_flight is not None:
+            if behind:
+                return
+            self._wait()
+        self.group = Group()
+        self._planned_tail += len(group.entries)
+        if not behind or not group.entries:
+            self._append(group)
+            if self._error is not None:
+                raise self._error
+            return
+        self._in_flight = group
+        self._committer.submit(self._append_in_flight)
+
+    def commit_all(self) -> None:
+        """Return when everything applied so far is durable and answered. Raises DejaQError."""
+        self._wait()
+        self.commit(behind=False)
+
+    def abandon(self, error: DejaQError) -> None:
+        """Answer what is not durable with the error, and give the credit of its pushes back."""
+        self._wait(quietly=True)
+        groups = [self.group] if self._failed is None else [self._failed, self.group]
+        self.group = Group()
+        self._failed = None
+        for group in groups:
+            for reply_to, reply in group.replies:
+                reply_to(Reply(reply.number, reply.rows, error=error))
+            for consumer, push in group.pushes:
+                self._dispatcher.give_back(consumer, len(push.leased.sequences))
+
+    _failed: Group | None = None
+
+    def _wait(self, *, quietly: bool = False) -> None:
+        with self._landed:
+            self._landed.wait_for(lambda: self._in_flight is None)
+        if self._error is not None and not quietly:
+            raise self._error
+
+    def _append_in_flight(self) -> None:
+        group = self._in_flight
+        assert group is not None
+        self._append(group)
+        with self._landed:
+            self._in_flight = None
+            self._landed.notify_all()
+        self._committed()
+
+    def _append(self, group: Group) -> None:
+        """Append a group, then answer and send. Does not raise."""
+        try:
+            if group.entries:
+                began_us = self._clock.now_us()
+                self.tail = self._journal.append(group.entries, self.tail, self._epoch)
+                self.append_us += self._clock.now_us() - began_us
+                self.append_count += 1
+                self.entry_count += len(group.entries)
+            for reply_to, reply in group.replies:
+                reply_to(reply)
+            for consumer, push in group.pushes:
+                self._dispatcher.holds(consumer, self._partition, push.leased)
+                consumer.sink.push(push)
+            for freed in group.freed:
+                self._journal.free(freed)
+        except DejaQError as error:
+            self._error, self._failed = error, group
+        except Exception as wrong:  # noqa: BLE001 - our bug: the partition is read again
+            self._error = InternalError(f"append: {type(wrong).__name__}: {wrong}")
+            self._failed = Group()  # some of it may have been answered

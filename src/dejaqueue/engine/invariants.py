@@ -1,0 +1,123 @@
+"""What must always be true of a partition, each as one function that can be read aloud.
+
+Room: engine; pure. For tests and for doubt: costs O(everything).
+Holds: `check` changes nothing that can be told from outside.
+See: tests/model, which checks after every step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dejaqueue.engine.leases import held_mask
+from dejaqueue.engine.state import PartitionState
+from dejaqueue.engine.table import DONE, LEASED, SCHEDULED
+from dejaqueue.errors import InternalError
+
+
+def counts_are_those_of_the_table(state: PartitionState) -> bool:
+    """As many rows are scheduled and leased as the counts say."""
+    states, counts = state.table.states, state.counts
+    return (
+        int(np.count_nonzero(states == SCHEDULED)) == counts.scheduled
+        and int(np.count_nonzero(states == LEASED)) == counts.leased
+    )
+
+
+def what_came_in_is_live_or_went(state: PartitionState) -> bool:
+    """Every message that was enqueued is live, acked or cancelled."""
+    counts = state.counts
+    return (
+        counts.enqueued == state.table.next_sequence
+        and counts.enqueued == counts.live + counts.acked + counts.cancelled
+    )
+
+
+def slabs_count_their_live_rows(state: PartitionState) -> bool:
+    """Each slab knows how many of its rows are live, and no row beyond the last was written."""
+    table = state.table
+    lives = np.count_nonzero(table.states.reshape(-1, table.slab_rows), axis=1)
+    unused = table.states[table.row_count :]
+    return bool((lives == table.slab_lives).all()) and not unused.any()
+
+
+def runs_are_sorted(state: PartitionState) -> bool:
+    """Every sorted run ascends by (key, sequence)."""
+    order, keys = state.order, state.keys
+    for run in order.small + order.sealed + keys.small + keys.sealed:
+        same = run.keys[1:] == run.keys[:-1]
+        rising = (run.keys[1:] > run.keys[:-1]) | (same & (run.sequences[1:] >= run.sequences[:-1]))
+        if not rising.all() or run.start >= run.keys.size or run.head != run.keys[run.start]:
+            return False
+    return True
+
+
+def entries_are_counted(state: PartitionState) -> bool:
+    """The order index knows how many entries it holds, and the smallest sealed one."""
+    order = state.order
+    count = sum(len(run) for run in order.small + order.sealed)
+    count += sum(batch[3].size for batch in order.young)
+    guard = min((run.first_pair() for run in order.sealed), default=None)
+    return count == order.entry_count and guard == order.guard
+
+
+def scheduled_rows_are_in_the_order_index(state: PartitionState) -> bool:
+    """Every scheduled row has an entry with its due time."""
+    order, table = state.order, state.table
+    runs = order.small + order.sealed
+    keys = [run.keys[run.start :] for run in runs] + [batch[3] for batch in order.young]
+    sequences = [run.sequences[run.start :] for run in runs] + [batch[4] for batch in order.young]
+    found = np.zeros(table.states.size, dtype=np.bool_)
+    for some_keys, some_sequences in zip(keys, sequences, strict=True):
+        mask = state.is_due(some_keys, some_sequences)
+        found[some_sequences[mask] - table.base] = True
+    return bool((found == (table.states == SCHEDULED)).all())
+
+
+def leased_rows_are_in_leases(state: PartitionState) -> bool:
+    """Every leased row is in a lease with its attempt, and its lease ends after now, unless it
+    was extended to an end that is over already; the next command gives those back."""
+    table = state.table
+    found = np.zeros(table.states.size, dtype=np.bool_)
+    for lease in state.leases.by_id.values():
+        places = table.places(lease.sequences)
+        found[places[held_mask(table, places, lease.attempts)]] = True
+    return bool((found == (table.states == LEASED)).all())
+
+
+def next_end_is_that_of_the_table(state: PartitionState) -> bool:
+    """The next lease end is the smallest one in the table."""
+    table = state.table
+    ends_ms = table.dues_ms[table.states == LEASED]
+    return state.leases.next_end_ms(table) == (int(ends_ms.min()) if ends_ms.size else None)
+
+
+def keyed_rows_are_done_or_found(state: PartitionState) -> bool:
+    """No sequence is in the key index twice, and none that was not given out."""
+    _, sequences = state.keys.entries(state.is_live)
+    if not sequences.size:
+        return True
+    places = state.table.places(sequences)
+    return bool((sequences[1:] > sequences[:-1]).all()) and bool(
+        (state.table.states[places] != DONE).all()
+    )
+
+
+INVARIANTS = (
+    counts_are_those_of_the_table,
+    what_came_in_is_live_or_went,
+    slabs_count_their_live_rows,
+    runs_are_sorted,
+    entries_are_counted,
+    scheduled_rows_are_in_the_order_index,
+    leased_rows_are_in_leases,
+    next_end_is_that_of_the_table,
+    keyed_rows_are_done_or_found,
+)
+
+
+def check(state: PartitionState) -> None:
+    """Raise InternalError naming the first invariant that is breached."""
+    for invariant in INVARIANTS:
+        if not invariant(state):
+            raise InternalError(f"breached: {invariant.__name__.replace('_', ' ')}")

@@ -1,0 +1,121 @@
+"""Covers: links lead somewhere, every page can be found, generated parts are fresh, paths exist.
+
+Not covered: that the words are true; snippets and rule tests do what a machine can.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tidy import house_rules as house
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(path for path in map(Path, house.tracked_files()) if path.suffix == ".md")
+LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+PATH_WORD = re.compile(r"\b(?:docs|tests|scripts|bench|src)/[\w./-]+\.(?:md|py|sh|json|svg)\b")
+
+
+def anchors(text: str) -> set[str]:
+    """What a forge makes of the headings."""
+    found = set()
+    for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        words = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        found.add(re.sub(r"[^\w\- ]", "", words).replace(" ", "-"))
+    return found
+
+
+def links(page: Path) -> list[str]:
+    """Targets within the project, of every link of a page."""
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    found = [match["target"] for match in LINK.finditer(text)]
+    return [target for target in found if not target.startswith(("http:", "https:", "mailto:"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    broken = []
+    for target in links(page):
+        path, _, anchor = target.partition("#")
+        place = (ROOT / page.parent / path).resolve() if path else ROOT / page
+        text = place.read_text(encoding="utf-8") if place.is_file() else ""
+        if not place.exists() or (anchor and anchor not in anchors(text)):
+            broken.append(target)
+    assert broken == []
+
+
+def test_every_page_of_the_documentation_can_be_found() -> None:
+    reached: set[Path] = set()
+    waiting = [Path("README.md")]
+    while waiting:
+        page = waiting.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        for target in links(page):
+            place = (ROOT / page.parent / target.partition("#")[0]).resolve()
+            if place.is_dir():
+                waiting += [path.relative_to(ROOT) for path in place.glob("*.md")]
+            elif place.suffix == ".md" and place.is_relative_to(ROOT):
+                waiting.append(place.relative_to(ROOT))
+    lost = [str(page) for page in PAGES if str(page).startswith("docs/") and page not in reached]
+    assert lost == []
+
+
+def test_generated_parts_are_fresh() -> None:
+    found = subprocess.run(
+        [sys.executable, str(ROOT / "scripts/generate_reference.py"), "--check"],
+        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_files_that_are_named_exist() -> None:
+    missing = []
+    for path in house.tracked_files():
+        if not path.endswith((".py", ".md", ".toml")) or path.startswith(("tests/tidy/", "bench/")):
+            continue
+        named = PATH_WORD.findall(house.read(path).text)
+        missing += [f"{path}: {name}" for name in named if not (ROOT / name).exists()]
+    assert not missing, "\n" + "\n".join(missing)
+
+
+def test_the_glossary_names_every_word_that_is_banned() -> None:
+    glossary = (ROOT / "docs/reference/glossary.md").read_text(encoding="utf-8")
+    banned = glossary.partition("## Words that are not used")[2]
+    words = {"job", "task", "item", "event", "queue", "tube", "channel", "lock", "visibility"}
+    words |= {"handler", "manager", "helper", "utils", "common", "info", "data", "process"}
+    assert [word for word in sorted(words) if word not in banned] == []
+    singular = {word.removesuffix("s") for word in house.BANNED_PARTS | house.BANNED_WHOLE}
+    assert {"job", "tube", "visibility", "manager", "handler"} <= singular
+
+
+def test_the_changelog_has_the_version() -> None:
+    from dejaqueue import __version__
+
+    assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_every_metric_is_documented() -> None:
+    import dejaqueue
+
+    text = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`([a-z_]+)`", text))
+    with dejaqueue.open("memory:") as queue:
+        queue.create_topic("ticks")
+        queue.send("ticks", b"", delay=3_600)
+        with queue.consume("ticks"):
+            stats = queue.stats()
+    found = {"uptime_ms", *stats["topics"]["ticks"]}
+    found |= set(stats["topics"]["ticks"]["partitions"][0])
+    found |= {name for consumer in stats["topics"]["ticks"]["consumers"] for name in consumer}
+    assert len(found) > 20
+    assert sorted(found - documented) == []

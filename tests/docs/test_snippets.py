@@ -1,0 +1,126 @@
+"""Covers: every Python block of the README and the documentation runs, and prints what it says.
+
+The blocks of a page run one after another, in one namespace, in a folder of their own. A page that
+names `dejaq://localhost:7464` gets a broker of its own behind that address. A block after
+`<!-- prints -->` is what was printed since the last one. A page's blocks of `console` name commands
+and options that exist.
+
+Not covered: what the commands do (tests/unit/cli, tests/integration).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ADDRESS = "dejaq://localhost:7464"
+BLOCK = re.compile(
+    r"(?P<prints><!-- prints -->\s*\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def pages_with(language: str) -> list[Path]:
+    """Pages that have a block of this language."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [page for page in pages if f"```{language}\n" in page.read_text(encoding="utf-8")]
+
+
+@contextlib.contextmanager
+def served() -> Iterator[str]:
+    """A broker that serves on a free port; its address."""
+    from dejaqueue.broker.broker import Broker
+    from dejaqueue.flight.server import FlightServer
+    from dejaqueue.settings import BrokerSettings, JournalSettings
+
+    broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
+    broker.start()
+    server = FlightServer(broker)
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.stop()
+        broker.stop()
+
+
+def run_page(text: str, name: str, address: str) -> int:
+    """Run a page's blocks; the number of blocks that ran."""
+    namespace: dict[str, object] = {"__name__": "__page__"}
+    printed = io.StringIO()
+    count = 0
+    for block in BLOCK.finditer(text):
+        line = text[: block.start("text")].count("\n")
+        if block["language"] == "python":
+            # Padded, so that a traceback names the line of the page.
+            source = "\n" * line + block["text"].replace(ADDRESS, address)
+            with contextlib.redirect_stdout(printed):
+                exec(compile(source, name, "exec"), namespace)
+            count += 1
+        elif block["prints"]:
+            assert printed.getvalue() == block["text"], f"{name}, line {line}"
+            printed.seek(0)
+            printed.truncate()
+    return count
+
+
+@pytest.mark.parametrize("page", pages_with("python"), ids=lambda page: page.name)
+def test_the_snippets_of_a_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = page.read_text(encoding="utf-8")
+    with served() if ADDRESS in text else contextlib.nullcontext("") as address:
+        assert run_page(text, str(page), address) > 0
+
+
+def test_a_page_that_prints_something_else_is_found() -> None:
+    wrong = "```python\nprint(1)\n```\n\n<!-- prints -->\n\n```text\n2\n```\n"
+    with pytest.raises(AssertionError, match="line 7"):
+        run_page(wrong, "page", "")
+
+
+def commands() -> list[tuple[str, str]]:
+    """(page, command) of every line of a console block."""
+    found = []
+    for page in pages_with("console"):
+        for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+            if block["language"] == "console":
+                lines = block["text"].splitlines()
+                found += [(page.name, line[2:]) for line in lines if line.startswith("$ dejaq ")]
+    return found
+
+
+def parse(command: str) -> None:
+    """Parse a command with its arguments; run nothing."""
+    from dejaqueue.cli.main import main
+
+    words = shlex.split(command)[1:]
+    place: click.Command = main
+    context = click.Context(main, info_name="dejaq")
+    while isinstance(place, click.Group):
+        name = words.pop(0)
+        below = place.get_command(context, name)
+        assert below is not None, f"no command {name!r} in {command!r}"
+        context = click.Context(below, info_name=name, parent=context)
+        place = below
+    place.make_context(context.info_name, words, parent=context.parent)
+
+
+@pytest.mark.parametrize(("page", "command"), commands())
+def test_a_command_in_the_documentation_exists(page: str, command: str) -> None:
+    parse(command)
+    assert page
+
+
+def test_a_command_with_a_wrong_option_is_found() -> None:
+    with pytest.raises(click.UsageError):
+        parse("dejaq peek reminders --colour red")

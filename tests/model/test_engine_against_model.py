@@ -1,0 +1,350 @@
+"""The engine against the reference model: all commands, any order, tiny layouts.
+
+Covered: every command by lease and by row, stale hands, lease ends, moves there and back, keys,
+producers, relocation; snapshots restored in the middle and at the end; replay (rules 3 to 7, 9 to
+11, 13). Not covered: attempts at their limit (unit tests), real sizes (bench).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from dejaqueue.engine import commands
+from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.layout import STANDARD, TINY, Layout
+from dejaqueue.engine.snapshot import abandon_snapshot, plan_snapshot, restore
+from dejaqueue.model import MessageState
+from dejaqueue.testing.reference_model import ReferenceModel
+
+EXAMPLES = int(os.environ.get("DEJAQ_MODEL_EXAMPLES", "1000"))
+STEPS = 25
+
+# So small that sealing, drawing, sweeping and rebasing all happen within a few commands.
+SMALLEST = Layout(
+    slab_bits=1,
+    rebase_slabs_min=1,
+    seal_rows=3,
+    draw_rows=1,
+    young_batches_max=1,
+    key_seal_rows=2,
+    sweep_rows_min=0,
+    sweep_groups_min=0,
+)
+LAYOUTS = (TINY, SMALLEST, STANDARD)
+
+dues = st.integers(-6, 20)  # from now
+rows_st = st.lists(st.integers(0, 40), max_size=6)  # sequences counted back from the newest
+small = st.integers(0, 12)
+
+
+def int64s(values: Any) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+class EngineMachine(RuleBasedStateMachine):
+    @initialize(layout=st.sampled_from(LAYOUTS), other=st.sampled_from(LAYOUTS))
+    def start(self, layout: Layout, other: Layout) -> None:
+        self.layout, self.other_layout = layout, other
+        self.engine = Engine(0, layout)
+        self.model = ReferenceModel()
+        self.now_ms = 1_000
+        self.position = 0
+        self.journal: list[commands.Command] = []
+        self.files: dict[str, bytes] = {}
+        self.snapshot: tuple[str, int] | None = None  # meta, commands before it
+        self.handed_out: list[tuple[int, int]] = []  # (sequence, attempt), newest last
+        self.lease_ids: list[int] = []
+        self.numbers: list[tuple[str, int]] = []
+
+    def apply(self, command: commands.Command) -> commands.Effects:
+        effects = self.engine.apply(command)
+        outcome = self.model.apply(command)
+        statuses = effects.statuses
+        if outcome.statuses is not None:
+            expected = outcome.statuses
+            assert (statuses.tolist() if statuses is not None else [0] * len(expected)) == expected
+        assert effects.first_sequence == outcome.first_sequence
+        assert sorted(effects.freed_locators.tolist()) == (outcome.freed or [])
+        leased = effects.leased
+        if leased is None:
+            assert outcome.leased is None
+        else:
+            columns = (leased.sequences, leased.attempts, leased.dues_ms, leased.locators)
+            rows = list(zip(*(column.tolist() for column in columns), strict=True))
+            assert rows == outcome.leased
+        if not isinstance(command, commands.Lease):
+            self.journal.append(command)
+        elif leased is not None:
+            count = leased.sequences.size
+            replayed = commands.Lease(
+                command.now_ms,
+                command.lease_id,
+                command.until_ms,
+                command.count,
+                command.lease_end_ms,
+                count,
+            )
+            self.journal.append(replayed)
+        return effects
+
+    def pick(self, back: list[int]) -> np.ndarray:
+        """Sequences, mostly real ones; some before the first and after the last."""
+        return int64s([max(-1, self.engine.next_sequence + 2 - b) for b in back])
+
+    # --- commands
+
+    @rule(step=st.integers(1, 15))
+    def time_goes_on(self, step: int) -> None:
+        self.now_ms += step
+
+    @rule(
+        after=st.lists(dues, max_size=7),
+        keys=st.none() | st.lists(st.integers(0, 4), min_size=7, max_size=7),
+        producer=st.sampled_from(["", "a", "b"]),
+        split=small,
+    )
+    def enqueue(self, after: list[int], keys: list[int] | None, producer: str, split: int) -> None:
+        self.position += 1
+        split = min(split, len(after))
+        batches = (
+            commands.SubBatch(producer, self.position, split),
+            commands.SubBatch("c", self.position % 3, len(after) - split, (1,), (7,), (4,)),
+        )
+        if producer:
+            self.numbers.append((producer, self.position))
+        self.numbers.append(("c", self.position % 3))
+        dues_ms = int64s([self.now_ms + ms for ms in after])
+        hashes = None if keys is None else int64s(keys[: len(after)])
+        command = commands.Enqueue(self.now_ms, self.position, dues_ms, batches, hashes)
+        self.apply(command)
+
+    @rule(count=st.integers(0, 8), ahead=st.integers(-8, 10), lease_ms=st.integers(1, 20))
+    def lease(self, count: int, ahead: int, lease_ms: int) -> None:
+        command = commands.Lease(
+            now_ms=self.now_ms,
+            lease_id=self.position + 1,
+            until_ms=self.now_ms + ahead,
+            count=count,
+            lease_end_ms=self.now_ms + lease_ms,
+        )
+        hash_before = self.engine.state_hash()
+        leased = self.apply(command).leased
+        if leased is None:
+            assert self.engine.state_hash() == hash_before
+            return
+        self.position += 1
+        self.lease_ids.append(leased.lease_id)
+        self.handed_out += zip(leased.sequences.tolist(), leased.attempts.tolist(), strict=True)
+
+    @precondition(lambda self: self.handed_out)
+    @rule(
+        kind=st.sampled_from(["ack", "nack", "extend"]),
+        back=st.lists(st.integers(1, 10), max_size=5),
+        stale=st.booleans(),
+        after=dues,
+    )
+    def settle_rows(self, kind: str, back: list[int], stale: bool, after: int) -> None:
+        rows = [self.handed_out[-min(b, len(self.handed_out))] for b in back]
+        sequences = int64s([row[0] for row in rows])
+        attempts = np.array([row[1] - stale for row in rows], dtype=np.uint16)
+        if kind == "ack":
+            self.apply(commands.Ack(self.now_ms, -1, sequences, attempts))
+        elif kind == "nack":
+            due_ms = self.now_ms + after
+            self.apply(commands.Nack(self.now_ms, due_ms, -1, sequences, attempts))
+        else:
+            end_ms = self.now_ms + after
+            self.apply(commands.Extend(self.now_ms, end_ms, -1, sequences, attempts))
+
+    @rule(kind=st.sampled_from(["ack", "nack", "extend"]), back=st.integers(0, 4), after=dues)
+    def settle_lease(self, kind: str, back: int, after: int) -> None:
+        ids = [99_999, *self.lease_ids]
+        lease_id = ids[-min(back + 1, len(ids))]
+        if kind == "ack":
+            self.apply(commands.Ack(self.now_ms, lease_id))
+        elif kind == "nack":
+            self.apply(commands.Nack(self.now_ms, self.now_ms + after, lease_id))
+        else:
+            self.apply(commands.Extend(self.now_ms, self.now_ms + after, lease_id))
+
+    @rule(back=rows_st, after=st.lists(dues, min_size=6, max_size=6))
+    def move(self, back: list[int], after: list[int]) -> None:
+        dues_ms = int64s([self.now_ms + ms for ms in after[: len(back)]])
+        self.apply(commands.Move(self.now_ms, self.pick(back), dues_ms))
+
+    @rule(back=rows_st, after=dues, times=st.integers(1, 3))
+    def move_away_and_back(self, back: list[int], after: int, times: int) -> None:
+        sequences = self.pick(back)
+        before = self.engine.dues(sequences)
+        for _ in range(times):
+            there = np.full(sequences.size, self.now_ms + after)
+            self.apply(commands.Move(self.now_ms, sequences, there))
+            self.apply(commands.Move(self.now_ms, sequences, before))
+
+    @rule(back=rows_st)
+    def cancel(self, back: list[int]) -> None:
+        self.apply(commands.Cancel(self.now_ms, self.pick(back)))
+
+    @rule(back=rows_st)
+    def relocate(self, back: list[int]) -> None:
+        self.position += 1
+        self.apply(commands.Relocate(self.now_ms, self.position, self.pick(back)))
+
+    @rule()
+    def open_epoch(self) -> None:
+        self.apply(commands.OpenEpoch(self.now_ms, self.engine.epoch + 1))
+
+    # --- questions
+
+    @rule()
+    def what_it_waits_for(self) -> None:
+        assert self.engine.next_due_ms() == self.model.next_due_ms()
+        assert self.engine.next_expiry_ms() == self.model.next_expiry_ms()
+
+    @rule(after=st.tuples(dues, small), until=dues, limit=st.integers(1, 20))
+    def peek(self, after: tuple[int, int], until: int, limit: int) -> None:
+        after_due_ms, after_sequence = self.now_ms + after[0], after[1]
+        until_ms = self.now_ms + until
+        pages = {
+            MessageState.SCHEDULED: self.engine.page,
+            MessageState.LEASED: self.engine.leased_page,
+        }
+        for state, page in pages.items():
+            found = page(
+                after_due_ms=after_due_ms,
+                after_sequence=after_sequence,
+                until_ms=until_ms,
+                limit=limit,
+            )
+            expected = [
+                message.sequence
+                for message in self.model.in_state(state)
+                if (message.due_ms, message.sequence) > (after_due_ms, after_sequence)
+                and message.due_ms <= until_ms
+            ]
+            assert found.tolist() == expected[:limit]
+        scheduled = self.model.in_state(MessageState.SCHEDULED)
+        due_count = sum(message.due_ms <= until_ms for message in scheduled)
+        assert self.engine.due_count(until_ms) == due_count
+
+    @rule(hashes=st.lists(st.integers(0, 5), max_size=5))
+    def find_keys(self, hashes: list[int]) -> None:
+        places, sequences = self.engine.find_keys(int64s(hashes))
+        expected = [
+            (place, sequence)
+            for place, key_hash in enumerate(hashes)
+            for sequence in self.model.with_key(key_hash)
+        ]
+        assert list(zip(places.tolist(), sequences.tolist(), strict=True)) == expected
+
+    @rule(first=small, more=small, limit=small)
+    def live_in(self, first: int, more: int, limit: int) -> None:
+        found = self.engine.live_in(first, first + more, limit)
+        live = sorted(self.model.live.values(), key=lambda m: (m.due_ms, m.sequence))
+        inside = [m.sequence for m in live if first <= m.locator >> 20 <= first + more]
+        assert found.tolist() == inside[:limit]
+
+    @rule()
+    def answers_are_remembered(self) -> None:
+        for name, number in self.numbers:
+            answer = self.engine.answer(name, number)
+            assert answer is not None
+            found = (answer.first_sequence, answer.count)
+            assert found == self.model.answer(name, number)
+
+    # --- snapshots and replay
+
+    def take_snapshot(self) -> None:
+        meta, files = plan_snapshot(self.engine)
+        kept = {}
+        for name, content in files:
+            assert name not in kept
+            if content is None:
+                kept[name] = self.files[name]
+            else:
+                assert name not in self.files
+                kept[name] = bytes(content)
+        self.files = kept
+        self.snapshot = (meta, len(self.journal))
+
+    def restored(self) -> Engine:
+        assert self.snapshot is not None
+        engine = restore(self.snapshot[0], lambda name: memoryview(self.files[name]), self.layout)
+        for command in self.journal[self.snapshot[1] :]:
+            engine.apply(command)
+        return engine
+
+    @rule()
+    def snapshot_is_taken(self) -> None:
+        self.take_snapshot()
+
+    @rule()
+    def snapshot_fails(self) -> None:
+        plan_snapshot(self.engine)
+        abandon_snapshot(self.engine)
+
+    @precondition(lambda self: self.snapshot is not None)
+    @rule()
+    def broker_restarts(self) -> None:
+        before = self.engine.state_hash()
+        self.engine = self.restored()
+        assert self.engine.state_hash() == before
+        self.open_epoch()
+
+    @invariant()
+    def it_is_as_the_model_says(self) -> None:
+        if not hasattr(self, "engine"):
+            return
+        self.engine.check()
+        live = sorted(self.model.live.values(), key=lambda message: message.sequence)
+        sequences = int64s([message.sequence for message in live])
+        engine = self.engine
+        assert engine.states(sequences).tolist() == [message.state for message in live]
+        assert engine.dues(sequences).tolist() == [message.due_ms for message in live]
+        assert engine.attempts(sequences).tolist() == [message.attempts for message in live]
+        assert engine.locators(sequences).tolist() == [message.locator for message in live]
+        assert [s for part in engine.live_sequences() for s in part.tolist()] == sequences.tolist()
+        assert engine.counts.live == len(live)
+        assert engine.next_sequence == self.model.next_sequence
+
+    def teardown(self) -> None:
+        if not hasattr(self, "engine"):
+            return
+        replayed = Engine(0, self.other_layout)
+        for command in self.journal:
+            replayed.apply(command)
+        state_hash = self.engine.state_hash()
+        assert replayed.state_hash() == state_hash
+        if self.snapshot is not None:
+            assert self.restored().state_hash() == state_hash
+        self.take_snapshot()
+        assert self.restored().state_hash() == state_hash
+        self.restored().check()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_engine_agrees_with_the_model() -> None:
+    run_state_machine_as_test(
+        EngineMachine,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,88 @@
+"""What a type checker must accept of the client, and what it must refuse."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+ACCEPTED = """
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+
+from dejaqueue.client import AsyncClient, Client, Message, MessageBatch, SendResult, Settled
+
+def program(when: datetime) -> int:
+    with Client("dejaq://localhost", name="me") as client:
+        client.create_topic("t", lease_ms=5_000)
+        number: int = client.send("t", b"x", due=when, key="k", tags=["a"], headers={"a": "b"})
+        client.send("t", "text", delay=timedelta(seconds=5))
+        sent: SendResult = client.send_batch("t", pa.table({"payload": [b"x"]}))
+        sent.raise_for_status()
+        moved: Settled = client.move("t", id=number, due=when)
+        cancelled: Settled = client.cancel("t", keys=["a", "b"])
+        for message in client.consume("t", max_messages=1):
+            one: Message = message
+            payload: bytes = one.payload
+            when = one.due
+            one.nack(delay=1.5)
+        with client.consume_batches("t", batch_rows=10) as batches:
+            for batch in batches:
+                whole: MessageBatch = batch
+                settled = whole.ack()
+                assert settled is not None
+                print(settled.ok_count, batches.lateness().quantile_us(0.99))
+        with client.producer("t") as producer:
+            sent = producer.send_batch([b"a"]).result()
+            number = producer.send(b"x").result()
+        table: pa.Table = client.peek("t", limit=10)
+        return number + moved.ok_count + cancelled.ok_count + len(payload) + int(table.num_rows)
+
+async def coroutine() -> int:
+    async with AsyncClient() as client:
+        number: int = await client.send("t", b"x")
+        async for message in client.consume("t"):
+            await message.ack(wait=False)
+        async with client.producer("t") as producer:
+            sent = await producer.send(b"x")
+            number = await sent
+            result: SendResult = await (await producer.send_batch([b"a"]))
+        return number + len(result)
+"""
+
+REFUSED = """
+from dejaqueue.client import AsyncClient, Client
+
+def wrong(client: Client) -> None:
+    client.send("t", 5)
+    client.send(b"t", b"x")
+    client.send("t", b"x", due="tomorrow")
+    client.consume("t", prefetch="many")
+    client.producer("t").send(b"x").outcome()
+
+async def wrong_too(client: AsyncClient) -> None:
+    number: int = client.send("t", b"x")
+"""
+
+
+def check(tmp_path: Path, program: str) -> list[str]:
+    path = tmp_path / "program.py"
+    path.write_text(textwrap.dedent(program))
+    command = [sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml"]
+    command += ["--cache-dir", tmp_path / "cache", "--follow-imports", "silent", path]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    return [line for line in run.stdout.splitlines() if "error:" in line]
+
+
+def test_a_program_as_in_the_docs_is_accepted(tmp_path: Path) -> None:
+    assert check(tmp_path, ACCEPTED) == []
+
+
+def test_mistakes_are_found(tmp_path: Path) -> None:
+    errors = check(tmp_path, REFUSED)
+    wrong_lines = {int(line.split(":")[1]) for line in errors}
+    assert wrong_lines == {5, 6, 7, 8, 9, 12}, errors

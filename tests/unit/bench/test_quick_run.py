@@ -1,0 +1,73 @@
+"""Covers: a run of seconds against real servers, from the command to the kept rows.
+
+A peer that is not installed is skipped here, and left out by name there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import registry
+
+ROOT = Path(__file__).resolve().parents[3]
+CASES = {"enqueue", "lease_ack", "single"}
+
+
+def run_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *arguments],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def quick(out: Path, question: str, system: str) -> list[dict[str, object]]:
+    """Rows of a quick run; it must leave no server's files behind."""
+    found = run_bench(
+        question, "--quick", "--rows", "2000", "--seconds", "0.3", "--senders", "4",
+        "--systems", system, "--out", str(out),
+    )  # fmt: skip
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert list((out / "servers").iterdir()) == []
+    rows: list[dict[str, object]] = json.loads((out / "results" / "latest.json").read_text())
+    return rows
+
+
+@pytest.mark.may_skip
+@pytest.mark.parametrize("system", ["redis", "beanstalkd"])
+def test_a_peer_answers_throughput(tmp_path: Path, system: str) -> None:
+    kinds, left_out = registry.available((system,))
+    if not kinds:
+        pytest.skip("; ".join(left_out))
+    rows = quick(tmp_path, "throughput", system)
+    assert {row["case"] for row in rows} >= CASES
+    assert all(row["system"] == system and float(str(row["value"])) > 0 for row in rows)
+
+
+def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    kinds, left_out = registry.available(("beanstalkd",))
+    assert kinds == []
+    assert left_out == ["beanstalkd: the program beanstalkd is not installed"]
+
+
+def test_an_unknown_question_is_refused_with_the_known_ones() -> None:
+    found = run_bench("speed")
+    assert found.returncode == 2
+    assert "throughput" in found.stderr
+
+
+def test_an_unknown_system_is_refused_with_the_known_ones() -> None:
+    found = run_bench("throughput", "--systems", "rabbits")
+    assert found.returncode == 2
+    assert "beanstalkd" in found.stderr

@@ -1,0 +1,74 @@
+"""What both clients share: links that make room, names, the broker's time."""
+
+from __future__ import annotations
+
+from dejaqueue.client.core import CLOCK_CALLS, CLOCK_US_MAX, LINKS_MAX, ClientCore
+from dejaqueue.limits import PRODUCER_NAME_BYTES_MAX
+from dejaqueue.testing.virtual_clock import VirtualClock
+from dejaqueue.wire.descriptors import WriteStream
+from tests.unit.client.fake_transport import FakeTransport, ok
+
+
+def core_of(transport: FakeTransport, name: str = "") -> ClientCore:
+    return ClientCore(transport, name, 1_000, VirtualClock(start_ms=1_000))
+
+
+def test_one_link_per_kind_of_batch() -> None:
+    core = core_of(FakeTransport(ok))
+    one = core.link(WriteStream("t"), ("payload",))
+    assert core.link(WriteStream("t"), ("payload",)) is one
+    assert core.link(WriteStream("t"), ("payload", "due")) is not one
+    assert core.link(WriteStream("t", acks="leader"), ("payload",)) is not one
+    assert core.link(WriteStream("u"), ("payload",)) is not one
+    core.close()
+
+
+def test_links_unused_for_long_make_room() -> None:
+    transport = FakeTransport(ok)
+    core = core_of(transport)
+    first = core.send_batch("topic-0", [b"x"], "all")
+    for number in range(1, LINKS_MAX + 5):
+        core.send_batch(f"topic-{number}", [b"x"], "all")
+    assert first.ok
+    open_topics = {write.stream.topic for write in transport.writes if not write.is_closed}
+    assert len(open_topics) == LINKS_MAX
+    assert "topic-0" not in open_topics
+    assert core.send_batch("topic-0", [b"x"], "all").ok
+    core.close()
+    assert all(write.is_closed for write in transport.writes)
+
+
+def test_a_gather_whose_link_made_room_is_made_anew() -> None:
+    core = core_of(FakeTransport(ok))
+    gather = core.gather("t", (False, False))
+    for number in range(LINKS_MAX):
+        core.link(WriteStream(f"topic-{number}"), ("payload",))
+    assert core.gather("t", (False, False)) is not gather
+    core.close()
+
+
+def test_producer_names_are_unique_and_fit() -> None:
+    core = core_of(FakeTransport(ok), name="né" * 60)
+    names = {core._producer_name() for _ in range(10)}
+    assert len(names) == 10
+    assert all(len(name.encode()) <= PRODUCER_NAME_BYTES_MAX for name in names)
+    assert all(name.startswith("né") for name in names)
+
+
+def test_the_brokers_time_is_measured_and_kept_for_a_while() -> None:
+    transport = FakeTransport(actions={"clock": {"broker_us": 9_000_000}})
+    clock = VirtualClock(start_ms=1_000)
+    core = ClientCore(transport, "", 1_000, clock)
+    assert core.now_ms() == 9_000
+    clock.advance(ms=1_500)
+    assert core.now_ms() == 10_500
+    assert len(transport.calls) == CLOCK_CALLS
+    clock.advance(us=CLOCK_US_MAX)
+    assert core.now_ms() == 9_000
+    assert len(transport.calls) == 2 * CLOCK_CALLS
+
+
+def test_a_shared_clock_is_not_measured() -> None:
+    transport = FakeTransport(shares_clock=True)
+    assert ClientCore(transport, "", 0, VirtualClock(start_ms=1_000)).now_ms() == 1_000
+    assert transport.calls == []
