@@ -28,7 +28,6 @@ from dejaqueue.testing.journal_conformance import (
     make_enqueue,
     read_rows,
     rows_of,
-    text_column,
     values_of,
 )
 from tests.crash.disk_copies import (
@@ -548,15 +547,3 @@ def test_a_crash_anywhere_in_a_snapshot_leaves_the_one_before_or_the_new_one() -
             allowed = [None, *states][done : done + 2]
             assert (snapshot.meta if snapshot else None) in allowed, (operation, nth, failed)
     assert seen >= {"first", "second", "third", "all"}
-
-
-def test_values_of_every_short_length_are_read_at_the_end_of_a_segment() -> None:
-    # Short values are read 12 bytes at once: the last ones of a full segment must not go over it.
-    journal = MemoryStore(segment_bytes=1 << 12).open("topic", 0)
-    rows = {}
-    for length in range(40):
-        values = [bytes([65 + length]) * length] * 24
-        entry = Entry(1, 0, rows=24, texts={"payload": text_column(values)})  # type: ignore[arg-type]
-        journal.append([entry], journal.tail, 1)
-        rows |= rows_of(entry, journal.tail)
-    assert read_rows(journal, list(rows)) == list(rows.values())
