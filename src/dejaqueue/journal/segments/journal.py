@@ -332,10 +332,16 @@ class SegmentJournal(Journal):
     def free(self, locators: Int64s) -> None:
         """See Journal.free."""
         self._check_usable()
-        if not len(locators):
+        if not len(locators) or not self._adopted:
             return
-        places = self._listed.places(np.asarray(locators, dtype=np.int64) >> limits.ROW_BITS)
+        positions = np.asarray(locators, dtype=np.int64) >> limits.ROW_BITS
+        places = self._listed.places(positions)
+        there = positions - self._listed.firsts[places] < self._listed.counts[places]
+        if not there.all():  # not to be taken off the segment before the gap
+            places = places[there]
         self._live -= np.bincount(places + 1, minlength=len(self._live) + 1)[1:]
+        if (self._live < 0).any():
+            raise InternalError(f"rows of {self._directory} were freed that were not live")
         self._give_back()
 
     def truncate(self, position: int) -> None:
@@ -368,6 +374,7 @@ class SegmentJournal(Journal):
         def delete() -> None:
             for segment in dead:
                 segment.close()
+                # No sync of the directory: one that comes back is found without live rows again.
                 self._files.unlink(segment.path)
 
         self._chore(delete)

@@ -165,6 +165,27 @@ def test_rows_of_other_entries_do_not_count_as_live() -> None:
     assert len(journal._listed.segments) == 1
 
 
+def test_rows_freed_twice_are_our_bug_and_no_loss() -> None:
+    journal = open_journal()
+    written = fill(journal, np.random.default_rng(9), 200)
+    first = [one for one in written if one >> 20 <= journal._listed.segments[0].last]
+    journal.free(locators(first))
+    with pytest.raises(InternalError, match="not live"):
+        journal.free(locators(first))
+    journal = open_journal()
+    written = fill(journal, np.random.default_rng(9), 200)
+    middle = journal._listed.segments[2]
+    gone = [one for one in written if middle.first <= one >> 20 <= middle.last]
+    kept = [one for one in written if one not in gone]
+    journal.free(locators(gone))
+    cover(journal)
+    assert middle not in journal._listed.segments
+    live = journal._live.copy()
+    journal.free(locators(gone))  # they would be taken off the segment before
+    assert (journal._live == live).all()
+    assert read_rows(journal, kept) == [written[locator] for locator in kept]
+
+
 def test_a_snapshot_ahead_of_the_tail_is_our_bug() -> None:
     journal = open_journal()
     with pytest.raises(InternalError, match="behind the tail 0"):
