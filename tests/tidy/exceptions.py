@@ -26,8 +26,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/client/sync_consumer.py": "generated; tests/unit/client/test_aio_consumer.py",
     "src/dejaqueue/client/sync_producer.py": "generated; tests/unit/client/test_aio_producer.py",
     "src/dejaqueue/client/transport.py": "a contract",
-    "src/dejaqueue/client/waits_aio.py": "tests/unit/client/test_aio.py",
-    "src/dejaqueue/client/waits_sync.py": "tests/unit/client/test_sync.py",
     "src/dejaqueue/engine/commands.py": "records",
     "src/dejaqueue/flight/consume.py": "tests/integration",
     "src/dejaqueue/flight/produce.py": "tests/integration",

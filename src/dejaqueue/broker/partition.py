@@ -90,6 +90,7 @@ class Partition:
         self.settings = settings
         self.clock = clock
         self.loaded = False
+        self._closed = False
         self.live_count = 0
         self.maintenance: Maintenance | None = None
         self.engine: Engine
@@ -125,6 +126,9 @@ class Partition:
         Returns:
             When to be called again, in clock µs; None = when rung.
         """
+        if self._closed:  # rung just before it was closed: loading would open the journal again
+            self._refuse_inbox(Unavailable("the topic is closed", 1_000))
+            return None
         if not self.loaded and not self._load():
             return None
         try:
@@ -148,6 +152,7 @@ class Partition:
 
     def close(self) -> None:
         """Answer what waits with Unavailable and close the journal."""
+        self._closed = True
         self._refuse_inbox(Unavailable("the broker is stopping", 1_000))
         if self.loaded:
             self.loaded = False

@@ -295,7 +295,8 @@ class ConsumeCore:
         with self._mutex:
             self._credit += rows
             channel = self._channel
-            if channel is None or self._credit * 4 < self._settings.prefetch:
+            coming = self._on_way + self._holder.rows
+            if channel is None or (coming and self._credit * 4 < self._settings.prefetch):
                 return
             granted = self._grant()
         if granted > 0:
@@ -303,11 +304,13 @@ class ConsumeCore:
 
     def _grant(self) -> int:
         """Under the mutex: all credit there is, but no more than is to be taken in all."""
-        granted, self._credit = self._credit, 0
+        granted = self._credit
         if self._settings.rows_max is not None:
             taken_or_held = self._taken + self._holder.rows
-            granted = min(granted, self._settings.rows_max - taken_or_held - self._on_way)
-        self._on_way += max(granted, 0)
+            left = self._settings.rows_max - taken_or_held - self._on_way
+            granted = max(min(granted, left), 0)
+        self._credit -= granted
+        self._on_way += granted
         return granted
 
     # ---- leases -----------------------------------------------------------------------------

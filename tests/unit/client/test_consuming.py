@@ -170,6 +170,16 @@ def test_no_more_is_asked_for_than_is_wanted() -> None:
     assert bench.channel.credits == [10, 2]
 
 
+def test_rows_that_came_to_nothing_are_asked_for_again() -> None:
+    bench = Bench(prefetch=1_000, rows_max=2, auto_extend=False)
+    bench.sync_clocks()
+    bench.deliver(50, 50, lease_ms=20)
+    bench.advance(60)
+    assert bench.core.take(10) is None  # their lease had ended
+    assert bench.channel.credits == [2, 2]
+    bench.core.close()
+
+
 def test_leases_are_extended_in_their_last_third_until_settled(bench: Bench) -> None:
     bench.deliver(0, 0, lease_id=5, lease_ms=300)
     taken = bench.core.take(10)
@@ -313,7 +323,7 @@ def test_a_silent_broker_is_left(bench: Bench) -> None:
         bench.alarm.run_due()
         if len(bench.transport.consumes) > 1:
             break
-    bench.transport.wait_consumes(2)
+    assert bench.transport.wait_consumes(2) is not channel
     while not channel.is_closed:
         threading.Event().wait(0.001)
 
