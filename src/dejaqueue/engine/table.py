@@ -141,6 +141,9 @@ class MessageTable:
         self.reserve(end)
         self.dues_ms[first:end] = dues_ms
         self.states[first:end] = SCHEDULED
+        # It is zero already, but its pages are touched here one after the other: a first lease of
+        # a thousand scattered rows would fault a thousand pages, measured 10 ms.
+        self.attempts[first:end] = 0
         self.locators[first:end] = np.arange(first_locator, first_locator + count, dtype=np.int64)
         self.row_count = end
         first_slab, last_slab = first >> self.slab_bits, (end - 1) >> self.slab_bits

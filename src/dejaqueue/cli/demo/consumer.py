@@ -18,19 +18,17 @@ import click
 import numpy as np
 import pyarrow as pa
 
-from dejaqueue.clock import SystemClock
+from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.errors import TryLater
 from dejaqueue.model import RowStatus
 from dejaqueue.schema.warm import warm_up
 
 if TYPE_CHECKING:
-    from dejaqueue.client import Client, MessageBatch
+    from dejaqueue.client import BatchConsumer, MessageBatch
 
 SAY_EVERY_US = 100_000
 BATCH_ROWS = 1_000
 PREFETCH_ROWS = 10_000
-SILENCE_MS = 200
-"""How often a consumer that gets nothing looks whether it is to stop."""
 
 RECEIVED = pa.schema(
     [
@@ -100,24 +98,19 @@ class Consumption:
         )
 
 
-def _receive(
-    client: Client, topic: str, consumption: Consumption, stopping: threading.Event
-) -> None:
-    """Receive until told to stop."""
+def _say_counts(consumption: Consumption, wake: Wake) -> None:
+    """Print the count now and then, until woken; once more then."""
     clock = SystemClock()
-    said_us = 0
-    with client.consume_batches(
-        topic, batch_rows=BATCH_ROWS, prefetch=PREFETCH_ROWS, idle_ms=SILENCE_MS
-    ) as batches:
-        while not stopping.is_set():
-            # Ends after a silence, and goes on when it is asked again.
-            for batch in batches:
-                now_us = clock.now_us()
-                consumption.take(batch, now_us)
-                if now_us - said_us > SAY_EVERY_US:
-                    said_us = now_us
-                    print(consumption.count, flush=True)
-            print(consumption.count, flush=True)
+    is_over = False
+    while not is_over:
+        is_over = clock.wait_until(clock.now_us() + SAY_EVERY_US, wake)
+        print(consumption.count, flush=True)
+
+
+def _close_at_end(consumer: BatchConsumer) -> None:
+    """Close the consumer, which ends its loop, when standard input ends."""
+    sys.stdin.read()
+    consumer.close()
 
 
 @click.command()
@@ -131,23 +124,22 @@ def main(*, url: str, topic: str, out: Path, confirm: bool) -> None:
 
     # A thread that has to run waits at most this long for another that only reckons.
     sys.setswitchinterval(0.0005)
-    beginning, stopping = threading.Event(), threading.Event()
-
-    def listen() -> None:
-        sys.stdin.readline()
-        beginning.set()
-        sys.stdin.read()
-        stopping.set()
-
-    threading.Thread(target=listen, name="stop-listener", daemon=True).start()
-    consumption = Consumption(confirm=confirm)
     # Opened at `begin`, but made ready before: importing is not part of what is measured.
     warm_up()
+    consumption = Consumption(confirm=confirm)
+    clock, wake = SystemClock(), Wake()
     with Client(url) as client:
         client.connect()
         print("ready", flush=True)
-        beginning.wait()
-        _receive(client, topic, consumption, stopping)
+        sys.stdin.readline()
+        speaker = threading.Thread(target=_say_counts, args=(consumption, wake), name="counts")
+        speaker.start()
+        consumer = client.consume_batches(topic, batch_rows=BATCH_ROWS, prefetch=PREFETCH_ROWS)
+        threading.Thread(target=_close_at_end, args=(consumer,), name="stop", daemon=True).start()
+        for batch in consumer:
+            consumption.take(batch, clock.now_us())
+        wake.ring()
+        speaker.join()
     with pa.OSFile(str(out), "wb") as file, pa.ipc.new_file(file, RECEIVED) as writer:
         writer.write_table(consumption.to_table())
 
