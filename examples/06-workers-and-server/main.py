@@ -1,4 +1,4 @@
-"""Two workers at one topic: of a server if DEJAQ_URL names one, else of a broker in this process."""
+"""Two workers at one topic, of a server if DEJAQ_URL names one, else of a broker right here."""
 
 import os
 from threading import Thread
@@ -14,8 +14,7 @@ def work(name: str, share: int) -> None:
     """Take batches, do what they ask, ack each batch with one call."""
     with client.consume_batches("letters", batch_rows=5, prefetch=5, max_messages=share) as batches:
         for batch in batches:
-            for message in batch.messages():
-                done.append(f"{message.payload.decode()} by {name}")
+            done.extend(f"{message.payload.decode()} by {name}" for message in batch.messages())
             batch.ack()
 
 
