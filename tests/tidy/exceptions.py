@@ -33,8 +33,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/journal/interface.py": "a contract",
     "src/dejaqueue/local.py": "tests/docs, tests/integration",
     "src/dejaqueue/schema/messages.py": "a list of names",
-    "src/dejaqueue/testing/faulty_journal.py": "tests/crash",
-    "src/dejaqueue/testing/journal_conformance.py": "tests/conformance",
     "src/dejaqueue/testing/reference_model.py": "tests/model",
     "src/dejaqueue/version.py": "a number",
 }

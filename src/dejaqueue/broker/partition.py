@@ -60,6 +60,10 @@ MERGE_ROWS_MAX = 256
 MERGE_BYTES_MAX = 64 << 10
 # Requests taken in one step; the rest waits for the next one, so that due messages are not kept.
 STEP_REQUESTS_MAX = 1_024
+# A message is sent to a client that holds it when this much of the lease-ahead time is still left:
+# most of it, for a sync or a garbage collection that takes its time on the way; not all of it, so
+# that the messages of the rest come along in the same dispatch.
+AHEAD_PERCENT = 80
 # Dispatches in one step, for the same reason the other way round.
 STEP_DISPATCHES_MAX = 32
 
@@ -525,8 +529,7 @@ class Partition:
         for _ in range(STEP_DISPATCHES_MAX):
             now_ms = self.now_ms()
             head_ms = self._head_ms(now_ms)
-            # Only half of the ahead time: the rows of the other half come along in one dispatch.
-            if head_ms is None or head_ms > now_ms + ahead_ms // 2:
+            if head_ms is None or head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100:
                 return
             grant = self.dispatcher.reserve(
                 self._rows_max(), self.clock.now_us(), holding=head_ms > now_ms
@@ -566,4 +569,5 @@ class Partition:
         anyone, holder = self.dispatcher.has_credit(self.clock.now_us())
         if not anyone:
             return None
-        return (head_ms - (self.topic().lease_ahead_ms // 2 if holder else 0)) * 1_000
+        ahead_ms = self.topic().lease_ahead_ms * AHEAD_PERCENT // 100 if holder else 0
+        return (head_ms - ahead_ms) * 1_000

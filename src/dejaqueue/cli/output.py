@@ -37,7 +37,7 @@ def print_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
 
 
 def print_fields(values: Mapping[str, Any], *, as_json: bool) -> None:
-    """One thing: a JSON object, or one `name value` a line. Inner groups are joined by dots."""
+    """One thing: a JSON object, or one `name value` a line. Inner names are joined by dots."""
     if as_json:
         print_json(values)
         return
@@ -67,5 +67,7 @@ def _flat(values: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            yield from _flat({str(i): part for i, part in enumerate(value)}, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

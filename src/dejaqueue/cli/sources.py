@@ -79,7 +79,7 @@ def _read(source: BinaryIO, file_format: str, columns: Columns) -> Iterator[pa.T
         for lines in _line_blocks(source):
             yield pa.table({"payload": pa.array(lines, pa.binary())})
     elif file_format == "jsonl":
-        yield from _json_blocks(source)
+        yield from _json_blocks(source, columns)
     elif file_format == "csv":
         yield from _csv_blocks(source, columns)
     else:
@@ -97,18 +97,36 @@ def _line_blocks(source: BinaryIO) -> Iterator[list[bytes]]:
         yield [last]
 
 
-def _json_blocks(source: BinaryIO) -> Iterator[pa.Table]:
+def _json_blocks(source: BinaryIO, columns: Columns) -> Iterator[pa.Table]:
     """Parsed lines; without a `payload` field, the line itself is the payload."""
-    from pyarrow import json as arrow_json
-
+    named = (columns.payload, columns.due, columns.key, columns.group)
     for lines in _line_blocks(source):
-        parsed = arrow_json.read_json(
-            pa.BufferReader(b"\n".join(lines)),
-            arrow_json.ReadOptions(use_threads=False, block_size=2 * BLOCK_BYTES + len(lines[-1])),
-        )
-        if "payload" not in parsed.column_names:
+        parsed = _parse_json(lines, {*filter(None, named), "payload", "due", "key", "group"})
+        if columns.payload is None and "payload" not in parsed.column_names:
             parsed = parsed.append_column("payload", pa.array(lines, pa.binary()))
         yield parsed
+
+
+def _parse_json(lines: list[bytes], as_written: set[str]) -> pa.Table:
+    """Lines as a table; what looks like a time stays a text in the columns `as_written`.
+
+    Arrow would make it a time and drop its zone. A second pass is cheaper than to say beforehand
+    that these columns are texts, as then a column that is not there would come out as nulls.
+    """
+    from pyarrow import json as arrow_json
+
+    content = b"\n".join(lines)
+    read_options = arrow_json.ReadOptions(use_threads=False, block_size=len(content) + 1)
+    parsed = arrow_json.read_json(pa.BufferReader(content), read_options)
+    texts = [
+        pa.field(field.name, pa.utf8())
+        for field in parsed.schema
+        if field.name in as_written and pa.types.is_temporal(field.type)
+    ]
+    if not texts:
+        return parsed
+    parse_options = arrow_json.ParseOptions(explicit_schema=pa.schema(texts))
+    return arrow_json.read_json(pa.BufferReader(content), read_options, parse_options)
 
 
 def _csv_blocks(source: BinaryIO, columns: Columns) -> Iterator[pa.Table]:

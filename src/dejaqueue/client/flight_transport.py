@@ -132,6 +132,7 @@ class FlightWriteChannel(_Stream):
         self._client = client
         self._stream = stream
         self._silent = stream.acks == "none"
+        self._schema: pa.Schema | None = None
         self._writer: flight.FlightStreamWriter | None = None
         self._reader: flight.FlightMetadataReader | None = None
 
@@ -146,6 +147,12 @@ class FlightWriteChannel(_Stream):
             try:
                 if self._writer is None:
                     self._open(batch.schema)
+                elif not batch.schema.equals(self._schema):
+                    self.pending.pop(number, None)
+                    reply.set_exception(
+                        BadRequest("batch", "the schema that the stream began with", batch.schema)
+                    )
+                    return reply
                 self._writer.write_with_metadata(batch, number.to_bytes(4, "little"))  # type: ignore[union-attr]
             except Exception as wrong:  # noqa: BLE001 - every failure is the future's
                 self._write_failed(number, error_of(wrong))
@@ -158,15 +165,18 @@ class FlightWriteChannel(_Stream):
 
     def _open(self, schema: pa.Schema) -> None:
         command = flight.FlightDescriptor.for_command(descriptors.encode(self._stream))
+        self._schema = schema
         self._writer, self._reader = self._client.do_put(command, schema)
         self.start(f"replies-{self._stream.topic}", self._read)
 
     def _write_failed(self, number: int, error: DejaQError) -> None:
-        """Under the mutex: fail the batch, unless the reading thread is about to say why."""
-        if self._writer is None:
-            self.end = error
-        elif not isinstance(error, BadRequest):
-            return  # the stream is dead: its reader ends now and fails all with the final status
+        """Under the mutex: the stream is dead, and fails all with its final status.
+
+        Its reading thread does that, which ends now; without one the stream never was.
+        """
+        if self._writer is not None:
+            return
+        self.end = error
         reply = self.pending.pop(number, None)
         if reply is not None:
             _fail(reply, error)

@@ -24,8 +24,23 @@ MAY_BLOCK = False
 
 
 async def result(future: Future[T]) -> T:
-    """The result of a future of a transport's thread."""
-    return await asyncio.wrap_future(future)
+    """The result of a future of a transport's thread.
+
+    A coroutine that is cancelled meanwhile leaves the future alone: what was sent is answered all
+    the same (`asyncio.wrap_future` would cancel it, and the answering thread would fail on that).
+    """
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+
+    def ring(_done: Future[T]) -> None:
+        try:
+            loop.call_soon_threadsafe(_finish, waiter)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits
+
+    future.add_done_callback(ring)
+    await waiter
+    return future.result()
 
 
 async def run(call: Callable[..., T], *args: Any) -> T:

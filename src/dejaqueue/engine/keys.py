@@ -53,7 +53,7 @@ def hash_keys(offsets: npt.NDArray[np.integer], data: npt.NDArray[np.uint8]) -> 
         starts -= first
         # Every place of the bytes seen as the start of an 8-byte word.
         words = np.ndarray((last - first + 1,), dtype="<u8", buffer=padded.data, strides=(1,))
-        rows: Int64s | None = None  # None = all rows
+        rows = None if int(lengths.min()) > 0 else np.flatnonzero(lengths)  # None = all
         for _ in range(-(-int(lengths.max()) // 8)):
             rows = _mix_words(hashes, words, starts, lengths, rows)
     _mix(hashes, hashes >> _HALF)

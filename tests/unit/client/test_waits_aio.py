@@ -45,3 +45,18 @@ def test_results_and_calls() -> None:
         assert await waits_aio.run(threading.get_ident) != here
 
     asyncio.run(main())
+
+
+def test_a_cancelled_wait_leaves_what_was_sent_alone() -> None:
+    future: Future[int] = Future()
+
+    async def main() -> None:
+        waiting = asyncio.create_task(waits_aio.result(future))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert waiting.cancelled()
+
+    asyncio.run(main())
+    future.set_result(3)  # the answer comes, though the loop is closed by now
+    assert future.result() == 3

@@ -17,7 +17,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 WIDTH, HEIGHT = 960, 260
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 34
+LEFT, RIGHT, TOP, BOTTOM = 84, 16, 14, 34
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,9 @@ def show(value: float) -> str:
 
 
 def _top_of(marks: Sequence[Mark]) -> float:
+    """A little above the highest value."""
     tops = [float(np.nanmax(mark.values)) for mark in marks if np.isfinite(mark.values).any()]
-    return max(tops, default=0.0) or 1.0
+    return max(tops, default=0.0) * 1.06 or 1.0
 
 
 def _x(place: float) -> float:
@@ -140,7 +141,7 @@ def _y_axis(chart: Chart, top: float) -> list[str]:
         )
     middle = TOP + (chart.height - TOP - BOTTOM) / 2
     parts.append(
-        f'<text class="name" text-anchor="middle" transform="translate(14 {middle:.0f}) '
+        f'<text class="name" text-anchor="middle" transform="translate(16 {middle:.0f}) '
         f'rotate(-90)">{escape(chart.y_name)}</text>'
     )
     return parts
@@ -177,14 +178,20 @@ def _draw_mark(chart: Chart, mark: Mark, top: float) -> str:
     if mark.kind == "bars":
         return _draw_bars(mark, ys, floor)
     xs = LEFT + (np.arange(count) + 0.5) / count * (WIDTH - LEFT - RIGHT)
-    points = [f"{x:.1f} {y:.1f}" for x, y, v in zip(xs, ys, values, strict=True) if np.isfinite(v)]
-    if not points:
-        return ""
-    path = "M" + "L".join(points)
-    if mark.kind == "area":
-        first, last = points[0].split()[0], points[-1].split()[0]
-        path += f"L{last} {floor}L{first} {floor}Z"
-    return f'<path class="{mark.kind} {escape(mark.style)}" d="{path}"/>'
+    path = ""
+    # A line is broken where there is nothing, and not drawn across.
+    for piece in _pieces(np.isfinite(values)):
+        points = [f"{x:.1f} {y:.1f}" for x, y in zip(xs[piece], ys[piece], strict=True)]
+        path += "M" + "L".join(points)
+        if mark.kind == "area":
+            path += f"L{xs[piece][-1]:.1f} {floor}L{xs[piece][0]:.1f} {floor}Z"
+    return f'<path class="{mark.kind} {escape(mark.style)}" d="{path}"/>' if path else ""
+
+
+def _pieces(there: npt.NDArray[np.bool_]) -> list[slice]:
+    """The runs of True."""
+    edges = np.flatnonzero(np.diff(there, prepend=False, append=False)).tolist()
+    return [slice(first, last) for first, last in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def _draw_bars(mark: Mark, ys: Floats, floor: int) -> str:

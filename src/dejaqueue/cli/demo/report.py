@@ -170,6 +170,14 @@ def _load_chart(run: Run) -> str:
     return legend(marks) + draw(chart)
 
 
+def _notices_ms(plan: Plan, change: Change) -> npt.NDArray[np.int64]:
+    """When changes are told; those that are known before the clock begins are left out."""
+    told_ms: npt.NDArray[np.int64] = plan.notices_ms[
+        (plan.changes == change) & (plan.notices_ms >= 0)
+    ]
+    return told_ms
+
+
 def _changes_chart(run: Run) -> str:
     plan = run.plan
     marks = [
@@ -177,7 +185,7 @@ def _changes_chart(run: Run) -> str:
             "line",
             style,
             style,
-            _per_bucket(plan.notices_ms[plan.changes == change], plan.length_ms),
+            _per_bucket(_notices_ms(plan, change), plan.length_ms),
         )
         for style, change in (("moves", Change.MOVE), ("cancels", Change.CANCEL))
     ]
@@ -202,7 +210,7 @@ def _histogram(run: Run) -> str:
     counts = np.bincount(np.clip(places, 0, 20 * decades - 1), minlength=20 * decades).astype(
         np.float64
     )
-    labels = [(i / decades, f"{LATENESS_MS_MIN * 10**i:g} ms") for i in range(decades + 1)]
+    labels = [(i / decades, _show_ms(LATENESS_MS_MIN * 10**i)) for i in range(decades + 1)]
     verdict = run.verdict
     lines = [
         (float(np.log10(max(value, LATENESS_MS_MIN) / LATENESS_MS_MIN) / decades), name)
@@ -218,6 +226,10 @@ def _histogram(run: Run) -> str:
             lines_at=lines,
         )
     )
+
+
+def _show_ms(value_ms: float) -> str:
+    return f"{value_ms:g} ms" if value_ms < 1_000 else f"{value_ms / 1_000:g} s"
 
 
 def _lateness_along(run: Run) -> str:

@@ -240,14 +240,18 @@ class SegmentJournal(Journal):
                 return file, spare.byte_count, draft
             if file is not None:
                 file.close()
-        for file_bytes in (max(usual, needed), needed):
+        file_bytes = max(usual, needed)
+        while True:
             try:
                 return allocate_file(self._files, draft, file_bytes), file_bytes, draft
             except OSError as failure:
+                # Not kept in a variable: the cycle of error and frame would keep maps of deleted
+                # segments, and so their room on the disk, until the collector comes by.
                 if failure.errno not in FULL:
                     self._fail(failure)
-                full = failure
-        raise ResourceExhausted(f"no room on the disk of {self._directory}") from full
+                if file_bytes == needed:
+                    raise ResourceExhausted(f"no room on {self._directory}") from failure
+            file_bytes = needed
 
     def _prepare_spare(self, file_bytes: int) -> None:
         if self._files.spares:
@@ -328,10 +332,16 @@ class SegmentJournal(Journal):
     def free(self, locators: Int64s) -> None:
         """See Journal.free."""
         self._check_usable()
-        if not len(locators):
+        if not len(locators) or not self._adopted:
             return
-        places = self._listed.places(np.asarray(locators, dtype=np.int64) >> limits.ROW_BITS)
+        positions = np.asarray(locators, dtype=np.int64) >> limits.ROW_BITS
+        places = self._listed.places(positions)
+        there = positions - self._listed.firsts[places] < self._listed.counts[places]
+        if not there.all():  # not to be taken off the segment before the gap
+            places = places[there]
         self._live -= np.bincount(places + 1, minlength=len(self._live) + 1)[1:]
+        if (self._live < 0).any():
+            raise InternalError(f"rows of {self._directory} were freed that were not live")
         self._give_back()
 
     def truncate(self, position: int) -> None:
@@ -364,6 +374,7 @@ class SegmentJournal(Journal):
         def delete() -> None:
             for segment in dead:
                 segment.close()
+                # No sync of the directory: one that comes back is found without live rows again.
                 self._files.unlink(segment.path)
 
         self._chore(delete)

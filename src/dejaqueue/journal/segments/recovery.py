@@ -126,13 +126,20 @@ def _open_last(files: FileSystem, segment: Segment) -> int:
         raise JournalDamaged(f"{path}, offset 0: the segment is missing")
     memory = _map(files, segment)
     end = _walk(segment, memory, None)
-    rest = np.frombuffer(memory.view, np.uint8, offset=end)
-    written = np.flatnonzero(rest)
-    cut = int(written[-1]) + 1 if len(written) else 0
+    cut = _written_bytes(memory.view, end)
     if cut:
         _check_torn(segment, memory, end)
     _make_durable(segment, memory, end, cut)
     return cut
+
+
+def _written_bytes(view: memoryview, end: int) -> int:
+    """How many bytes behind the entries are not the zeros of a new file."""
+    odd = (len(view) - end) & 7
+    if any(view[len(view) - odd :]):
+        return len(view) - end
+    written = np.flatnonzero(np.frombuffer(view, np.uint64, (len(view) - end) >> 3, end))
+    return 8 * int(written[-1]) + 8 if len(written) else 0
 
 
 def _map(files: FileSystem, segment: Segment) -> Memory:

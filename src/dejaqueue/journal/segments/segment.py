@@ -149,7 +149,7 @@ class AddressSpace:
 
 
 _FIRST_ADDRESS: Final = 4096
-_ADDRESSES: Final = (1 << 47) - 2 * _FIRST_ADDRESS
+_ADDRESSES: Final = (1 << 48) - 2 * _FIRST_ADDRESS
 SPACE: Final = AddressSpace()
 
 

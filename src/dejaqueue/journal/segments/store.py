@@ -73,7 +73,7 @@ class SegmentStore(JournalStore):
         self._files = file_system or FileSystem()
         self._segment_bytes = segment_bytes
         self._reserve_bytes = 2 * segment_bytes if reserve_bytes is None else reserve_bytes
-        self._open: dict[tuple[str, int], SegmentJournal] = {}
+        self._open: dict[tuple[str, int], SegmentJournal | None] = {}
         self._guard = threading.Lock()
         self._background: ThreadPoolExecutor | None = None
         self._closed = False
@@ -100,21 +100,26 @@ class SegmentStore(JournalStore):
             self._check_usable()
             if (topic, partition) in self._open:
                 raise Unavailable(f"the journal of {topic}/{partition} is open already")
-            try:
-                journal = SegmentJournal(
-                    self._files,
-                    self._directory(topic) / f"{partition:05d}",
-                    topic=topic,
-                    partition=partition,
-                    segment_bytes=self._segment_bytes,
-                    reserve_bytes=self._reserve_bytes,
-                    background=self._background,
-                    on_close=lambda: self._forget(topic, partition),
-                )
-            except OSError as failure:
-                raise Unavailable(f"{topic}/{partition} cannot be opened: {failure}") from failure
-            self._open[topic, partition] = journal
-            return journal
+            self._open[topic, partition] = None  # recovery of several at once takes several threads
+        try:
+            journal = SegmentJournal(
+                self._files,
+                self._directory(topic) / f"{partition:05d}",
+                topic=topic,
+                partition=partition,
+                segment_bytes=self._segment_bytes,
+                reserve_bytes=self._reserve_bytes,
+                background=self._background,
+                on_close=lambda: self._forget(topic, partition),
+            )
+        except OSError as failure:
+            self._forget(topic, partition)
+            raise Unavailable(f"{topic}/{partition} cannot be opened: {failure}") from failure
+        except BaseException:
+            self._forget(topic, partition)
+            raise
+        self._open[topic, partition] = journal
+        return journal
 
     def _forget(self, topic: str, partition: int) -> None:
         self._open.pop((topic, partition), None)
@@ -178,7 +183,8 @@ class SegmentStore(JournalStore):
         """See JournalStore.close."""
         self._closed = True
         for journal in list(self._open.values()):
-            journal.close()
+            if journal is not None:
+                journal.close()
         if self._background is not None:
             self._background.shutdown(wait=True)
         lock, self._lock = self._lock, None

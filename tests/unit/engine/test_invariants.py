@@ -1,0 +1,52 @@
+"""Each invariant is breached once, to see that the check would notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from dejaqueue.engine import invariants
+from dejaqueue.engine.commands import Enqueue, Lease
+from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.layout import TINY
+from dejaqueue.errors import InternalError
+
+
+def filled() -> Engine:
+    engine = Engine(0, TINY)
+    for position in range(1, 11):
+        engine.apply(Enqueue(0, position, np.arange(10) + position, (), np.arange(10)))
+    engine.apply(Lease(5, 11, 5, 7, 80))
+    engine.check()
+    return engine
+
+
+def swap(engine: Engine) -> None:
+    run = engine.state.order.sealed[0]
+    run.keys = run.keys[::-1].copy()
+
+
+BREACHES: dict[str, Callable[[Engine], object]] = {
+    "counts_are_those_of_the_table": lambda e: setattr(e.state.counts, "leased", 3),
+    "what_came_in_is_live_or_went": lambda e: setattr(e.state.counts, "acked", 3),
+    "slabs_count_their_live_rows": lambda e: e.state.table.slab_lives.__setitem__(0, 1),
+    "runs_are_sorted": swap,
+    "entries_are_counted": lambda e: setattr(e.state.order, "entry_count", 3),
+    "scheduled_rows_are_in_the_order_index": lambda e: e.state.table.dues_ms.__setitem__(50, 7777),
+    "leased_rows_are_in_leases": lambda e: e.state.leases.by_id.clear(),
+    "next_end_is_that_of_the_table": lambda e: e.state.leases._checks.clear(),
+    "no_message_has_two_keys": lambda e: e.state.keys.insert(
+        np.array([7]), np.array([61]), e.state.is_live
+    ),
+}
+
+
+@pytest.mark.parametrize("invariant", invariants.INVARIANTS, ids=lambda f: f.__name__)
+def test_a_breach_is_noticed_and_named(invariant: Callable[..., bool]) -> None:
+    engine = filled()
+    BREACHES[invariant.__name__](engine)
+    assert not invariant(engine.state)
+    with pytest.raises(InternalError, match="breached: "):
+        engine.check()

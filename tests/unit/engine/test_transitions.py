@@ -1,0 +1,61 @@
+"""The table of transitions and what apply does, held together cell by cell."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dejaqueue.engine import commands
+from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.layout import TINY
+from dejaqueue.engine.transitions import REFUSALS, TRANSITIONS
+from dejaqueue.model import MessageState, RowStatus
+
+ROW = np.zeros(1, dtype=np.int64)
+FIRST = np.ones(1, dtype=np.uint16)
+
+COMMANDS: dict[str, commands.Command] = {
+    "enqueue": commands.Enqueue(100, 9, ROW, ()),
+    "lease": commands.Lease(100, 9, 100, 5, 900),
+    "move": commands.Move(100, ROW, ROW + 50),
+    "cancel": commands.Cancel(100, ROW),
+    "ack": commands.Ack(100, -1, ROW, FIRST),
+    "nack": commands.Nack(100, 300, -1, ROW, FIRST),
+    "extend": commands.Extend(100, 800, -1, ROW, FIRST),
+    "lease end": commands.OpenEpoch(500, 1),
+    "relocate": commands.Relocate(100, 9, ROW),
+}
+
+
+def engine_with_message(state: MessageState) -> Engine:
+    """An engine whose message of sequence 0 is in that state; it was leased once unless new."""
+    engine = Engine(0, TINY)
+    if state is MessageState.DONE:
+        return engine
+    engine.apply(commands.Enqueue(100, 1, ROW, ()))
+    engine.apply(commands.Lease(100, 2, 100, 1, 500))
+    if state is MessageState.SCHEDULED:
+        engine.apply(commands.Nack(100, 100, 2))
+    return engine
+
+
+@pytest.mark.parametrize("state", MessageState, ids=lambda state: state.name)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_cell_of_the_table_is_what_apply_does(state: MessageState, name: str) -> None:
+    engine = engine_with_message(state)
+    effects = engine.apply(COMMANDS[name])
+    after = MessageState(int(engine.states(ROW)[0]))
+    expected = TRANSITIONS.get((state, name))
+    assert after is (state if expected is None else expected) or name == "enqueue"
+    refusal = REFUSALS.get((state, name))
+    if refusal is not None:
+        assert expected is None
+        assert effects.statuses is not None
+        assert effects.statuses.tolist() == [refusal]
+    elif effects.statuses is not None:
+        assert effects.statuses.tolist() == [RowStatus.OK]
+    engine.check()
+
+
+def test_no_cell_is_both_done_and_refused() -> None:
+    assert not set(TRANSITIONS) & set(REFUSALS)

@@ -1,0 +1,115 @@
+"""Covers: header, trailer and index of a segment; the array over all maps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dejaqueue.errors import JournalDamaged
+from dejaqueue.journal.memory import MemoryFileSystem
+from dejaqueue.journal.segments.files import read_file
+from dejaqueue.journal.segments.segment import (
+    SPACE,
+    Segment,
+    SegmentHead,
+    SegmentList,
+    SegmentTail,
+    address_of,
+    index_bytes,
+    index_is_right,
+)
+
+U64 = st.integers(0, (1 << 64) - 1)
+
+
+@given(st.integers(0, 65_535), U64, U64, U64, st.integers(0, 511))
+def test_a_header_is_read_back_and_every_bit_counts(
+    partition: int, topic: int, first: int, chain: int, bit: int
+) -> None:
+    head = SegmentHead(partition, topic, first, chain)
+    content = bytearray(head.encode())
+    assert len(content) == 64
+    assert SegmentHead.decode(memoryview(content)) == head
+    content[bit >> 3] ^= 1 << (bit & 7)
+    assert SegmentHead.decode(memoryview(content)) is None
+    assert SegmentHead.decode(memoryview(content)[:63]) is None
+
+
+def test_a_trailer_must_fit_its_file() -> None:
+    tail = SegmentTail(3, 200, 5, 6, 7, 8)
+    body = bytes(200 + index_bytes(3))
+    assert SegmentTail.decode(memoryview(body + tail.encode())) == tail
+    assert SegmentTail.decode(memoryview(body + b"12345678" + tail.encode())) is None
+    assert SegmentTail.decode(memoryview(tail.encode())) is None
+
+
+def sealed_segment(files: MemoryFileSystem) -> Segment:
+    path = Path("/00000000000000000011.segment")
+    files.make_directory(path.parent)
+    file = files.open(path, create=True)
+    file.allocate(8192)
+    segment = Segment(path, 11, 99, 8192)
+    segment.attach(file)
+    for place in range(5):
+        segment.add(64 + 200 * place, 2 if place % 2 else 4, 10, 200, 1000 + place)
+    segment.seal()
+    return segment
+
+
+def test_a_sealed_segment_says_what_it_holds() -> None:
+    files = MemoryFileSystem()
+    segment = sealed_segment(files)
+    content = read_file(files, segment.path)
+    assert len(content) == segment.byte_count == 64 + 1000 + index_bytes(5) + 64
+    tail = SegmentTail.decode(content)
+    assert tail is not None
+    assert index_is_right(content, tail)
+    again = Segment(segment.path, 11, 99, len(content))
+    again.adopt_tail(tail)
+    assert (again.last, again.used, again.chain) == (15, 1064, 1004)
+    assert (again.readable_rows, again.readable_bytes) == (20, 400)
+    again.load(files)
+    assert (again.offsets()[:5].astype(int) * 8).tolist() == [64, 264, 464, 664, 864]
+    with pytest.raises(JournalDamaged, match="offset 264: an entry is not"):
+        again.verify([1])
+
+
+def test_a_damaged_index_is_refused() -> None:
+    files = MemoryFileSystem()
+    segment = sealed_segment(files)
+    content = read_file(files, segment.path)
+    tail = SegmentTail.decode(content)
+    assert tail is not None
+    content[1064] ^= 1
+    again = Segment(segment.path, 11, 99, len(content))
+    again.adopt_tail(tail)
+    with pytest.raises(JournalDamaged, match="offset 1064: the index is damaged"):
+        again.load(files)
+
+
+def test_room_counts_index_and_trailer() -> None:
+    segment = Segment(Path("x"), 1, 0, 1000)
+    free = 1000 - 64 - 64
+    assert segment.has_room(1, free - 8)
+    assert not segment.has_room(1, free - 7)
+    assert segment.has_room(100, free - 400)
+    assert not segment.has_room(100, free - 399)
+
+
+def test_memory_is_seen_by_address() -> None:
+    array = np.arange(1000, dtype=np.int32)
+    start = address_of(array)
+    assert SPACE.words[(start >> 2) + np.array([3, 999, 0])].tolist() == [3, 999, 0]
+    assert SPACE.anywhere[np.array([start + 4, start + 8])].tolist() == [1, 2]
+    assert SPACE.flags[start + 4 : start + 8].tolist() == [1, 0, 0, 0]
+    assert not SPACE.words.flags.writeable
+
+
+def test_positions_find_their_segment() -> None:
+    listed = SegmentList(tuple(Segment(Path("x"), first, 0, 4096) for first in (5, 9, 30)))
+    positions = np.array([0, 4, 5, 8, 9, 29, 30, 1 << 43])
+    assert listed.places(positions).tolist() == [-1, -1, 0, 0, 1, 1, 2, 2]

@@ -1,0 +1,61 @@
+"""Covers: the data directory: lock, catalogue, dropped topics.
+
+Not covered: what every store does (testing/journal_conformance.py).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dejaqueue.errors import JournalDamaged, Locked, Unavailable
+from dejaqueue.journal.segments.store import SegmentStore
+from dejaqueue.testing.journal_conformance import make_ack
+
+
+def test_a_directory_is_locked_until_it_is_closed(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    with pytest.raises(Locked, match=rf"in use by process {os.getpid()}$"):
+        SegmentStore(tmp_path)
+    store.close()
+    SegmentStore(tmp_path).close()
+
+
+def test_a_damaged_catalogue_is_refused(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    store.store_catalog('{"topics": []}')
+    path = tmp_path / "topics.json"
+    content = path.read_text()
+    for wrong in (content.replace("topics", "tropics"), "", "[]", "{}"):
+        path.write_text(wrong)
+        with pytest.raises(JournalDamaged, match=r"topics\.json, offset 0"):
+            store.load_catalog()
+    store.close()
+
+
+def test_what_a_crash_left_of_a_dropped_topic_goes_at_the_next_start(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    store.open("topic", 0).append([make_ack(1)], 0, 1)
+    store.close()
+    (tmp_path / "dropped").mkdir()
+    (tmp_path / "topics" / "topic").rename(tmp_path / "dropped" / "0")
+    store = SegmentStore(tmp_path)
+    assert list((tmp_path / "dropped").iterdir()) == []
+    assert store.open("topic", 0).tail == 0
+    store.close()
+
+
+def test_a_place_that_is_no_directory_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(Unavailable, match="cannot be used"):
+        SegmentStore(tmp_path / "file")
+
+
+def test_a_partition_takes_little_room_at_first(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    journal = store.open("topic", 0)
+    journal.append([make_ack(1)], 0, 1)
+    assert journal.byte_count() <= 1 << 20
+    store.close()
