@@ -373,6 +373,8 @@ class Partition:
                     1_000,
                 )
         if not self.journal.has_room(byte_count + 128 * rows):
+            if self.maintenance is not None:
+                self.maintenance.want_room()
             return ResourceExhausted("the disk is full; consumers go on, producers wait", 1_000)
         return None
 
@@ -562,12 +564,15 @@ class Partition:
         return max(1, min(limits.DISPATCH_ROWS_MAX, limits.DISPATCH_BYTES_MAX // mean))
 
     def _next_wake_us(self) -> int | None:
-        """When there will be something to lease to somebody with credit."""
+        """When there will be something to lease to somebody with credit, or a chore to do."""
+        chore_ms = self.maintenance.next_ms() if self.maintenance is not None else None
+        chore_us = None if chore_ms is None else chore_ms * 1_000
         head_ms = self._head_ms(self.engine.now_ms)
         if head_ms is None:
-            return None
+            return chore_us
         anyone, holder = self.dispatcher.has_credit(self.clock.now_us())
         if not anyone:
-            return None
+            return chore_us
         ahead_ms = self.topic().lease_ahead_ms * AHEAD_PERCENT // 100 if holder else 0
-        return (head_ms - ahead_ms) * 1_000
+        wake_us = (head_ms - ahead_ms) * 1_000
+        return wake_us if chore_us is None else min(wake_us, chore_us)

@@ -8,6 +8,7 @@ it listens, and not before.
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from pathlib import Path
@@ -75,6 +76,8 @@ def serve(
             "server": {"host": host, "port": port, "http_port": http_port},
         },
     )
+    # gRPC reports a port in use in words of its own before we can say it in ours.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Blocked before any thread starts, so that all inherit it and only `sigwait` takes them.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING_SIGNALS)
     _run(settings, as_json=as_json)

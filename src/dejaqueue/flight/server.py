@@ -58,8 +58,11 @@ class FlightServer:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Return when the port is open."""
-        self._service = _Service(self._broker, f"grpc+tcp://{self._host}:{self._port}")
+        """Return when the port is open. Raises BadRequest if it cannot be."""
+        try:
+            self._service = _Service(self._broker, f"grpc+tcp://{self._host}:{self._port}")
+        except (OSError, pa.ArrowException) as error:
+            raise BadRequest("server.port", f"a free port of {self._host}", self._port) from error
         self._thread = threading.Thread(
             target=self._service.serve, name="dejaq-flight", daemon=True
         )
