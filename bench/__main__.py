@@ -23,6 +23,8 @@ from bench.systems.system import Plan
 ROOT = Path(__file__).resolve().parent
 KEPT = ROOT / "results"
 PAGE = ROOT.parent / "docs" / "benchmarks.md"
+OTHER_WORK_PERCENT_MAX = 20.0
+"""Above this a run says more about the other programs."""
 DEFAULT_QUESTIONS = ("throughput", "lateness", "hot_instant", "parts")
 
 
@@ -39,7 +41,12 @@ DEFAULT_QUESTIONS = ("throughput", "lateness", "hot_instant", "parts")
 @click.option(
     "--out", type=click.Path(path_type=Path), default=ROOT / "out", help="Plots, servers."
 )
-@click.option("--keep/--no-keep", default=None, help="Keep results; on but for --quick.")
+@click.option(
+    "--keep/--no-keep",
+    default=None,
+    help="Keep results, whatever else ran; by default if the machine was quiet and not --quick.",
+)
+@click.option("--page", "page_only", is_flag=True, help="Only write the page from what is kept.")
 def main(
     questions: tuple[str, ...],
     more: tuple[str, ...],
@@ -52,6 +59,7 @@ def main(
     quick: bool,
     out: Path,
     keep: bool | None,
+    page_only: bool,
 ) -> None:
     """Measure DejaQ and its peers, in turn, on this machine.
 
@@ -66,16 +74,16 @@ def main(
     if quick:
         rows, seconds, rounds, messages = min(rows, 20_000), min(seconds, 1.0), 1, 200_000
     plan = Plan(rows, seconds, rounds, senders, out / "servers", names, messages, quick)
-    keep = not quick if keep is None else keep
-    console = Console()
-    for question in dict.fromkeys((*questions, *more)) or DEFAULT_QUESTIONS:
-        answer(question, plan, out, KEPT if keep else out / "results", console)
-    if keep:
+    asked = dict.fromkeys((*questions, *more)) or DEFAULT_QUESTIONS
+    for question in () if page_only else asked:
+        answer(question, plan, out, keep=not quick if keep is None else keep, force=bool(keep))
+    if page_only or keep is not False:
         page.update(PAGE, *results.load(KEPT))
 
 
-def answer(question: str, plan: Plan, out: Path, kept: Path, console: Console) -> None:
-    """Measure one question; print it, plot it, keep it."""
+def answer(question: str, plan: Plan, out: Path, *, keep: bool, force: bool) -> None:
+    """Measure one question; print it, plot it, keep it if the machine was quiet or by force."""
+    console = Console()
     plan.folder.mkdir(parents=True, exist_ok=True)
     facts = machine.facts(plan.folder)
     if facts["file_system"] in {"tmpfs", "ramfs"}:
@@ -86,10 +94,16 @@ def answer(question: str, plan: Plan, out: Path, kept: Path, console: Console) -
     facts["versions"] |= {kind.name: kind.version() for kind in available(plan.systems)[0]}
     facts["other_work_percent"] = other.percent()
     command = shlex.join(["python", "-m", "bench", *sys.argv[1:]])
+    busy = facts["other_work_percent"] > OTHER_WORK_PERCENT_MAX
+    kept = KEPT if keep and (force or not busy) else out / "results"
     results.store(kept, question, outcome, {"machine": facts, "command": command})
     (out / f"{question}.json").write_text(json.dumps(outcome.series))
     show(question, outcome, console)
     console.print(f"other programs used {facts['other_work_percent']} % of the machine's cores")
+    if keep and busy and not force:
+        console.print(
+            f"not kept: over {OTHER_WORK_PERCENT_MAX:.0f} %; --keep keeps it", style="yellow"
+        )
     for path in plots.draw(question, outcome, out) if outcome.rows else []:
         console.print(f"plot: {path}", style="dim")
 

@@ -109,9 +109,10 @@ def _paint_hot_instant(pyplot: Any, outcome: Outcome) -> Any:
     figure, (above, below) = pyplot.subplots(2, 1, figsize=(WIDTH_INCHES, 4.6), sharex=True)
     drained, steady = outcome.series["drained"], outcome.series["steady"]
     above.plot(drained["seconds"], np.asarray(drained["rows"]) / 1e6, color=COLOURS["dejaq"])
-    above.set_ylabel("millions acked")
+    above.set_ylabel("millions received")
     above.set_title("hot instant: a million messages due in the same millisecond")
     below.plot(steady["seconds"], steady["ms"], ".", color=COLOURS["redis"], markersize=2)
+    below.set_yscale("log")
     below.set_ylabel("lateness of the\nother topic, ms")
     below.set_xlabel("seconds after the hot instant")
     for axes in (above, below):

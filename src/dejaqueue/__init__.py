@@ -8,25 +8,21 @@
 
     client = dejaqueue.Client("dejaq://localhost:7464")  # or one on a server
 
-Room: the front door. Public names only; the broker is loaded when `open` is first used, so that a
-program that only talks to a server does not load it.
+Room: the front door. Public names only; a name that needs Arrow or the broker loads it when it is
+first used, so that `dejaq --help` loads neither, and a program that talks to a server no broker.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from dejaqueue.client import (
-    AsyncClient,
-    Client,
-    Message,
-    MessageBatch,
-)
 from dejaqueue.errors import DejaQError
 from dejaqueue.model import RowStatus, Topic, TopicKind, pack_id, unpack_id
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
+    from dejaqueue.client import AsyncClient, Client, Message, MessageBatch
     from dejaqueue.local import open, open_async  # noqa: A004 - as the module is used: dejaqueue.open
 
 __all__ = [
@@ -46,10 +42,19 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """`open` and `open_async`, which load the broker."""
-    if name in ("open", "open_async"):
-        from dejaqueue import local
+_PLACES = {
+    "AsyncClient": "dejaqueue.client",
+    "Client": "dejaqueue.client",
+    "Message": "dejaqueue.client",
+    "MessageBatch": "dejaqueue.client",
+    "open": "dejaqueue.local",
+    "open_async": "dejaqueue.local",
+}
+"""Names that are imported when they are first used: the client loads Arrow, `open` the broker."""
 
-        return getattr(local, name)
+
+def __getattr__(name: str) -> Any:
+    """What `_PLACES` names."""
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'dejaqueue' has no attribute {name!r}")

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
+from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.reading import delivery_batch
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, ClockSettings, DispatchSettings, JournalSettings
@@ -139,6 +140,17 @@ class BrokerFixture:
         for _ in range(2):  # the second look runs in a later step than whatever waited before
             for number in range(len(runtime.partitions)):
                 runtime.look(number, lambda place: None).result(10)
+
+    def wait_for_snapshots(self) -> None:
+        """Return when no snapshot is being written."""
+        runtime = self.broker.runtime(TOPIC)
+
+        def wait(place: Partition) -> None:
+            assert place.maintenance is not None
+            place.maintenance.wait_written(place)
+
+        for number in range(len(runtime.partitions)):
+            runtime.look(number, wait).result(10)
 
     def advance(self, ms: int) -> None:
         self.clock.advance(ms=ms)

@@ -13,12 +13,16 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from dejaqueue.broker.dispatch import Dispatcher, Sink
 from dejaqueue.broker.maintenance import Maintenance
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
+from dejaqueue.broker.peek import peek
 from dejaqueue.broker.requests import LookRequest, Request
 from dejaqueue.broker.session import ConsumerSession
+from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
@@ -274,8 +278,6 @@ class Broker:
 
     def stats(self, topic: str | None = None) -> dict[str, Any]:
         """Counts of one topic, or of all (docs/reference/metrics.md)."""
-        from dejaqueue.broker.stats import topic_stats
-
         if topic is not None:
             return topic_stats(self.runtime(topic), self.clock.now_ms())
         return {
@@ -286,10 +288,8 @@ class Broker:
             },
         }
 
-    def peek(self, ticket: dict[str, Any]) -> Any:
+    def peek(self, ticket: dict[str, Any]) -> pa.RecordBatch:
         """A batch of messages as they are, schema PEEK, without leasing (broker/stats.py)."""
-        from dejaqueue.broker.peek import peek
-
         name = ticket.get("topic")
         if not isinstance(name, str):
             raise BadRequest("topic", "the name of a topic", name)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dejaqueue.broker import entries
-from dejaqueue.engine.commands import Relocate
+from dejaqueue.engine.commands import Effects, OpenEpoch, Relocate
 from dejaqueue.engine.snapshot import abandon_snapshot, plan_snapshot
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import TEXT_COLUMNS, SnapshotFile
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
 # Rows copied forward in one step: about a millisecond of work.
 COPY_ROWS_MAX = 4_096
+# Taking the state keeps the worker from serving while written slabs are copied, 0.5 s a gigabyte.
+# The next snapshot by count waits this many times as long, so that it takes one part in a hundred.
+SNAPSHOT_REST_FACTOR = 100
+# While producers are refused for lack of room, a snapshot this often: it lets segments go.
+ROOM_INTERVAL_MS = 1_000
+# Snapshots until what was done before the first of them is gone: the journal keeps two.
+ROOM_SNAPSHOTS = 2
 # Entries between two looks for storage that is worth compacting.
 COMPACT_ENTRIES = 2_000
 
@@ -44,6 +51,8 @@ class Maintenance:
         self._writing = False
         self._write: Future[None] | None = None
         self._written: int | DejaQError | None = None
+        self._room_snapshots = 0
+        self._rest_ms = 0
         self.snapshot_count = 0
         self.copied_rows = 0
 
@@ -54,28 +63,51 @@ class Maintenance:
         self._compacted_position = partition.position
         self._written = None
 
+    def want_room(self) -> None:
+        """A producer was refused because the disk is full: soon give back what room there is."""
+        self._room_snapshots = ROOM_SNAPSHOTS
+
+    def next_ms(self) -> int | None:
+        """When to be called though nothing happens; None = no need."""
+        return self._snapshot_ms + ROOM_INTERVAL_MS if self._room_snapshots else None
+
+    def _is_snapshot_due(self, partition: Partition) -> bool:
+        settings = partition.settings.journal
+        entry_count = partition.position - self._snapshot_position
+        age_ms = partition.clock.now_ms() - self._snapshot_ms
+        if self._room_snapshots and age_ms >= ROOM_INTERVAL_MS:
+            self._room_snapshots -= 1
+            if entry_count == 0:
+                # The journal lets go of what lies before the older of two snapshots: have two.
+                engine = partition.engine
+                command = OpenEpoch(partition.now_ms(), engine.epoch)
+                engine.apply(command)
+                partition.commits.group.add(entries.to_entry(command), Effects())
+            return True
+        by_count = settings.snapshot_entries and entry_count >= settings.snapshot_entries
+        if by_count and age_ms >= self._rest_ms:
+            return True
+        by_time = settings.snapshot_interval_ms and age_ms >= settings.snapshot_interval_ms
+        return bool(by_time and entry_count > 0)
+
     def step(self, partition: Partition) -> bool:
         """Do a little if it is time; True = there is more to do soon."""
         self._finish_snapshot(partition)
-        settings = partition.settings.journal
-        entry_count = partition.position - self._snapshot_position
-        if not self._writing and entry_count > 0:
-            age_ms = partition.clock.now_ms() - self._snapshot_ms
-            if (settings.snapshot_entries and entry_count >= settings.snapshot_entries) or (
-                settings.snapshot_interval_ms and age_ms >= settings.snapshot_interval_ms
-            ):
-                self.begin_snapshot(partition)
+        if not self._writing and self._is_snapshot_due(partition):
+            self.begin_snapshot(partition)
         return self._compact(partition)
 
     def begin_snapshot(self, partition: Partition) -> None:
         """Take the state now; another thread makes it durable."""
         partition.commits.commit_all()  # the engine must not be ahead of what is durable
         position = partition.position
+        began_us = partition.clock.now_us()
         meta, planned = plan_snapshot(partition.engine)
         files = [SnapshotFile(name, content) for name, content in planned]
         self._writing = True
         self._snapshot_position = position
         self._snapshot_ms = partition.clock.now_ms()
+        self._rest_ms = (partition.clock.now_us() - began_us) * SNAPSHOT_REST_FACTOR // 1_000
         journal = partition.journal
 
         def write() -> None:

@@ -60,6 +60,10 @@ MERGE_ROWS_MAX = 256
 MERGE_BYTES_MAX = 64 << 10
 # Requests taken in one step; the rest waits for the next one, so that due messages are not kept.
 STEP_REQUESTS_MAX = 1_024
+# A message is sent to a client that holds it when this much of the lease-ahead time is still left:
+# most of it, for a sync or a garbage collection that takes its time on the way; not all of it, so
+# that the messages of the rest come along in the same dispatch.
+AHEAD_PERCENT = 80
 # Dispatches in one step, for the same reason the other way round.
 STEP_DISPATCHES_MAX = 32
 
@@ -369,6 +373,8 @@ class Partition:
                     1_000,
                 )
         if not self.journal.has_room(byte_count + 128 * rows):
+            if self.maintenance is not None:
+                self.maintenance.want_room()
             return ResourceExhausted("the disk is full; consumers go on, producers wait", 1_000)
         return None
 
@@ -525,8 +531,7 @@ class Partition:
         for _ in range(STEP_DISPATCHES_MAX):
             now_ms = self.now_ms()
             head_ms = self._head_ms(now_ms)
-            # Only half of the ahead time: the rows of the other half come along in one dispatch.
-            if head_ms is None or head_ms > now_ms + ahead_ms // 2:
+            if head_ms is None or head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100:
                 return
             grant = self.dispatcher.reserve(
                 self._rows_max(), self.clock.now_us(), holding=head_ms > now_ms
@@ -559,11 +564,15 @@ class Partition:
         return max(1, min(limits.DISPATCH_ROWS_MAX, limits.DISPATCH_BYTES_MAX // mean))
 
     def _next_wake_us(self) -> int | None:
-        """When there will be something to lease to somebody with credit."""
+        """When there will be something to lease to somebody with credit, or a chore to do."""
+        chore_ms = self.maintenance.next_ms() if self.maintenance is not None else None
+        chore_us = None if chore_ms is None else chore_ms * 1_000
         head_ms = self._head_ms(self.engine.now_ms)
         if head_ms is None:
-            return None
+            return chore_us
         anyone, holder = self.dispatcher.has_credit(self.clock.now_us())
         if not anyone:
-            return None
-        return (head_ms - (self.topic().lease_ahead_ms // 2 if holder else 0)) * 1_000
+            return chore_us
+        ahead_ms = self.topic().lease_ahead_ms * AHEAD_PERCENT // 100 if holder else 0
+        wake_us = (head_ms - ahead_ms) * 1_000
+        return wake_us if chore_us is None else min(wake_us, chore_us)

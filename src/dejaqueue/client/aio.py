@@ -252,6 +252,10 @@ class AsyncClient:
 
         Returns:
             A status per row: OK, NOT_FOUND, or LEASED (too late).
+
+        Raises:
+            Unavailable: no broker in time, or the connection broke in the middle and the call,
+                sent again, found rows gone: whether it was this call is unknown.
         """
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
         return await waits.run(self._core.move, topic, named, due)
@@ -273,6 +277,9 @@ class AsyncClient:
 
         Returns:
             A status per row: OK, NOT_FOUND, or LEASED (too late).
+
+        Raises:
+            Unavailable: as for `move`.
         """
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
         return await waits.run(self._core.cancel, topic, named)

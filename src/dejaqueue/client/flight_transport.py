@@ -42,9 +42,10 @@ _OPTIONS = [
     # Each client object has its own connection, so that a bulk write on one does not stand before
     # deliveries on the other.
     ("grpc.use_local_subchannel_pool", 1),
-    # A broker that restarts is found again at once; backing off is write_link.py's part.
+    # A broker that restarts is found again at once; backing off is link.py's part. The minimum is
+    # also how long one attempt may take: on a loaded machine a handshake is not quick.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
 

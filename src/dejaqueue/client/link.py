@@ -24,7 +24,7 @@ from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
 
 BACKOFF_MS_FIRST = 20
-BACKOFF_MS_MAX = 2_000
+BACKOFF_MS_MAX = 1_000
 _NUMBER_MAX = (1 << 32) - 1
 
 
@@ -40,9 +40,11 @@ class _Waiting:
     batch: pa.RecordBatch
     answer: Future[Reply]
     deadline_us: int = 0
+    sendings: int = 0
 
 
 def _write(connection: WriteChannel, waiting: _Waiting) -> Future[Reply]:
+    waiting.sendings += 1
     try:
         return connection.send(waiting.number, waiting.batch)
     except DejaQError as wrong:
@@ -159,7 +161,15 @@ class WriteLink:
             if not isinstance(wrong, Unavailable):
                 self._failures = 0
                 if self._waiting.pop(waiting.number, None) is not None:
-                    if wrong is None:
+                    if wrong is None and self._is_ambiguous(waiting, answer):
+                        waiting.answer.set_exception(
+                            Unavailable(
+                                f"the connection broke in the middle of this {self.stream.op}, "
+                                "which was sent again: whether the first one was carried out for "
+                                "the rows that are not OK is unknown"
+                            )
+                        )
+                    elif wrong is None:
                         waiting.answer.set_result(answer)
                     else:
                         waiting.answer.set_exception(wrong)
@@ -175,6 +185,14 @@ class WriteLink:
             if not isinstance(wrong, DejaQError):
                 wrong = InternalError(f"a channel failed with {wrong!r}")
             waiting.answer.set_exception(wrong)
+
+    def _is_ambiguous(self, waiting: _Waiting, answer: Reply) -> bool:
+        """True if NOT_FOUND or LEASED may be the doing of an earlier sending of the same batch.
+
+        Only enqueues are remembered by the broker (rule 10).
+        """
+        repeated = waiting.sendings > 1 and self.stream.op in {"move", "cancel"}
+        return repeated and answer.statuses is not None and bool(answer.statuses.any())
 
     def _drop(self, connection: WriteChannel) -> bool:
         """Do not use this connection any more; True if it was in use until now."""

@@ -250,6 +250,10 @@ class Client:
 
         Returns:
             A status per row: OK, NOT_FOUND, or LEASED (too late).
+
+        Raises:
+            Unavailable: no broker in time, or the connection broke in the middle and the call,
+                sent again, found rows gone: whether it was this call is unknown.
         """
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
         return waits.run(self._core.move, topic, named, due)
@@ -271,6 +275,9 @@ class Client:
 
         Returns:
             A status per row: OK, NOT_FOUND, or LEASED (too late).
+
+        Raises:
+            Unavailable: as for `move`.
         """
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
         return waits.run(self._core.cancel, topic, named)

@@ -26,8 +26,8 @@ MAY_BLOCK = False
 async def result(future: Future[T]) -> T:
     """The result of a future of a transport's thread.
 
-    A coroutine that is cancelled meanwhile leaves the future alone: what was sent is answered all the
-    same (`asyncio.wrap_future` would cancel it, and the answering thread would fail on that).
+    A coroutine that is cancelled meanwhile leaves the future alone: what was sent is answered all
+    the same (`asyncio.wrap_future` would cancel it, and the answering thread would fail on that).
     """
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[None] = loop.create_future()

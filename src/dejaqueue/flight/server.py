@@ -8,7 +8,6 @@ See: docs/wire.md.
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,10 +23,6 @@ from dejaqueue.model import Topic
 from dejaqueue.schema.messages import PEEK, SEND
 from dejaqueue.wire import descriptors
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
-
-# Python hands the interpreter over after this long at most. The default of 5 ms is what a worker
-# would wait for behind a thread that decodes batches; 0.5 ms costs little and keeps lateness low.
-SWITCH_INTERVAL_SECONDS = 0.0005
 
 # Arrow's own classes stand for the gRPC statuses that Flight has no class for.
 _FLIGHT_ERRORS: dict[str, type[Exception]] = {
@@ -63,9 +58,11 @@ class FlightServer:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Return when the port is open."""
-        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-        self._service = _Service(self._broker, f"grpc+tcp://{self._host}:{self._port}")
+        """Return when the port is open. Raises BadRequest if it cannot be."""
+        try:
+            self._service = _Service(self._broker, f"grpc+tcp://{self._host}:{self._port}")
+        except (OSError, pa.ArrowException) as error:
+            raise BadRequest("server.port", f"a free port of {self._host}", self._port) from error
         self._thread = threading.Thread(
             target=self._service.serve, name="dejaq-flight", daemon=True
         )

@@ -37,7 +37,7 @@ def test_every_kind_of_column_has_its_json() -> None:
             "instant": pa.array(
                 [datetime(2026, 1, 2, tzinfo=UTC), None], pa.timestamp("ms", "UTC")
             ),
-            "wall": pa.array([datetime(2026, 1, 2), None], pa.timestamp("s")),  # noqa: DTZ001
+            "wall": pa.array([datetime(2026, 1, 2), None], pa.timestamp("s")),
             "list": [[1, 2], None],
             "word": pa.array(["x", "y"]).dictionary_encode(),
             "nothing": pa.nulls(2),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -50,6 +51,19 @@ def test_what_was_not_answered_is_sent_again_under_its_number() -> None:
     firsts = [answer.result(SECONDS_MAX).first_id for answer in [*answers, later]]
     assert firsts == [100, 200, 300, 400]
     assert len(transport.writes) == 2
+
+
+@pytest.mark.parametrize(("status", "known"), [(0, True), (1, False)])
+def test_a_cancel_sent_again_is_only_sure_when_it_is_ok(status: int, known: bool) -> None:
+    transport = FakeTransport()
+    link = WriteLink(transport, WriteStream("t", "cancel"), SystemClock(), retry_ms_max=60_000)
+    answer = link.send(BATCH)
+    transport.writes[0].break_off()
+    again = transport.wait_writes(2)
+    again.wait_for(1)
+    again.answer(0, statuses=np.array([0, status], dtype=np.uint8))
+    error = answer.exception(SECONDS_MAX)
+    assert error is None if known else isinstance(error, Unavailable)
 
 
 def test_a_broker_that_stops_is_left_for_another_connection() -> None:

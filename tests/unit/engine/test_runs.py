@@ -114,6 +114,13 @@ def test_a_message_that_was_moved_away_and_back_comes_out_once() -> None:
     assert order.pop(9, 9, board.is_alive)[1].tolist() == [1]
 
 
+def test_a_repeat_is_not_taken_for_a_message__at_the_edge_of_a_look() -> None:
+    board, order = Board(2), SortedRuns(STANDARD)
+    board.keys[:] = 5
+    order.insert(int64s(5, 5, 5, 5), int64s(0, 0, 1, 1))
+    assert order.pop(3, 9, board.is_alive)[1].tolist() == [0, 1]
+
+
 def test_sweeping_keeps_memory_bounded__the_same_messages_moved_for_ever() -> None:
     board, order = Board(20), SortedRuns(TINY)
     rng = np.random.default_rng(1)

@@ -92,7 +92,7 @@ def nice_ticks(top: float, count: int = 4) -> list[float]:
         return [0.0]
     raw = top / count
     power = 10.0 ** np.floor(np.log10(raw))
-    step = float(next(unit * power for unit in (1, 2, 5, 10) if unit * power >= raw * 0.9))
+    step = float(next(unit * power for unit in (1, 2, 5, 10) if unit * power >= raw * 0.8))
     return [round(step * i, 9) for i in range(int(top / step + 1e-9) + 1)]
 
 

@@ -172,7 +172,10 @@ def _load_chart(run: Run) -> str:
 
 def _notices_ms(plan: Plan, change: Change) -> npt.NDArray[np.int64]:
     """When changes are told; those that are known before the clock begins are left out."""
-    return plan.notices_ms[(plan.changes == change) & (plan.notices_ms >= 0)]
+    told_ms: npt.NDArray[np.int64] = plan.notices_ms[
+        (plan.changes == change) & (plan.notices_ms >= 0)
+    ]
+    return told_ms
 
 
 def _changes_chart(run: Run) -> str:

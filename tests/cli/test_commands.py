@@ -1,0 +1,207 @@
+"""The commands against a real port: topics, send, consume, peek, move, cancel, stats, bench.
+
+Covered: what is printed, in both forms, and the exit status. What the broker does with it is tested
+in tests/rules; reading of files in tests/unit/cli/test_sources.py.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run, invoke
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def consumed(run: Run, topic: str, *options: str) -> list[dict[str, Any]]:
+    found = run("consume", topic, "--timeout", "300ms", "--json", *options)
+    assert found.exit_code == 0
+    return json_lines(found.stdout)
+
+
+def test_topic_is_created_shown_altered_listed_and_deleted(run: Run) -> None:
+    assert run("topic", "create", "a", "--lease", "10s").exit_code == 0
+    assert "lease_ms 10000\n" in run("topic", "show", "a").stdout
+    altered = run("topic", "alter", "a", "--lease", "1m", "--json")
+    assert json.loads(altered.stdout)["lease_ms"] == 60_000
+    (listed,) = json_lines(run("topic", "list", "--json").stdout)
+    assert (listed["name"], listed["lease_ms"]) == ("a", 60_000)
+    assert "60000" in run("topic", "list").stdout
+    assert run("topic", "delete", "a", "--yes").exit_code == 0
+    assert run("topic", "list").stdout == ""
+
+
+def test_topic_that_exists_is_refused_unless_that_is_fine(run: Run) -> None:
+    assert run("topic", "create", "a").exit_code == 0
+    again = run("topic", "create", "a")
+    assert again.exit_code == 3
+    assert again.stderr.startswith("error: ")
+    assert run("topic", "create", "a", "--exist-ok").exit_code == 0
+
+
+def test_delete_asks_first(run: Run) -> None:
+    run("topic", "create", "a")
+    refused = run("topic", "delete", "a", stdin=b"n\n")
+    assert refused.exit_code != 0
+    assert run("topic", "show", "a").exit_code == 0
+    assert run("topic", "delete", "a", stdin=b"y\n").exit_code == 0
+    assert run("topic", "show", "a").exit_code == 2
+
+
+def test_alter_without_a_change_is_a_wrong_call(run: Run) -> None:
+    found = run("topic", "alter", "a")
+    assert (found.exit_code, found.stderr[:24]) == (2, "error: nothing to change")
+
+
+def test_one_message_is_sent_peeked_moved_and_consumed(run: Run) -> None:
+    run("topic", "create", "a")
+    sent = run("send", "a", "--text", "grüße", "--delay", "1h", "--key", "k")
+    assert sent.stdout == "0\n"
+    (peeked,) = json_lines(run("peek", "a", "--json").stdout)
+    assert (peeked["key"], peeked["payload"], peeked["state"]) == ("k", "grüße", "scheduled")
+    assert "grüße" in run("peek", "a").stdout
+    assert consumed(run, "a") == []
+    moved = run("move", "a", "--key", "k", "--delay", "0")
+    assert (moved.exit_code, moved.stdout) == (0, "message  status\nk        OK\n")
+    (message,) = consumed(run, "a", "--max", "1")
+    assert (message["id"], message["attempt"], message["payload"]) == ("0", 1, "grüße")
+    assert consumed(run, "a") == []
+
+
+def test_lines_are_sent_and_printed_as_they_were(run: Run) -> None:
+    run("topic", "create", "a")
+    lines = [f"line {n}".encode() for n in range(2_500)]
+    sent = run("send", "a", stdin=b"\n".join(lines))
+    assert (sent.exit_code, sent.stdout) == (0, "sent 2500\n")
+    found = run("consume", "a", "--max", "2500")
+    assert found.stdout_bytes.splitlines() == lines
+    assert json.loads(run("stats", "a", "--json").stdout)["scheduled"] == 0
+
+
+def test_max_takes_no_more_and_the_rest_stays(run: Run) -> None:
+    run("topic", "create", "a")
+    run("send", "a", stdin=b"1\n2\n3\n")
+    assert run("consume", "a", "--max", "2").stdout == "1\n2\n"
+    assert run("consume", "a", "--timeout", "300ms").stdout == "3\n"
+
+
+def test_no_ack_gives_everything_back(run: Run) -> None:
+    run("topic", "create", "a")
+    run("send", "a", stdin=b"1\n2\n")
+    assert [m["attempt"] for m in consumed(run, "a", "--no-ack")] == [1, 1]
+    assert [m["attempt"] for m in consumed(run, "a", "--no-ack", "--max", "2")] == [2, 2]
+
+
+def test_file_with_columns(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("email,remind_at,text\na@x,2020-01-01T00:00:00Z,hi\n", encoding="utf-8")
+    run("topic", "create", "a")
+    options = ["--due-column", "remind_at", "--key-column", "email", "--payload-column", "text"]
+    assert run("send", "a", str(file), *options, "--json").stdout == '{"sent":1,"duplicate":0}\n'
+    (message,) = consumed(run, "a")
+    assert message["due"] == "2020-01-01T00:00:00.000Z"
+    assert (message["key"], message["payload"]) == ("a@x", "hi")
+
+
+def test_rows_with_a_live_key_are_counted_and_end_with_status_3(run: Run) -> None:
+    run("topic", "create", "a")
+    lines = b'{"key": "k", "delay": 60000}\n'
+    assert run("send", "a", "--format", "jsonl", stdin=lines).exit_code == 0
+    again = run("send", "a", "--format", "jsonl", stdin=lines + b'{"key": "l", "delay": 60000}\n')
+    assert (again.exit_code, again.stdout) == (3, "sent 1\nduplicate 1\n")
+    single = run("send", "a", "--text", "x", "--key", "k")
+    assert (single.exit_code, single.stdout) == (3, "")
+
+
+def test_bytes_that_are_no_text_are_shown_as_base64(run: Run) -> None:
+    run("topic", "create", "a")
+    run("send", "a", stdin=b"\xff\x01\n")
+    (message,) = consumed(run, "a")
+    assert message["payload_base64"] == "/wE="
+
+
+def test_cancel_names_each_and_ends_with_status_3_if_one_is_not_there(run: Run) -> None:
+    run("topic", "create", "a")
+    run("send", "a", "--text", "x", "--delay", "1h", "--key", "k")
+    found = run("cancel", "a", "--key", "k", "--key", "nobody", "--json")
+    assert found.exit_code == 3
+    assert json_lines(found.stdout) == [
+        {"message": "k", "status": "OK"},
+        {"message": "nobody", "status": "NOT_FOUND"},
+    ]
+    run("send", "a", "--text", "y", "--delay", "1h")
+    assert run("cancel", "a", "--id", "1").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["send", "a", "--text", "x", "--due", "5", "--delay", "5"], "--due or --delay, not both"),
+        (["send", "a", "file", "--text", "x"], "--text or FILE, not both"),
+        (["send", "a", "--key", "k"], "--key goes with --text"),
+        (["send", "a", "/nowhere/at/all"], "FILE: cannot read"),
+        (["move", "a", "--key", "k"], "say the new time"),
+        (["move", "a", "--delay", "1s"], "by --key or by --id"),
+        (["cancel", "a", "--key", "k", "--id", "1"], "by --key or by --id"),
+        (["cancel", "a"], "by --key or by --id"),
+        (["send", "no topic", "--text", "x"], "topic.name"),
+        (["send", "nowhere", "--text", "x"], "dejaq topic create"),
+        (["consume", "nowhere", "--timeout", "1s"], "dejaq topic create"),
+        (["peek", "nowhere"], "dejaq topic create"),
+        (["stats", "nowhere"], "dejaq topic create"),
+    ],
+)
+def test_wrong_call_says_what_is_wrong(run: Run, arguments: list[str], text: str) -> None:
+    found = run(*arguments)
+    assert found.exit_code == 2
+    assert found.stderr.startswith("error: ")
+    assert text in found.stderr
+    assert found.stdout == ""
+
+
+def test_bad_input_file_names_the_column(run: Run) -> None:
+    run("topic", "create", "a")
+    found = run("send", "a", "--format", "csv", stdin=b"due\nnever\n")
+    assert found.exit_code == 2
+    assert "due column" in found.stderr
+
+
+def test_stats_of_the_broker_name_its_topics(run: Run) -> None:
+    run("topic", "create", "a")
+    run("send", "a", "--text", "x", "--delay", "1h")
+    assert "topics.a.scheduled 1\n" in run("stats").stdout
+    assert json.loads(run("stats", "--json").stdout)["topics"]["a"]["scheduled"] == 1
+
+
+def test_bench_measures_and_leaves_nothing_behind(run: Run) -> None:
+    found = run("bench", "--messages", "3000", "--lateness-seconds", "1", "--json")
+    figures = {line["name"]: line for line in json_lines(found.stdout)}
+    names = ["enqueue", "lease_ack", "lateness_p50", "lateness_p99", "lateness_max"]
+    assert list(figures) == names
+    assert figures["enqueue"]["value"] > 0
+    assert figures["lateness_p50"]["value"] >= 0
+    assert run("topic", "list").stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [["stats"], ["send", "a", "--text", "x"], ["consume", "a"]])
+def test_no_broker_there_ends_with_status_4_and_a_sentence(arguments: list[str]) -> None:
+    with socket.socket() as taken:
+        # Bound and not listening: nobody answers there, and nobody else gets the port meanwhile.
+        taken.bind(("127.0.0.1", 0))
+        found = invoke(*arguments, "--url", f"dejaq://127.0.0.1:{taken.getsockname()[1]}")
+    assert found.exit_code == 4
+    assert "start one with `dejaq serve`" in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_url_that_is_none_is_a_wrong_call() -> None:
+    found = invoke("stats", "--url", "http://localhost")
+    assert found.exit_code == 2
+    assert found.stderr.startswith("error: ")

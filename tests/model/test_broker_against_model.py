@@ -1,0 +1,232 @@
+"""The whole broker against an obvious model, on a virtual clock, restarted in the middle.
+
+Covered: sends with keys, moves, cancels, deliveries in order, acks, nacks, extends, lease ends and
+graceful restarts, over workers, group commit, dispatch and journal (rules 1 to 7, 9, 11, 13).
+Not covered: the engine alone, in depth (test_engine_against_model.py); kills (tests/crash).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from dejaqueue.model import RowStatus
+from dejaqueue.wire.frames import SettleOp
+from tests.rules.broker_fixture import BrokerFixture, RecordingConsumer
+
+EXAMPLES = int(os.environ.get("DEJAQ_BROKER_MODEL_EXAMPLES", "150"))
+LEASE_MS = 1_000
+
+dues = st.integers(-5, 60)
+picks = st.lists(st.integers(0, 30), min_size=1, max_size=5, unique=True)
+
+
+@dataclass
+class Live:
+    """One message that is not done. `due_ms` is when it is due, or when its lease ends."""
+
+    sequence: int
+    payload: bytes
+    due_ms: int
+    key: str
+    leased: bool = False
+    attempt: int = 0
+
+
+class BrokerMachine(RuleBasedStateMachine):
+    @initialize(on_files=st.booleans())
+    def start(self, on_files: bool) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="dejaq-model-"))
+        self.on_files = on_files
+        path = self.directory / "journal" if on_files else None
+        self.broker = BrokerFixture(path, lease_ms=LEASE_MS)
+        self.live: dict[int, Live] = {}
+        self.next_sequence = 0
+        self.connect()
+
+    def connect(self) -> None:
+        self.consumer: RecordingConsumer = self.broker.consumer(credit=1_000_000, holds=False)
+
+    def teardown(self) -> None:
+        if hasattr(self, "broker"):
+            self.broker.stop()
+            shutil.rmtree(self.directory)
+
+    # --- what the model says --------------------------------------------------------------
+
+    def end_leases(self) -> None:
+        for message in self.live.values():
+            if message.leased and message.due_ms <= self.broker.now_ms:
+                message.leased = False
+
+    def expect_deliveries(self) -> None:
+        """Everything that is due now is delivered, once, in order."""
+        self.end_leases()
+        now_ms = self.broker.now_ms
+        due = [m for m in self.live.values() if not m.leased and m.due_ms <= now_ms]
+        due.sort(key=lambda message: (message.due_ms, message.sequence))
+        expected = []
+        for message in due:
+            message.attempt += 1
+            expected.append((message.sequence, message.attempt, message.due_ms, message.payload))
+            message.leased, message.due_ms = True, now_ms + LEASE_MS
+        got = []
+        for delivered in self.consumer.take_all():
+            batch = delivered.batch
+            columns = (batch.column(name).to_pylist() for name in ("id", "attempts", "due"))
+            rows = list(zip(*columns, delivered.payloads, strict=True))
+            assert rows == sorted(rows, key=lambda row: (row[2], row[0]))
+            got += rows
+        assert sorted(got) == sorted(expected)
+
+    def chosen(self, places: list[int]) -> list[int]:
+        """Sequences: live ones and others."""
+        return [place % max(1, self.next_sequence + 2) for place in places]
+
+    def producer_status(self, sequence: int) -> RowStatus:
+        message = self.live.get(sequence)
+        if message is None:
+            return RowStatus.NOT_FOUND
+        return RowStatus.LEASED if message.leased else RowStatus.OK
+
+    # --- steps ----------------------------------------------------------------------------
+
+    @rule(rows=st.lists(st.tuples(dues, st.sampled_from(["", "", "a", "b", "c"])), max_size=6))
+    def send(self, rows: list[tuple[int, str]]) -> None:
+        if not rows:
+            return
+        self.end_leases()
+        now_ms = self.broker.now_ms
+        expected, payloads = [], []
+        for place, (delay_ms, key) in enumerate(rows):
+            payload = b"%d-%d" % (self.next_sequence, place) * (place + 1)
+            payloads.append(payload)
+            if key and any(message.key == key for message in self.live.values()):
+                expected.append(RowStatus.DUPLICATE)
+                continue
+            expected.append(RowStatus.OK)
+            sequence = self.next_sequence
+            self.next_sequence += 1
+            self.live[sequence] = Live(sequence, payload, now_ms + delay_ms, key)
+        reply = self.broker.send(
+            payloads, [now_ms + delay_ms for delay_ms, _ in rows], [key for _, key in rows]
+        )
+        assert reply.error is None
+        assert reply.all_statuses().tolist() == expected
+        self.expect_deliveries()
+
+    @rule(places=picks, delay_ms=dues)
+    def move(self, places: list[int], delay_ms: int) -> None:
+        self.end_leases()
+        sequences = self.chosen(places)
+        sequences = list(dict.fromkeys(sequences))
+        expected = [self.producer_status(sequence) for sequence in sequences]
+        due_ms = self.broker.now_ms + delay_ms
+        for sequence, status in zip(sequences, expected, strict=True):
+            if status is RowStatus.OK:
+                self.live[sequence].due_ms = due_ms
+        reply = self.broker.move(sequences, [due_ms] * len(sequences))
+        assert reply.all_statuses().tolist() == expected
+        self.expect_deliveries()
+
+    @rule(key=st.sampled_from(["a", "b", "c"]))
+    def cancel_by_key(self, key: str) -> None:
+        self.end_leases()
+        found = [message for message in self.live.values() if message.key == key]
+        expected = self.producer_status(found[0].sequence) if found else RowStatus.NOT_FOUND
+        if expected is RowStatus.OK:
+            del self.live[found[0].sequence]
+        reply = self.broker.write("cancel", {"key": pa.array([key])})
+        assert reply.all_statuses().tolist() == [expected]
+
+    @rule(places=picks)
+    def cancel(self, places: list[int]) -> None:
+        self.end_leases()
+        sequences = list(dict.fromkeys(self.chosen(places)))
+        expected = [self.producer_status(sequence) for sequence in sequences]
+        for sequence, status in zip(sequences, expected, strict=True):
+            if status is RowStatus.OK:
+                del self.live[sequence]
+        assert self.broker.cancel(sequences).all_statuses().tolist() == expected
+
+    @precondition(lambda self: any(message.leased for message in self.live.values()))
+    @rule(
+        places=picks,
+        op=st.sampled_from(list(SettleOp)),
+        stale=st.booleans(),
+        argument_ms=st.integers(20, 2_000),
+    )
+    def settle(self, places: list[int], op: SettleOp, stale: bool, argument_ms: int) -> None:
+        self.end_leases()
+        leased = [message for message in self.live.values() if message.leased]
+        if not leased:
+            return
+        rows = list({leased[place % len(leased)].sequence for place in places})
+        attempts = [self.live[row].attempt - int(stale) for row in rows]
+        expected = [RowStatus.LEASE_LOST if stale else RowStatus.OK] * len(rows)
+        if not stale:
+            for row in rows:
+                self.settle_one(row, op, argument_ms)
+        reply = self.consumer.settle(
+            op,
+            ids=np.array(rows),
+            attempts=np.array(attempts, dtype=np.uint16),
+            argument_ms=argument_ms,
+        )
+        assert reply.all_statuses().tolist() == expected
+        self.expect_deliveries()
+
+    def settle_one(self, row: int, op: SettleOp, argument_ms: int) -> None:
+        message = self.live[row]
+        match op:
+            case SettleOp.ACK:
+                del self.live[row]
+            case SettleOp.NACK:
+                message.leased, message.due_ms = False, self.broker.now_ms + argument_ms
+            case SettleOp.EXTEND:
+                message.due_ms = self.broker.now_ms + argument_ms
+
+    @rule(ms=st.sampled_from([1, 7, 30, 500, 1_001]))
+    def advance(self, ms: int) -> None:
+        self.broker.clock.advance(ms=ms)
+        self.expect_deliveries()
+
+    @precondition(lambda self: self.on_files)
+    @rule()
+    def restart(self) -> None:
+        hashes = self.broker.state_hashes()
+        self.consumer.session.close(release=False)
+        self.broker.restart()
+        # One command more than before: the new epoch.
+        assert self.broker.state_hashes() != hashes
+        self.connect()
+        self.expect_deliveries()
+
+
+@pytest.mark.timeout(300)
+def test_the_broker_does_what_the_model_says() -> None:
+    run_state_machine_as_test(
+        BrokerMachine,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=20,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

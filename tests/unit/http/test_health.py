@@ -1,0 +1,101 @@
+"""The health server: three answers, and nobody who can hold it up."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+
+from dejaqueue.errors import Unavailable
+from dejaqueue.http.health import HealthServer
+
+
+class Broker:
+    """What the server is told."""
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.error: Unavailable | None = None
+
+    def stats(self) -> dict[str, Any]:
+        if self.error:
+            raise self.error
+        return {"topics": {"a": 1}}
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def server(broker: Broker) -> Iterator[HealthServer]:
+    server = HealthServer("127.0.0.1", 0, lambda: broker.ready, broker.stats)
+    server.start()
+    yield server
+    server.stop()
+
+
+def ask(server: HealthServer, path: str, method: str = "GET") -> tuple[int, bytes]:
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        assert answer.getheader("Content-Type") == "application/json"
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def test_alive_before_it_is_ready(server: HealthServer, broker: Broker) -> None:
+    assert ask(server, "/livez") == (200, b'{"status": "alive"}\n')
+    assert ask(server, "/readyz") == (503, b'{"status": "not ready"}\n')
+    broker.ready = True
+    assert ask(server, "/readyz?verbose=1") == (200, b'{"status": "ready"}\n')
+
+
+def test_stats_are_those_of_the_broker(server: HealthServer) -> None:
+    status, body = ask(server, "/stats")
+    assert (status, json.loads(body)) == (200, {"topics": {"a": 1}})
+
+
+def test_broker_that_cannot_answer_gives_its_error(server: HealthServer, broker: Broker) -> None:
+    broker.error = Unavailable("the broker is stopping")
+    status, body = ask(server, "/stats")
+    assert status == 503
+    assert json.loads(body)["text"] == "the broker is stopping"
+
+
+def test_another_path_says_which_there_are(server: HealthServer) -> None:
+    status, body = ask(server, "/metrics")
+    assert status == 404
+    assert b"/readyz" in body
+
+
+def test_head_has_no_body(server: HealthServer) -> None:
+    assert ask(server, "/livez", "HEAD") == (200, b"")
+
+
+def test_connection_that_says_nothing_holds_up_nobody(server: HealthServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)):
+        assert ask(server, "/livez")[0] == 200
+
+
+def test_stop_twice_and_stop_without_start_give_the_port_back() -> None:
+    server = HealthServer("127.0.0.1", 0, lambda: True, dict)
+    server.stop()
+    again = HealthServer("127.0.0.1", server.port, lambda: True, dict)
+    again.start()
+    again.stop()
+    again.stop()
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", server.port), timeout=5)
+
+
+def test_port_that_is_taken_is_refused(server: HealthServer) -> None:
+    with pytest.raises(OSError):
+        HealthServer("127.0.0.1", server.port, lambda: True, dict)
