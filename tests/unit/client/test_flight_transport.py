@@ -185,7 +185,8 @@ def test_a_server_that_dies_in_the_middle(transport: FlightTransport) -> None:
     assert channel.send(1, BATCH).result(SECONDS_MAX).rows == 2
     lost = [channel.send(number, BATCH) for number in range(2, 6)]
     for reply in lost:
-        assert isinstance(reply.exception(SECONDS_MAX), Unavailable)
+        error = reply.exception(SECONDS_MAX)
+        assert isinstance(error, Unavailable), repr(error)
     channel.close()
 
 
