@@ -144,7 +144,7 @@ class _LocalConsumeChannel:
                 continue
             leased = queued.leased
             head = DeliveryHead(
-                queued.partition.number,
+                queued.partition,
                 batch.num_rows,
                 leased.lease_id,
                 leased.lease_end_ms,

@@ -66,7 +66,7 @@ class RecordingConsumer:
         push = self._queue.get(timeout=10)
         leased = push.leased
         return Got(
-            push.partition.number, leased.lease_id, leased.lease_end_ms, delivery_batches([push])[0]
+            push.partition, leased.lease_id, leased.lease_end_ms, delivery_batches([push])[0]
         )
 
     def take_all(self) -> list[Got]:

@@ -20,6 +20,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/peek.py": "tests/rules",
     "src/dejaqueue/broker/reading.py": "tests/rules",
     "src/dejaqueue/broker/requests.py": "records",
+    "src/dejaqueue/broker/runtime.py": "tests/rules",
     "src/dejaqueue/broker/session.py": "tests/rules",
     "src/dejaqueue/broker/stats.py": "tests/docs/test_pages.py",
     "src/dejaqueue/broker/writer.py": "tests/rules",

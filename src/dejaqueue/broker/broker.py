@@ -9,106 +9,28 @@ See: docs/internals/README.md for the reading order.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pyarrow as pa
 
-from dejaqueue.broker.dispatch import Dispatcher, Sink
-from dejaqueue.broker.maintenance import Maintenance
+from dejaqueue.broker.dispatch import Sink
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.peek import peek
-from dejaqueue.broker.requests import LookRequest, Request
+from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
-from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
 from dejaqueue.model import Topic
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
-
-Answer = TypeVar("Answer")
-
-
-class TopicRuntime:
-    """A topic that is being served: its partitions, and the consumers they share."""
-
-    def __init__(self, topic: Topic, broker: Broker) -> None:
-        self.topic = topic
-        silence_us = broker.settings.dispatch.consumer_silence_ms_max * 1_000
-        self.dispatcher = Dispatcher(silence_us, self.ring_all)
-        self._workers: list[PartitionWorker] = []
-        self.partitions: list[Partition] = []
-        for number in range(topic.partitions):
-            worker = broker.worker_of(topic.name, number)
-            partition = Partition(
-                lambda: self.topic,
-                number,
-                lambda number=number: broker.store.open(topic.name, number),  # type: ignore[misc]
-                broker.clock,
-                broker.settings,
-                self.dispatcher,
-                lambda: sum(partition.live_count for partition in self.partitions),
-                worker.committer,
-                worker.ring,
-            )
-            partition.maintenance = Maintenance(broker.snapshot_writer)
-            self.partitions.append(partition)
-            self._workers.append(worker)
-
-    def submit(self, partition: int, request: Request) -> None:
-        """Leave a request for a partition."""
-        self._workers[partition].submit(self.partitions[partition], request)
-
-    def ring_all(self) -> None:
-        """Have every partition look for something to do."""
-        for worker, partition in zip(self._workers, self.partitions, strict=True):
-            worker.ring(partition)
-
-    def look(self, partition: int, function: Callable[[Partition], Answer]) -> Future[Answer]:
-        """Run a function on the partition's worker."""
-        future: Future[Answer] = Future()
-
-        def run(place: Partition) -> None:
-            try:
-                place.check_loaded()
-                future.set_result(function(place))
-            except DejaQError as error:
-                future.set_exception(error)
-            except Exception as wrong:  # noqa: BLE001 - the asker gets it, the worker goes on
-                future.set_exception(InternalError(f"{type(wrong).__name__}: {wrong}"))
-
-        self.submit(partition, LookRequest(run))
-        return future
-
-    def close(self, close_one: Callable[[Partition], None]) -> None:
-        """Run a function on every partition, each on its worker, and wait for all."""
-        waits = []
-        for worker, partition in zip(self._workers, self.partitions, strict=True):
-            done = threading.Event()
-
-            def run(
-                partition: Partition = partition,
-                worker: PartitionWorker = worker,
-                done: threading.Event = done,
-            ) -> None:
-                try:
-                    close_one(partition)
-                finally:
-                    worker.forget(partition)
-                    done.set()
-
-            worker.call(run)
-            waits.append(done)
-        for done in waits:
-            done.wait()
 
 
 class Broker:
@@ -168,7 +90,7 @@ class Broker:
         ]
         for worker in self._workers:
             worker.start()
-        self._topics = {t.name: TopicRuntime(t, self) for t in self._catalogue.all()}
+        self._topics = {topic.name: self._serve(topic) for topic in self._catalogue.all()}
         self._started_us = self.clock.now_us()
         self._running = True
 
@@ -200,6 +122,11 @@ class Broker:
         finally:
             partition.close()
 
+    def _serve(self, topic: Topic) -> TopicRuntime:
+        return TopicRuntime(
+            topic, self.store, self.clock, self.settings, self.worker_of, self.snapshot_writer
+        )
+
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
         """The worker that owns a partition."""
         return self._workers[(sum(topic.encode()) + partition) % len(self._workers)]
@@ -222,7 +149,7 @@ class Broker:
             self._check_running()
             made = self._catalogue.create(topic.check(), exist_ok=exist_ok)
             if made.name not in self._topics:
-                self._topics[made.name] = TopicRuntime(made, self)
+                self._topics[made.name] = self._serve(made)
             return made
 
     def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic:

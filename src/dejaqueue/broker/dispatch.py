@@ -13,24 +13,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from dejaqueue import limits
 from dejaqueue.engine.commands import Leased
 from dejaqueue.errors import ResourceExhausted
+from dejaqueue.journal.interface import Journal
 from dejaqueue.wire.descriptors import ConsumeStream
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.partition import Partition
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Leased rows on their way to a consumer; the payloads are read by the thread that sends
-    them."""
+    """Leased rows on their way to a consumer; the thread that sends them reads the payloads.
 
-    partition: Partition
+    Attributes:
+        partition: number of the partition.
+        journal: where the stored rows are.
+        leased: which rows.
+        rows_max: rows whose payloads together make no more than a wire message should hold.
+    """
+
+    partition: int
+    journal: Journal
     leased: Leased
+    rows_max: int
 
 
 class Sink(Protocol):

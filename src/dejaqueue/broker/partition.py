@@ -533,9 +533,8 @@ class Partition:
             head_ms = self._head_ms(now_ms)
             if head_ms is None or head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100:
                 return
-            grant = self.dispatcher.reserve(
-                self.rows_max(), self.clock.now_us(), holding=head_ms > now_ms
-            )
+            rows_max = self._rows_max()
+            grant = self.dispatcher.reserve(rows_max, self.clock.now_us(), holding=head_ms > now_ms)
             if grant is None:
                 return
             consumer, rows = grant
@@ -550,7 +549,7 @@ class Partition:
                 return
             group = self._commits.group
             group.entries.append(entries.to_entry(command, taken))
-            group.pushes.append((consumer, Push(self, leased)))
+            group.pushes.append((consumer, Push(self.number, self.journal, leased, rows_max)))
 
     def _head_ms(self, now_ms: int) -> int | None:
         """When the next message is due, or a lease ends, whichever is first."""
@@ -559,7 +558,7 @@ class Partition:
             return expiry_ms if head_ms is None else head_ms
         return min(head_ms, expiry_ms)
 
-    def rows_max(self) -> int:
+    def _rows_max(self) -> int:
         """Rows whose payloads together make no more than a wire message should hold."""
         mean = self.mean_payload_bytes or 1_024
         return max(1, min(limits.DISPATCH_ROWS_MAX, limits.DISPATCH_BYTES_MAX // mean))

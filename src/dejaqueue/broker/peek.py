@@ -9,7 +9,7 @@ See: docs/wire.md for the ticket.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +17,15 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.keys import find_live
+from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.reading import peek_batch
+from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.writer import key_partitions
 from dejaqueue.engine.commands import Int64s, UInt16s
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import MessageState
 from dejaqueue.schema.messages import PEEK
 from dejaqueue.wire.descriptors import check_fields
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.broker import TopicRuntime
-    from dejaqueue.broker.partition import Partition
 
 FIELDS = [
     "topic",

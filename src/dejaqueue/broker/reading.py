@@ -57,11 +57,11 @@ def delivery_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
     Args:
         pushes: of one partition: their rows are read in one go, which costs hardly more than one.
     """
-    partition, leases = pushes[0].partition, [push.leased for push in pushes]
+    first_push, leases = pushes[0], [push.leased for push in pushes]
     columns = message_columns(
-        partition.journal,
+        first_push.journal,
         _joined([leased.sequences for leased in leases])
-        | (partition.number << limits.SEQUENCE_BITS),
+        | (first_push.partition << limits.SEQUENCE_BITS),
         _joined([leased.dues_ms for leased in leases]),
         _joined([leased.attempts for leased in leases]),
         _joined([leased.locators for leased in leases]),

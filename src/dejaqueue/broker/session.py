@@ -8,21 +8,18 @@ once, one that breaks leaves them to their end, because its consumer may come ba
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.broker.dispatch import Sink
 from dejaqueue.broker.requests import ReplyTo, SettleRequest, no_reply
+from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.writer import JoinedReply, split_rows
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
 from dejaqueue.wire.descriptors import ConsumeStream, check_lease
 from dejaqueue.wire.frames import Ping, Pong, Reply, Settle, SettleOp
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.broker import TopicRuntime
 
 log = logging.getLogger("dejaqueue.broker")
 

@@ -7,11 +7,10 @@ See: docs/reference/metrics.md.
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from dejaqueue.broker.broker import TopicRuntime
-    from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.runtime import TopicRuntime
 
 
 def partition_stats(place: Partition, now_ms: int) -> dict[str, int]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -27,14 +26,12 @@ from dejaqueue.broker.requests import (
     SettleRequest,
     no_reply,
 )
+from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.schema.checks import NamedRows, SendColumns, check_named, check_schema, check_send
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply, SettleOp
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.broker import TopicRuntime
 
 _SETTLE_OPS = {"ack": SettleOp.ACK, "nack": SettleOp.NACK, "extend": SettleOp.EXTEND}
 

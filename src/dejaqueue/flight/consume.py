@@ -62,13 +62,13 @@ class _Outbound:
         if not isinstance(queued, Push):
             return queued
         pushes, rows = [queued], len(queued.leased.sequences)
-        rows_max = queued.partition.rows_max()
+        rows_max = queued.rows_max
         while True:
             try:
                 more = self._queue.get_nowait()
             except Empty:
                 return pushes
-            if isinstance(more, Push) and more.partition is queued.partition:
+            if isinstance(more, Push) and more.journal is queued.journal:
                 rows += len(more.leased.sequences)
                 if rows <= rows_max:
                     pushes.append(more)
@@ -98,7 +98,7 @@ class _Outbound:
                 continue
             leased = push.leased
             head = DeliveryHead(
-                push.partition.number,
+                push.partition,
                 batch.num_rows,
                 leased.lease_id,
                 leased.lease_end_ms,

@@ -1,0 +1,114 @@
+"""A topic that is being served, and the way to its partitions' workers.
+
+Room: broker. Any thread may call it; what is asked of a partition runs on its worker.
+Holds: partition n of a topic is always stepped by the same worker.
+See: broker.py, which makes one for each topic of the catalogue.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import TypeVar
+
+from dejaqueue.broker.dispatch import Dispatcher
+from dejaqueue.broker.maintenance import Maintenance
+from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.partition_worker import PartitionWorker
+from dejaqueue.broker.requests import LookRequest, Request
+from dejaqueue.clock import Clock
+from dejaqueue.errors import DejaQError, InternalError
+from dejaqueue.journal.interface import JournalStore
+from dejaqueue.model import Topic
+from dejaqueue.settings import BrokerSettings
+
+Answer = TypeVar("Answer")
+
+
+class TopicRuntime:
+    """A topic that is being served: its partitions, and the consumers they share.
+
+    Attributes:
+        topic: its settings; replaced when they change.
+        dispatcher: its consumers.
+        partitions: by number; each is loaded when it is first used.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        store: JournalStore,
+        clock: Clock,
+        settings: BrokerSettings,
+        worker_of: Callable[[str, int], PartitionWorker],
+        snapshot_writer: Executor,
+    ) -> None:
+        self.topic = topic
+        silence_us = settings.dispatch.consumer_silence_ms_max * 1_000
+        self.dispatcher = Dispatcher(silence_us, self.ring_all)
+        self._workers: list[PartitionWorker] = []
+        self.partitions: list[Partition] = []
+        for number in range(topic.partitions):
+            worker = worker_of(topic.name, number)
+            partition = Partition(
+                lambda: self.topic,
+                number,
+                lambda number=number: store.open(topic.name, number),  # type: ignore[misc]
+                clock,
+                settings,
+                self.dispatcher,
+                lambda: sum(partition.live_count for partition in self.partitions),
+                worker.committer,
+                worker.ring,
+            )
+            partition.maintenance = Maintenance(snapshot_writer)
+            self.partitions.append(partition)
+            self._workers.append(worker)
+
+    def submit(self, partition: int, request: Request) -> None:
+        """Leave a request for a partition."""
+        self._workers[partition].submit(self.partitions[partition], request)
+
+    def ring_all(self) -> None:
+        """Have every partition look for something to do."""
+        for worker, partition in zip(self._workers, self.partitions, strict=True):
+            worker.ring(partition)
+
+    def look(self, partition: int, function: Callable[[Partition], Answer]) -> Future[Answer]:
+        """Run a function on the partition's worker."""
+        future: Future[Answer] = Future()
+
+        def run(place: Partition) -> None:
+            try:
+                place.check_loaded()
+                future.set_result(function(place))
+            except DejaQError as error:
+                future.set_exception(error)
+            except Exception as wrong:  # noqa: BLE001 - the asker gets it, the worker goes on
+                future.set_exception(InternalError(f"{type(wrong).__name__}: {wrong}"))
+
+        self.submit(partition, LookRequest(run))
+        return future
+
+    def close(self, close_one: Callable[[Partition], None]) -> None:
+        """Run a function on every partition, each on its worker, and wait for all."""
+        waits = []
+        for worker, partition in zip(self._workers, self.partitions, strict=True):
+            done = threading.Event()
+
+            def run(
+                partition: Partition = partition,
+                worker: PartitionWorker = worker,
+                done: threading.Event = done,
+            ) -> None:
+                try:
+                    close_one(partition)
+                finally:
+                    worker.forget(partition)
+                    done.set()
+
+            worker.call(run)
+            waits.append(done)
+        for done in waits:
+            done.wait()
