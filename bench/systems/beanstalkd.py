@@ -144,7 +144,8 @@ class BeanstalkdSystem(System):
             acked += len(ids)
             ids = self._wire.read_reserved(PIPELINE) if more else []
         measured = Measured(acked, watch.seconds())
-        if not watch.is_over() and acked != filled.rows:
+        # More, if a run before was cut short by its time; fewer is a loss.
+        if not watch.is_over() and acked < filled.rows:
             raise AssertionError(f"beanstalkd: acked {acked} of {filled.rows}")
         return measured
 
