@@ -107,7 +107,7 @@ def _drain(system: Any, topic: str, rows: int, instant_ms: int) -> list[tuple[fl
     if received != rows:
         raise AssertionError(f"received {received} of {rows}")
     curve.append((clock.now_us() / 1e6 - instant_ms / 1e3, received, 0.0))
-    system.check_empty(topic)
+    system.check_left(topic)
     return curve
 
 

@@ -122,7 +122,7 @@ class _Filler:
             now_ms = self._system.clock.now_ms()
             due = past_load(self._window_rows, now_ms, seed=window)
             self._system.fill(self._topic, due, FOR_EVER_SECONDS)
-            drained = self._system.drain(self._topic, due.rows, FOR_EVER_SECONDS)
+            drained = self._system.drain(self._topic, due.rows, FOR_EVER_SECONDS, left=self.rows)
             rates_out.append(drained.per_second)
             self._report(
                 f"window {window + 1} at {self.rows:,}: in {rates_in[-1]:,.0f},"

@@ -144,7 +144,7 @@ class BeanstalkdSystem(System):
             acked += len(ids)
             ids = self._wire.read_reserved(PIPELINE) if more else []
         measured = Measured(acked, watch.seconds())
-        # More, if a run before was cut short by its time; fewer is a loss.
+        # More than this turn filled, if the turn before ran out of time.
         if not watch.is_over() and acked < filled.rows:
             raise AssertionError(f"beanstalkd: acked {acked} of {filled.rows}")
         return measured

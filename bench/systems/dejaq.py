@@ -173,9 +173,17 @@ class DejaqSystem(System):
         return self._send(topic, parts, lambda part: _record_batch(load, part), seconds_max)
 
     def drain(
-        self, topic: str, rows: int, seconds_max: float, *, to_bytes: bool = False
+        self, topic: str, rows: int, seconds_max: float, *, to_bytes: bool = False, left: int = 0
     ) -> Measured:
-        """Consume and ack `rows` messages, until all acks are confirmed or the time is up."""
+        """Consume and ack `rows` messages, until all acks are confirmed or the time is up.
+
+        Args:
+            topic: whose messages.
+            rows: how many are due.
+            seconds_max: end after so long.
+            to_bytes: make Python bytes of the payloads.
+            left: how many the topic must have afterwards, if the time was not up.
+        """
         acked = 0
         watch = Stopwatch(seconds_max)
         consumed = self.client.consume_batches(
@@ -192,14 +200,14 @@ class DejaqSystem(System):
                 break
         seconds = watch.seconds()
         if seconds < seconds_max:
-            self.check_empty(topic)
+            self.check_left(topic, left)
         return Measured(acked, seconds)
 
-    def check_empty(self, topic: str) -> None:
-        """Raise AssertionError if the broker still counts a message that was acked."""
-        left = self.count_live(topic)
-        if left:
-            raise AssertionError(f"dejaq: {left} messages of {topic} are left after all acks")
+    def check_left(self, topic: str, left: int = 0) -> None:
+        """Raise AssertionError if the broker does not count so many messages."""
+        counted = self.count_live(topic)
+        if counted != left:
+            raise AssertionError(f"dejaq: {topic} has {counted} messages instead of {left}")
 
     def count_live(self, topic: str) -> int:
         """How many live messages the broker counts in a topic."""

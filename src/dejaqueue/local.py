@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
-from dejaqueue.broker.reading import delivery_batch
+from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.writer import Writer
 from dejaqueue.client import AsyncClient, Client
@@ -136,7 +136,7 @@ class _LocalConsumeChannel:
                 self._on_pong(queued)
                 continue
             try:
-                batch = delivery_batch(queued)
+                [batch] = delivery_batches([queued])
             except DejaQError as error:
                 self._on_end(error)
                 return

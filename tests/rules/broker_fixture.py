@@ -17,7 +17,7 @@ import pyarrow as pa
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.reading import delivery_batch
+from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, ClockSettings, DispatchSettings, JournalSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
@@ -66,7 +66,7 @@ class RecordingConsumer:
         push = self._queue.get(timeout=10)
         leased = push.leased
         return Got(
-            push.partition.number, leased.lease_id, leased.lease_end_ms, delivery_batch(push)
+            push.partition.number, leased.lease_id, leased.lease_end_ms, delivery_batches([push])[0]
         )
 
     def take_all(self) -> list[Got]:

@@ -534,7 +534,7 @@ class Partition:
             if head_ms is None or head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100:
                 return
             grant = self.dispatcher.reserve(
-                self._rows_max(), self.clock.now_us(), holding=head_ms > now_ms
+                self.rows_max(), self.clock.now_us(), holding=head_ms > now_ms
             )
             if grant is None:
                 return
@@ -559,7 +559,8 @@ class Partition:
             return expiry_ms if head_ms is None else head_ms
         return min(head_ms, expiry_ms)
 
-    def _rows_max(self) -> int:
+    def rows_max(self) -> int:
+        """Rows whose payloads together make no more than a wire message should hold."""
         mean = self.mean_payload_bytes or 1_024
         return max(1, min(limits.DISPATCH_ROWS_MAX, limits.DISPATCH_BYTES_MAX // mean))
 

@@ -6,7 +6,10 @@ Holds: columns are in the order of the schemas; rows that are gone are left out.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
@@ -15,6 +18,8 @@ from dejaqueue.engine.commands import Int64s, UInt16s
 from dejaqueue.journal.interface import Journal
 from dejaqueue.schema import packing
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
+
+Number = TypeVar("Number", np.int64, np.uint16)
 
 
 def message_columns(
@@ -46,22 +51,36 @@ def message_columns(
     ]
 
 
-def delivery_batch(push: Push) -> pa.RecordBatch:
-    """The batch of a dispatch, schema DELIVERY, in dispatch order."""
-    leased, partition = push.leased, push.partition
+def delivery_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
+    """The batch of each dispatch, schema DELIVERY, in dispatch order; some may be empty.
+
+    Args:
+        pushes: of one partition: their rows are read in one go, which costs hardly more than one.
+    """
+    partition, leases = pushes[0].partition, [push.leased for push in pushes]
     columns = message_columns(
         partition.journal,
-        leased.sequences | (partition.number << limits.SEQUENCE_BITS),
-        leased.dues_ms,
-        leased.attempts,
-        leased.locators,
+        _joined([leased.sequences for leased in leases])
+        | (partition.number << limits.SEQUENCE_BITS),
+        _joined([leased.dues_ms for leased in leases]),
+        _joined([leased.attempts for leased in leases]),
+        _joined([leased.locators for leased in leases]),
     )
-    batch = pa.RecordBatch.from_arrays(columns, schema=DELIVERY)
-    payload = columns[-1]
-    if payload.null_count:
-        # The lease ended and somebody else finished the row before it was sent: nothing to send.
-        batch = batch.filter(payload.is_valid())
-    return batch
+    whole = pa.RecordBatch.from_arrays(columns, schema=DELIVERY)
+    batches, first = [], 0
+    for leased in leases:
+        batch = whole.slice(first, len(leased.sequences))
+        first += batch.num_rows
+        payload = batch.column(DELIVERY.names.index("payload"))
+        if payload.null_count:
+            # The lease ended and somebody else finished the row before it was sent.
+            batch = batch.filter(payload.is_valid())
+        batches.append(batch)
+    return batches
+
+
+def _joined(parts: list[npt.NDArray[Number]]) -> npt.NDArray[Number]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def peek_batch(

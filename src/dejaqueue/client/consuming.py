@@ -405,6 +405,7 @@ class ConsumeCore:
                 op, number, argument_ms=argument_ms, ids=rows.ids, attempts=rows.attempts
             )
         answer: Future[Reply] = Future()
+        answer.set_running_or_notify_cancel()  # a caller that gives up does not undo the settle
         self._unanswered.add(answer)
         answer.add_done_callback(self._unanswered.discard)
         if channel is None:

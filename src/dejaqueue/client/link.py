@@ -116,6 +116,7 @@ class WriteLink:
             in time, the outcome then being unknown.
         """
         answer: Future[Reply] = Future()
+        answer.set_running_or_notify_cancel()  # a caller that gives up does not undo the sending
         sent: Future[Reply] | None = None
         refused: DejaQError | None = None
         with self._order:

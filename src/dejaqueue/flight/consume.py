@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
-from dejaqueue.broker.reading import delivery_batch
+from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.schema.messages import DELIVERY
@@ -35,6 +35,7 @@ class _Outbound:
         self._broker = broker
         self._writer = writer
         self._queue: SimpleQueue[Push | Frame | None] = SimpleQueue()
+        self._kept: list[Push | Frame | None] = []
         self._thread = threading.Thread(target=self._run, name="dejaq-deliveries", daemon=True)
 
     def start(self) -> None:
@@ -55,13 +56,33 @@ class _Outbound:
         self._queue.put(None)
         self._thread.join()
 
+    def _next(self) -> list[Push] | Frame | None:
+        """What is to be sent next: a frame, or all pushes of one partition that wait in a row."""
+        queued = self._kept.pop() if self._kept else self._queue.get()
+        if not isinstance(queued, Push):
+            return queued
+        pushes, rows = [queued], len(queued.leased.sequences)
+        rows_max = queued.partition.rows_max()
+        while True:
+            try:
+                more = self._queue.get_nowait()
+            except Empty:
+                return pushes
+            if isinstance(more, Push) and more.partition is queued.partition:
+                rows += len(more.leased.sequences)
+                if rows <= rows_max:
+                    pushes.append(more)
+                    continue
+            self._kept.append(more)
+            return pushes
+
     def _run(self) -> None:
         while True:
-            queued = self._queue.get()
+            queued = self._next()
             if queued is None:
                 return
             try:
-                if isinstance(queued, Push):
+                if isinstance(queued, list):
                     self._deliver(queued)
                 else:
                     self._writer.write_metadata(pa.py_buffer(frames.encode(queued)))
@@ -71,19 +92,19 @@ class _Outbound:
             except DejaQError as error:
                 log.error("a delivery could not be read: %s", error)
 
-    def _deliver(self, push: Push) -> None:
-        batch = delivery_batch(push)
-        if batch.num_rows == 0:
-            return
-        leased = push.leased
-        head = DeliveryHead(
-            push.partition.number,
-            batch.num_rows,
-            leased.lease_id,
-            leased.lease_end_ms,
-            self._broker.clock.now_us(),
-        )
-        self._writer.write_with_metadata(batch, pa.py_buffer(frames.encode(head)))
+    def _deliver(self, pushes: list[Push]) -> None:
+        for push, batch in zip(pushes, delivery_batches(pushes), strict=True):
+            if batch.num_rows == 0:
+                continue
+            leased = push.leased
+            head = DeliveryHead(
+                push.partition.number,
+                batch.num_rows,
+                leased.lease_id,
+                leased.lease_end_ms,
+                self._broker.clock.now_us(),
+            )
+            self._writer.write_with_metadata(batch, pa.py_buffer(frames.encode(head)))
 
 
 def serve_consumer(
