@@ -136,7 +136,8 @@ class RedisSystem(System):
         watch = Stopwatch(plan.seconds)
         acked = self._drain(watch)
         measured = Measured(acked, watch.seconds())
-        if not watch.is_over() and acked != filled.rows:
+        # More, if a run before was cut short by its time; fewer is a loss.
+        if not watch.is_over() and acked < filled.rows:
             raise AssertionError(f"redis: acked {acked} of {filled.rows}")
         return measured
 
