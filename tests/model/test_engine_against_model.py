@@ -26,7 +26,14 @@ from hypothesis.stateful import (
 from dejaqueue.engine import commands
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
-from dejaqueue.engine.snapshot import abandon_snapshot, plan_snapshot, restore
+from dejaqueue.engine.snapshot import (
+    PlannedFile,
+    SnapshotPlan,
+    abandon_snapshot,
+    begin_snapshot,
+    plan_snapshot,
+    restore,
+)
 from dejaqueue.model import MessageState
 from dejaqueue.testing.reference_model import ReferenceModel
 
@@ -66,6 +73,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.journal: list[commands.Command] = []
         self.files: dict[str, bytes] = {}
         self.snapshot: tuple[str, int] | None = None  # meta, commands before it
+        self.plan: SnapshotPlan | None = None
+        self.planned_at = 0
         self.handed_out: list[tuple[int, int]] = []  # (sequence, attempt), newest last
         self.lease_ids: list[int] = []
         self.numbers: list[tuple[str, int]] = []
@@ -269,7 +278,13 @@ class EngineMachine(RuleBasedStateMachine):
     # --- snapshots and replay
 
     def take_snapshot(self) -> None:
-        meta, files = plan_snapshot(self.engine)
+        if self.plan is not None:
+            abandon_snapshot(self.engine)
+            self.plan = None
+        self.planned_at = len(self.journal)
+        self.store_snapshot(*plan_snapshot(self.engine))
+
+    def store_snapshot(self, meta: str, files: list[PlannedFile]) -> None:
         kept = {}
         for name, content in files:
             assert name not in kept
@@ -279,7 +294,7 @@ class EngineMachine(RuleBasedStateMachine):
                 assert name not in self.files
                 kept[name] = bytes(content)
         self.files = kept
-        self.snapshot = (meta, len(self.journal))
+        self.snapshot = (meta, self.planned_at)
 
     def restored(self) -> Engine:
         assert self.snapshot is not None
@@ -288,19 +303,43 @@ class EngineMachine(RuleBasedStateMachine):
             engine.apply(command)
         return engine
 
+    @precondition(lambda self: self.plan is None)
     @rule()
     def snapshot_is_taken(self) -> None:
         self.take_snapshot()
 
+    @precondition(lambda self: self.plan is None)
     @rule()
     def snapshot_fails(self) -> None:
         plan_snapshot(self.engine)
+        abandon_snapshot(self.engine)
+
+    @precondition(lambda self: self.plan is None)
+    @rule()
+    def snapshot_begins(self) -> None:
+        self.planned_at = len(self.journal)
+        self.plan = begin_snapshot(self.engine)
+
+    @precondition(lambda self: self.plan is not None)
+    @rule(slabs=st.integers(0, 3))
+    def snapshot_goes_on(self, slabs: int) -> None:
+        """What is stored is the state of its beginning, whatever was done meanwhile."""
+        assert self.plan is not None
+        if self.plan.copy_some(slabs):
+            self.store_snapshot(self.plan.meta, self.plan.files())
+            self.plan = None
+
+    @precondition(lambda self: self.plan is not None)
+    @rule()
+    def snapshot_breaks_off(self) -> None:
+        self.plan = None
         abandon_snapshot(self.engine)
 
     @precondition(lambda self: self.snapshot is not None)
     @rule()
     def broker_restarts(self) -> None:
         before = self.engine.state_hash()
+        self.plan = None
         self.engine = self.restored()
         assert self.engine.state_hash() == before
         self.open_epoch()

@@ -14,20 +14,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dejaqueue import limits
 from dejaqueue.broker import entries
-from dejaqueue.engine.commands import Effects, OpenEpoch, Relocate
-from dejaqueue.engine.snapshot import abandon_snapshot, plan_snapshot
+from dejaqueue.engine.commands import Effects, Int64s, OpenEpoch, Relocate
+from dejaqueue.engine.snapshot import (
+    SnapshotPlan,
+    abandon_snapshot,
+    begin_snapshot,
+    plan_snapshot,
+)
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import TEXT_COLUMNS, SnapshotFile
+from dejaqueue.model import MessageState
 
 if TYPE_CHECKING:
     from dejaqueue.broker.partition import Partition
 
 # Rows copied forward in one step: about a millisecond of work.
 COPY_ROWS_MAX = 4_096
-# Taking the state keeps the worker from serving while written slabs are copied, 0.5 s a gigabyte.
-# The next snapshot by count waits this many times as long, so that it takes one part in a hundred.
-SNAPSHOT_REST_FACTOR = 100
+# Slabs of the message table that are copied for a snapshot in one step: about two milliseconds.
+COPY_SLABS = 4
 # While producers are refused for lack of room, a snapshot this often: it lets segments go.
 ROOM_INTERVAL_MS = 1_000
 # Snapshots until what was done before the first of them is gone: the journal keeps two.
@@ -48,11 +54,12 @@ class Maintenance:
         self._snapshot_position = 0
         self._snapshot_ms = 0
         self._compacted_position = 0
-        self._writing = False
+        self._loads = 0
+        self._plan: SnapshotPlan | None = None
         self._write: Future[None] | None = None
         self._written: int | DejaQError | None = None
         self._room_snapshots = 0
-        self._rest_ms = 0
+        self._to_copy: Int64s = np.zeros(0, dtype=np.int64)
         self.snapshot_count = 0
         self.copied_rows = 0
 
@@ -61,7 +68,9 @@ class Maintenance:
         self._snapshot_position = snapshot_position
         self._snapshot_ms = partition.clock.now_ms()
         self._compacted_position = partition.position
-        self._written = None
+        self._loads += 1
+        self._to_copy = self._to_copy[:0]
+        self._plan = self._write = self._written = None
 
     def want_room(self) -> None:
         """A producer was refused because the disk is full: soon give back what room there is."""
@@ -84,8 +93,7 @@ class Maintenance:
                 engine.apply(command)
                 partition.commits.group.add(entries.to_entry(command), Effects())
             return True
-        by_count = settings.snapshot_entries and entry_count >= settings.snapshot_entries
-        if by_count and age_ms >= self._rest_ms:
+        if settings.snapshot_entries and entry_count >= settings.snapshot_entries:
             return True
         by_time = settings.snapshot_interval_ms and age_ms >= settings.snapshot_interval_ms
         return bool(by_time and entry_count > 0)
@@ -93,35 +101,43 @@ class Maintenance:
     def step(self, partition: Partition) -> bool:
         """Do a little if it is time; True = there is more to do soon."""
         self._finish_snapshot(partition)
-        if not self._writing and self._is_snapshot_due(partition):
+        if not self.busy and self._is_snapshot_due(partition):
             self.begin_snapshot(partition)
+        self._copy_some(partition)
+        if self._plan is not None:
+            return True
         return self._compact(partition)
 
     def begin_snapshot(self, partition: Partition) -> None:
-        """Take the state now; another thread makes it durable."""
+        """Hold the state as it is now; it is copied in the next steps, then made durable."""
         partition.commits.commit_all()  # the engine must not be ahead of what is durable
-        position = partition.position
-        began_us = partition.clock.now_us()
-        meta, planned = plan_snapshot(partition.engine)
-        files = [SnapshotFile(name, content) for name, content in planned]
-        self._writing = True
-        self._snapshot_position = position
+        self._snapshot_position = partition.position
         self._snapshot_ms = partition.clock.now_ms()
-        self._rest_ms = (partition.clock.now_us() - began_us) * SNAPSHOT_REST_FACTOR // 1_000
-        journal = partition.journal
+        self._plan = begin_snapshot(partition.engine)
+
+    def _copy_some(self, partition: Partition, slab_count: int | None = COPY_SLABS) -> None:
+        """Copy a little of the state; when all is copied, another thread makes it durable."""
+        plan = self._plan
+        if plan is None or not plan.copy_some(slab_count):
+            return
+        self._plan = None
+        files = [SnapshotFile(name, content) for name, content in plan.files()]
+        journal, position, load_number = partition.journal, self._snapshot_position, self._loads
 
         def write() -> None:
+            written: int | DejaQError = position
             try:
-                journal.put_snapshot(position, meta, files)
+                journal.put_snapshot(position, plan.meta, files)
             except DejaQError as error:
-                self._written = error
-            else:
-                self._written = position
+                written = error
+            if load_number == self._loads:
+                self._written = written
 
         self._write = self._writer.submit(write)
 
     def wait_written(self, partition: Partition) -> None:
         """Wait for a snapshot that is being written, if there is one."""
+        self._copy_some(partition, None)
         if self._write is not None:
             self._write.result()
         self._finish_snapshot(partition)
@@ -130,7 +146,7 @@ class Maintenance:
         written, self._written = self._written, None
         if written is None:
             return
-        self._writing = False
+        self._write = None
         if isinstance(written, DejaQError):
             # The next snapshot must not build on files of this one.
             abandon_snapshot(partition.engine)
@@ -140,13 +156,13 @@ class Maintenance:
 
     @property
     def busy(self) -> bool:
-        """True while a snapshot is being written."""
-        return self._writing and self._written is None
+        """True while a snapshot is being taken or written."""
+        return self._plan is not None or self._write is not None
 
     def snapshot_and_wait(self, partition: Partition) -> None:
         """At a graceful stop: make the state durable on this thread, so that the start is quick."""
         partition.commits.commit_all()
-        if partition.position == self._snapshot_position and not self._writing:
+        if partition.position == self._snapshot_position:
             return
         position = partition.position
         meta, planned = plan_snapshot(partition.engine)
@@ -156,24 +172,27 @@ class Maintenance:
 
     def _compact(self, partition: Partition) -> bool:
         """Copy live rows out of mostly dead storage, in due order, a few at a time."""
-        if partition.position - self._compacted_position < COMPACT_ENTRIES:
-            return False
-        ranges = partition.journal.sparse()
-        if ranges is None or not partition.idle:
-            if ranges is None:
-                self._compacted_position = partition.position
-            return False
-        first, last = int(ranges[0, 0]), int(ranges[0, 1])
-        sequences = partition.engine.live_in(first, last, COPY_ROWS_MAX)
-        if len(sequences) == 0:
+        if len(self._to_copy) == 0:
+            if partition.position - self._compacted_position < COMPACT_ENTRIES:
+                return False
             self._compacted_position = partition.position
+            ranges = partition.journal.sparse()
+            if ranges is None:
+                return False
+            # Found once, as it takes a walk over the whole table; copied over many steps.
+            first, last = int(ranges[0, 0]), int(ranges[0, 1])
+            self._to_copy = partition.engine.live_in(first, last, limits.BATCH_ROWS_MAX)
+        if not partition.idle:
             return False
-        copy_rows(partition, sequences)
-        self.copied_rows += len(sequences)
-        return True
+        rows, self._to_copy = self._to_copy[:COPY_ROWS_MAX], self._to_copy[COPY_ROWS_MAX:]
+        rows = rows[partition.engine.states(rows) != MessageState.DONE]
+        if len(rows):
+            copy_rows(partition, rows)
+            self.copied_rows += len(rows)
+        return len(self._to_copy) > 0
 
 
-def copy_rows(partition: Partition, sequences: np.ndarray) -> None:
+def copy_rows(partition: Partition, sequences: Int64s) -> None:
     """Write the stored columns of these messages again, in this order, and free the old ones."""
     engine, journal, commits = partition.engine, partition.journal, partition.commits
     commits.commit_all()

@@ -94,10 +94,10 @@ def lease(state: PartitionState, command: commands.Lease) -> Effects:
     attempts: UInt16s = table.attempts[places]
     counts.redelivered += int(np.count_nonzero(attempts))
     attempts += attempts < _ATTEMPTS_MAX
+    table.will_write(places)
     table.states[places] = LEASED
     table.attempts[places] = attempts
     table.dues_ms[places] = command.lease_end_ms
-    table.touch(places)
     locators = table.locators[places]
     state.leases.add(command.lease_id, sequences, attempts, command.lease_end_ms)
     counts.scheduled -= count
@@ -130,9 +130,9 @@ def nack(state: PartitionState, command: commands.Nack) -> Effects:
     if not count:
         return Effects(statuses=rows.statuses)
     table = state.table
+    table.will_write(places)
     table.states[places] = SCHEDULED
     table.dues_ms[places] = command.due_ms
-    table.touch(places)
     dues_ms = np.full(count, command.due_ms, dtype=np.int64)
     state.order.insert(dues_ms, places + table.base)
     rows.forget_lease()
@@ -155,8 +155,8 @@ def extend(state: PartitionState, command: commands.Extend) -> Effects:
         state.leases.ends_earlier(
             command.lease_id, once + table.base, table.attempts[once], command.lease_end_ms
         )
+    table.will_write(places)
     table.dues_ms[places] = command.lease_end_ms
-    table.touch(places)
     state.counts.extended += places.size
     return Effects(statuses=rows.statuses)
 
@@ -178,8 +178,8 @@ def move(state: PartitionState, command: commands.Move) -> Effects:
     if not changed_mask.all():
         places, dues_ms = places[changed_mask], dues_ms[changed_mask]
     if places.size:
+        table.will_write(places)
         table.dues_ms[places] = dues_ms
-        table.touch(places)
         state.order.insert(dues_ms.copy(), places + table.base)
         _sweep(state)
     return Effects(statuses=statuses)
@@ -220,8 +220,8 @@ def relocate(state: PartitionState, command: commands.Relocate) -> Effects:
         mask[np.flatnonzero(mask)[repeats]] = False
     places = places[mask]
     freed = np.concatenate([table.locators[places], copies[~mask]])
+    table.will_write(places)
     table.locators[places] = copies[mask]
-    table.touch(places)
     state.counts.relocated += places.size
     return Effects(freed_locators=freed)
 

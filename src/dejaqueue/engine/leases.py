@@ -160,8 +160,8 @@ class Leases:
             ended_mask = mask & (table.dues_ms[places] <= now_ms)
             ended = places[ended_mask]
             if ended.size:
+                table.will_write(ended)
                 table.states[ended] = SCHEDULED
-                table.touch(ended)
                 found.append(lease.sequences[ended_mask])
             if ended.size == np.count_nonzero(mask):
                 self._forget(lease)

@@ -44,15 +44,51 @@ Read: TypeAlias = Callable[[str], memoryview]
 assert sys.byteorder == "little", "snapshot files are memory as it is"
 
 
+class SnapshotPlan:
+    """A snapshot on its way: its text, and its files once the slabs are copied.
+
+    Attributes:
+        meta: what `restore` wants, JSON.
+    """
+
+    def __init__(self, meta: str, files: list[PlannedFile], slabs: dict[str, int], engine: Engine):
+        self.meta = meta
+        self._files = files
+        self._slabs = slabs
+        self._table = engine.state.table
+
+    def copy_some(self, slab_count: int | None = None) -> bool:
+        """Copy so many slabs, None = all; True if all are copied. Between two commands.
+
+        The engine copies a slab itself before it changes it, so what is stored is the state of the
+        time of the plan, however long this takes.
+        """
+        return self._table.copy_held(slab_count)
+
+    def files(self) -> list[PlannedFile]:
+        """The files; once all slabs are copied, and once only."""
+        copies, self._table.copies = self._table.copies, {}
+        return [
+            (name, copies[self._slabs[name]] if name in self._slabs else content)
+            for name, content in self._files
+        ]
+
+
 def plan_snapshot(engine: Engine) -> tuple[str, list[PlannedFile]]:
+    """As `begin_snapshot`, with all slabs copied at once."""
+    plan = begin_snapshot(engine)
+    plan.copy_some()
+    return plan.meta, plan.files()
+
+
+def begin_snapshot(engine: Engine) -> SnapshotPlan:
     """What to store so that `restore` gives an engine of this state.
 
-    The contents may be stored by another thread while the engine goes on. If storing fails, call
-    `abandon_snapshot` before the next plan.
+    The contents may be stored by another thread while the engine goes on. One plan at a time: if
+    one is not finished, or not stored, call `abandon_snapshot` before the next.
 
-    Returns:
-        A text (JSON) and the files. Cost: a copy of the slabs that were written since the last
-        plan; O(leased messages, and messages in runs that are not sealed).
+    Cost: O(leased messages, and messages in runs that are not sealed); the slabs that were written
+        since the last plan are copied later, by `SnapshotPlan.copy_some` or when they change.
     """
     state = engine.state
     state.snapshot_number += 1
@@ -75,12 +111,15 @@ def plan_snapshot(engine: Engine) -> tuple[str, list[PlannedFile]]:
         "leases": _plan_leases(state, plan),
         "producers": plan.file("producers", _producers_text(state)),
     }
-    return json.dumps(meta, separators=(",", ":")), plan.files
+    return SnapshotPlan(
+        json.dumps(meta, separators=(",", ":")), plan.files, plan.held_slabs, engine
+    )
 
 
 def abandon_snapshot(engine: Engine) -> None:
     """The last planned snapshot was not stored: the next plan writes everything anew."""
     state = engine.state
+    state.table.drop_copies()
     state.slab_files.clear()
     for run in state.order.sealed + state.keys.sealed:
         run.file_name = ""
@@ -92,6 +131,7 @@ class _Plan:
     def __init__(self, tag: str) -> None:
         self.tag = tag
         self.files: list[PlannedFile] = []
+        self.held_slabs: dict[str, int] = {}
         self._count = 0
 
     def file(self, kind: str, content: bytes | memoryview) -> str:
@@ -125,17 +165,16 @@ def _plan_slabs(state: PartitionState, plan: _Plan) -> list[list[object]]:
     table = state.table
     first_slab = table.base >> table.slab_bits
     names: dict[int, str] = {}
-    for first, end in table.live_slabs():
+    for first, _ in table.live_slabs():
         slab = first >> table.slab_bits
         name = state.slab_files.get(first_slab + slab, "")
         if name and not table.slab_dirty_mask[slab]:
             plan.files.append((name, None))
         else:
-            columns = (table.dues_ms, table.locators, table.attempts, table.states)
-            content = b"".join(column[first:end].data for column in columns)
-            name = plan.file(f"slab-{first_slab + slab}", content)
+            name = plan.file(f"slab-{first_slab + slab}", b"")
+            plan.held_slabs[name] = first_slab + slab
+            table.hold(first_slab + slab)
         names[first_slab + slab] = name
-    table.slab_dirty_mask[:] = False
     state.slab_files = names
     return [[slab, name] for slab, name in names.items()]
 

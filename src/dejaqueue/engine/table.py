@@ -73,7 +73,8 @@ class MessageTable:
         dues_ms, states, attempts, locators: the columns by place. Views of them must not be kept
             across `append`, which may move them.
         slab_lives: live rows by slab.
-        slab_dirty_mask: slabs written since `mark_clean`.
+        slab_dirty_mask: slabs written since they were last held.
+        copies: held slabs as they were when they were held, by slab number from sequence 0.
     """
 
     def __init__(self, layout: Layout = STANDARD, base: int = 0) -> None:
@@ -83,6 +84,8 @@ class MessageTable:
         self.base = base
         self.row_count = 0
         self._dead_slabs = 0
+        self._held: dict[int, int] = {}
+        self.copies: dict[int, bytes] = {}
         self._allocate(1)
 
     def _allocate(self, slab_count: int) -> None:
@@ -166,17 +169,49 @@ class MessageTable:
             places[(places < 0) | (places >= self.row_count)] = self.row_count
         return places
 
-    def touch(self, places: Int64s) -> None:
-        """These rows were written: their slabs belong into the next snapshot."""
-        self.slab_dirty_mask[places >> self.slab_bits] = True
+    def will_write(self, places: Int64s) -> None:
+        """These rows are about to be written: their slabs belong into the next snapshot.
+
+        A slab that is held for the snapshot before is copied first.
+        """
+        slabs = places >> self.slab_bits
+        self.slab_dirty_mask[slabs] = True
+        if self._held:
+            first_slab = self.base >> self.slab_bits
+            for slab in np.unique(slabs).tolist():
+                if first_slab + slab in self._held:
+                    self._copy(first_slab + slab)
+
+    def hold(self, slab: int) -> None:
+        """Keep the slab of this number from sequence 0 as it is now, until it is in `copies`."""
+        place = slab - (self.base >> self.slab_bits)
+        self._held[slab] = min((place + 1) << self.slab_bits, self.row_count)
+        self.slab_dirty_mask[place] = False
+
+    def copy_held(self, count: int | None = None) -> bool:
+        """Copy so many held slabs, None = all; True if none is left. Cost: 1.2 MB a slab."""
+        for slab in list(self._held)[:count]:
+            self._copy(slab)
+        return not self._held
+
+    def _copy(self, slab: int) -> None:
+        first = (slab << self.slab_bits) - self.base
+        end = self._held.pop(slab)
+        columns = (self.dues_ms, self.locators, self.attempts, self.states)
+        self.copies[slab] = b"".join(column[first:end].data for column in columns)
+
+    def drop_copies(self) -> None:
+        """Forget what is held and what was copied."""
+        self._held.clear()
+        self.copies.clear()
 
     def finish(self, places: Int64s) -> None:
         """These live rows, each named once, are done."""
         if not places.size:
             return
+        self.will_write(places)
         self.states[places] = DONE
         slabs = places >> self.slab_bits
-        self.slab_dirty_mask[slabs] = True
         if slabs.size == 1:
             slab = int(slabs[0])
             self.slab_lives[slab] -= 1
@@ -211,6 +246,7 @@ class MessageTable:
         used = (self.row_count >> self.slab_bits) + 1
         if dead < self._rebase_slabs_min or dead < 8 * (used - dead):
             return
+        self.copy_held()  # held slabs are known by where they are
         first, end = dead << self.slab_bits, self.row_count
         kept = [column[first:end].copy() for column in self._columns()]
         slab_lives, dirty_mask = self.slab_lives[dead:used], self.slab_dirty_mask[dead:used]

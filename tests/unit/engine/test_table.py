@@ -103,7 +103,7 @@ def test_writes_make_slabs_dirty() -> None:
     table = MessageTable(TINY)
     table.append(np.arange(24), 0)
     table.slab_dirty_mask[:] = False
-    table.touch(int64s(9))
+    table.will_write(int64s(9))
     assert table.slab_dirty_mask[:3].tolist() == [False, True, False]
     table.finish(int64s(0, 17))
     assert table.slab_dirty_mask[:3].tolist() == [True, True, True]
