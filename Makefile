@@ -70,9 +70,11 @@ docs-check: venv-dev docs-only ## fail if a generated page is stale or a link is
 bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput, ARGS=...)
 	@scripts/install_servers.sh || true
 	@$(PY) -m bench $(QUESTION) $(ARGS)
+	@$(PY) scripts/generate_reference.py
 
 bench-scale: venv-bench ## 100 million scheduled messages: memory, rates, start (ARGS="--messages N")
 	@$(PY) -m bench scale $(ARGS)
+	@$(PY) scripts/generate_reference.py
 
 ##@ Keep house
 .PHONY: lock clean
