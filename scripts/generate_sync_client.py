@@ -39,7 +39,7 @@ WORDS = [
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\b(_?)Async([A-Z]\w+)", r"\1\2"),
     (r"\bwaits_aio\b", "waits_sync"),
-    (r"\baio_(consumer|producer)\b", r"sync_\1"),
+    (r"\baio_(consumer|producer)\b(?!\.py)", r"sync_\1"),
     (r"\basynchronous\b", "synchronous"),
     (r"See: core\.py for what does not wait; docs", "See: core.py for what it does; docs"),
 ]
