@@ -1,0 +1,76 @@
+"""Rule 16: clocks that differ, and a broker's clock that steps back.
+
+Not covered here: how the client measures its offset (tests/unit/client/test_offset.py).
+"""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from dejaqueue.wire.frames import Ping
+from tests.rules.broker_fixture import TOPIC, BrokerFixture, RecordingConsumer
+from tests.rules.conftest import MakeBroker
+
+
+def ping(consumer: RecordingConsumer, offset_us: int, uncertainty_us: int) -> None:
+    consumer.session.ping(Ping(1, 0, offset_us, uncertainty_us))
+
+
+@pytest.mark.parametrize(
+    ("offset_us", "uncertainty_us"), [(50_001, 10), (-50_001, 10), (0, 50_001)]
+)
+def test_a_client_with_a_bad_clock_gets_nothing_ahead_and_is_named(
+    make_broker: MakeBroker,
+    caplog: pytest.LogCaptureFixture,
+    offset_us: int,
+    uncertainty_us: int,
+) -> None:
+    broker = make_broker(lease_ahead_ms=25)
+    consumer = broker.consumer(consumer="far-away")
+    with caplog.at_level(logging.WARNING):
+        ping(consumer, offset_us, uncertainty_us)
+    assert "far-away" in caplog.text
+    broker.send([b"a"], [broker.now_ms + 20])
+    broker.settle_down()
+    assert consumer.payloads() == []
+    [described] = broker.broker.stats(TOPIC)["consumers"]
+    assert described["clock_offset_us"] == offset_us
+    assert described["lease_ahead_ms"] == 0
+    broker.advance(20)
+    assert consumer.payloads() == [b"a"]
+
+
+def test_a_client_whose_clock_is_known_again_is_sent_ahead_again(make_broker: MakeBroker) -> None:
+    broker = make_broker(lease_ahead_ms=25)
+    consumer = broker.consumer()
+    ping(consumer, 60_000, 10)
+    ping(consumer, 0, 10)
+    broker.send([b"a"], [broker.now_ms + 20])
+    assert consumer.payloads() == [b"a"]
+
+
+def step_back(broker: BrokerFixture, ms: int) -> None:
+    broker.clock.advance(ms=-ms)
+
+
+def test_a_clock_that_steps_back_delivers_nothing_early_and_keeps_the_journal_in_order(
+    on_files: MakeBroker,
+) -> None:
+    broker = on_files()
+    consumer = broker.consumer(holds=False)
+    broker.send([b"before"])
+    assert consumer.payloads() == [b"before"]
+    due_ms = broker.now_ms + 10
+    broker.send([b"later"], [due_ms])
+    step_back(broker, 3_600_000)
+    broker.send([b"now"])
+    assert consumer.payloads() == [b"now"]
+    broker.advance(3_600_000 + 9)
+    assert consumer.payloads() == []
+    broker.advance(1)
+    assert consumer.payloads() == [b"later"]
+    hashes = broker.state_hashes()
+    broker.restart()  # commands in order of time: replay does not refuse them
+    assert len(broker.state_hashes()) == len(hashes)
