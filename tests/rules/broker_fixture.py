@@ -104,7 +104,17 @@ class BrokerFixture:
         broker: settings of `dispatch`.
     """
 
-    def __init__(self, path: Path | None = None, **topic: Any) -> None:
+    def __init__(
+        self,
+        path: Path | None = None,
+        snapshot_entries: int = 20_000,
+        snapshot_interval_ms: int = 300_000,
+        **topic: Any,
+    ) -> None:
+        self._snapshots = {
+            "snapshot_entries": snapshot_entries,
+            "snapshot_interval_ms": snapshot_interval_ms,
+        }
         self.clock = VirtualClock()
         self.path = path
         self.topic_settings = topic
@@ -114,7 +124,9 @@ class BrokerFixture:
     def _start(self) -> Broker:
         url = "memory:" if self.path is None else str(self.path)
         settings = BrokerSettings(
-            journal=JournalSettings(url=url, segment_bytes=1 << 20, reserve_bytes=1 << 20),
+            journal=JournalSettings(
+                url=url, segment_bytes=1 << 20, reserve_bytes=1 << 20, **self._snapshots
+            ),
             dispatch=DispatchSettings(consumer_silence_ms_max=1_000_000_000),
             clock=ClockSettings(),
         )

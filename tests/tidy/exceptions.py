@@ -14,7 +14,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/__main__.py": "tests/integration",
     "src/dejaqueue/broker/broker.py": "tests/rules",
     "src/dejaqueue/broker/commit.py": "tests/rules",
-    "src/dejaqueue/broker/maintenance.py": "tests/rules",
     "src/dejaqueue/broker/partition.py": "tests/rules",
     "src/dejaqueue/broker/partition_worker.py": "tests/rules",
     "src/dejaqueue/broker/peek.py": "tests/rules",

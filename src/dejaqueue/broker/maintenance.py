@@ -152,6 +152,7 @@ class Maintenance:
             abandon_snapshot(partition.engine)
             return
         self.snapshot_count += 1
+        partition.commits.commit_all()  # an append by the committer would be in the way
         partition.journal.truncate(written)
 
     @property
@@ -176,6 +177,7 @@ class Maintenance:
             if partition.position - self._compacted_position < COMPACT_ENTRIES:
                 return False
             self._compacted_position = partition.position
+            partition.commits.commit_all()
             ranges = partition.journal.sparse()
             if ranges is None:
                 return False

@@ -140,6 +140,7 @@ class Partition:
                 self._take_requests()
                 self._dispatch()
             self._commits.commit(behind=busy)
+            has_chores = self.maintenance is not None and self.maintenance.step(self)
         except DejaQError as error:
             self._fail(error)
         if not self.loaded:
@@ -149,10 +150,7 @@ class Partition:
         if self._inbox:
             full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
             return None if full and self._commits.in_flight else self.clock.now_us()
-        wake_us = self._next_wake_us()
-        if self.maintenance is not None and self.maintenance.step(self):
-            return self.clock.now_us()
-        return wake_us
+        return self.clock.now_us() if has_chores else self._next_wake_us()
 
     def close(self) -> None:
         """Answer what waits with Unavailable and close the journal."""
