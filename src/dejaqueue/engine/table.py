@@ -85,7 +85,7 @@ class MessageTable:
         self.row_count = 0
         self._dead_slabs = 0
         self._held: dict[int, int] = {}
-        self.copies: dict[int, bytes] = {}
+        self.copies: dict[int, memoryview] = {}
         self._allocate(1)
 
     def _allocate(self, slab_count: int) -> None:
@@ -197,8 +197,15 @@ class MessageTable:
     def _copy(self, slab: int) -> None:
         first = (slab << self.slab_bits) - self.base
         end = self._held.pop(slab)
-        columns = (self.dues_ms, self.locators, self.attempts, self.states)
-        self.copies[slab] = b"".join(column[first:end].data for column in columns)
+        # Pages of its own, which go back to the machine when the copy is dropped: a gigabyte of
+        # copies on the heap would stay there.
+        pages = mmap.mmap(-1, max(1, (end - first) * ROW_BYTES), flags=_FLAGS)
+        at = 0
+        for column in (self.dues_ms, self.locators, self.attempts, self.states):
+            content = column[first:end].data.cast("B")
+            pages[at : at + content.nbytes] = content
+            at += content.nbytes
+        self.copies[slab] = memoryview(pages)[:at]
 
     def drop_copies(self) -> None:
         """Forget what is held and what was copied."""

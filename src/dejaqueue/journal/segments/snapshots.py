@@ -153,7 +153,8 @@ class SnapshotShelf:
             part = self._manifests[-1].parts.get(name) if self._manifests else None
             if part is None:
                 raise JournalDamaged(f"{self._parts / name}: no part of the newest snapshot")
-            content = self._contents.get(name)
+            # Handed out once, so that its pages go when the reader has done with them.
+            content = self._contents.pop(name, None)
             return self._verified(name, part) if content is None else content
 
     def put(self, position: int, meta: str, files: Sequence[SnapshotFile]) -> None:
