@@ -90,7 +90,7 @@ class _LocalConsumeChannel:
     ) -> None:
         self._broker = broker
         self._on_delivery, self._on_pong, self._on_end = on_delivery, on_pong, on_end
-        self._queue: SimpleQueue[Push | Pong | None] = SimpleQueue()
+        self._queue: SimpleQueue[Push | Pong | DejaQError | None] = SimpleQueue()
         self._closed = False
         self._session: ConsumerSession = broker.open_consume(stream, self)
         self._thread = threading.Thread(target=self._run, name="dejaq-deliveries", daemon=True)
@@ -99,6 +99,10 @@ class _LocalConsumeChannel:
     def push(self, push: Push) -> None:
         """Called by the workers."""
         self._queue.put(push)
+
+    def end(self, error: DejaQError) -> None:
+        """Called by the broker: nothing more comes."""
+        self._queue.put(error)
 
     def credit(self, rows: int) -> None:
         """Take this many rows more."""
@@ -131,6 +135,9 @@ class _LocalConsumeChannel:
             queued = self._queue.get()
             if queued is None:
                 self._on_end(None)
+                return
+            if isinstance(queued, DejaQError):
+                self._on_end(queued)
                 return
             if isinstance(queued, Pong):
                 self._on_pong(queued)

@@ -18,6 +18,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.reading import delivery_batches
+from dejaqueue.errors import DejaQError
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, ClockSettings, DispatchSettings, JournalSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
@@ -61,6 +62,9 @@ class RecordingConsumer:
 
     def push(self, push: Push) -> None:
         self._queue.put(push)
+
+    def end(self, error: DejaQError) -> None:
+        self.ended_by = error
 
     def get(self) -> Got:
         push = self._queue.get(timeout=10)

@@ -24,7 +24,7 @@ from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
-from dejaqueue.errors import BadRequest, DejaQError, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
 from dejaqueue.model import Topic
@@ -169,6 +169,7 @@ class Broker:
             runtime = self._topics.pop(name)
             runtime.close(lambda partition: partition.close())
             self.store.drop(name)
+        runtime.dispatcher.end_all(TopicUnknown(name))
 
     def topics(self) -> list[Topic]:
         """Every topic, by name."""

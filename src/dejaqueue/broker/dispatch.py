@@ -17,7 +17,7 @@ from typing import Protocol
 
 from dejaqueue import limits
 from dejaqueue.engine.commands import Leased
-from dejaqueue.errors import ResourceExhausted
+from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.journal.interface import Journal
 from dejaqueue.wire.descriptors import ConsumeStream
 
@@ -44,6 +44,10 @@ class Sink(Protocol):
 
     def push(self, push: Push) -> None:
         """Send these rows."""
+        ...
+
+    def end(self, error: DejaQError) -> None:
+        """Tell the consumer that nothing more comes, and why."""
         ...
 
 
@@ -126,6 +130,13 @@ class Dispatcher:
             held = list(consumer.leases)
             consumer.leases.clear()
         return held
+
+    def end_all(self, error: DejaQError) -> None:
+        """Tell every consumer that nothing more comes."""
+        with self._lock:
+            consumers = list(self._consumers)
+        for consumer in consumers:
+            consumer.sink.end(error)
 
     def credit(self, consumer: Consumer, rows: int, now_us: int) -> None:
         """The consumer can take `rows` more; 0 = it takes nothing any more, all credit is void."""

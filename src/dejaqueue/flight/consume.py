@@ -47,6 +47,11 @@ class _Outbound:
         """Send leased rows."""
         self._queue.put(push)
 
+    def end(self, error: DejaQError) -> None:
+        """Say why nothing more comes."""
+        self._queue.put(StreamError(error))
+        self._queue.put(Close())
+
     def put(self, frame: Frame) -> None:
         """Send a frame."""
         self._queue.put(frame)
@@ -120,8 +125,7 @@ def serve_consumer(
     session = broker.open_consume(options, outbound)
 
     def broker_stops() -> None:
-        outbound.put(StreamError(Unavailable("the broker is stopping", 1_000)))
-        outbound.put(Close())
+        outbound.end(Unavailable("the broker is stopping", 1_000))
 
     release = False
     try:

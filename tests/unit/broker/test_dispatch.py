@@ -8,7 +8,7 @@ import pytest
 from dejaqueue import limits
 from dejaqueue.broker.dispatch import Consumer, Dispatcher, Push
 from dejaqueue.engine.commands import Leased
-from dejaqueue.errors import ResourceExhausted
+from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.wire.descriptors import ConsumeStream
 
 SILENCE_US = 1_000
@@ -17,6 +17,9 @@ SILENCE_US = 1_000
 class NoSink:
     def push(self, push: Push) -> None:
         raise AssertionError("nothing is sent here")
+
+    def end(self, error: DejaQError) -> None:
+        raise AssertionError("nothing ends here")
 
 
 def make(count: int = 1, ahead_ms: int = 0) -> tuple[Dispatcher, list[Consumer], list[int]]:
