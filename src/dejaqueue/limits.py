@@ -50,6 +50,13 @@ LEASE_MS_MAX: Final = 7 * 24 * 3_600_000
 # Leasing further ahead than this would make cancel and move come too late without need.
 LEASE_AHEAD_MS_MAX: Final = 1_000
 
+# A weight of 2^20 beside one of 1 is as good as all; virtual times stay in an int64 for ever.
+WEIGHT_MAX: Final = 1 << 20
+# Groups that have a weight of their own; they are kept in the topic's settings.
+WEIGHTS_MAX: Final = 10_000
+# Thirty days: a message that waits longer between attempts is better sent anew.
+BACKOFF_MS_MAX: Final = 30 * 24 * 3_600_000
+
 # Slabs of the message table: 65,536 rows of each column are whole memory pages.
 SLAB_BITS: Final = 16
 SLAB_ROWS: Final = 1 << SLAB_BITS

@@ -8,9 +8,9 @@ See: docs/reference/semantics.md.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
-from typing import Any, NewType
+from typing import Any, NewType, TypeVar
 
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest
@@ -38,12 +38,34 @@ class TopicKind(StrEnum):
     CRON = "cron"
 
 
+class OnDuplicate(StrEnum):
+    """What happens to a new message whose key a live message has (rule 11)."""
+
+    REJECT = "reject"
+    KEEP = "keep"
+    REPLACE = "replace"
+
+
+class Assignment(StrEnum):
+    """How consumers share the partitions of a topic."""
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
+
+
 class MessageState(IntEnum):
     """State of a message in the table (uint8). DONE covers acked, cancelled and never used."""
 
     DONE = 0
     SCHEDULED = 1
+    """Waits for its time or, if that is over, for a consumer (then it is called ready)."""
     LEASED = 2
+    DEAD = 3
+    """On its way to the dead-letter topic."""
+    STAGED = 4
+    """Sent in a transaction that is not decided yet."""
+    STAGED_ACK = 5
+    """Acked in a transaction that is not decided yet."""
 
 
 class RowStatus(IntEnum):
@@ -58,6 +80,8 @@ class RowStatus(IntEnum):
     """The lease ended, or the message was leased again since (rule 4)."""
     DUPLICATE = 4
     """A live message has this key; its id is given (rule 11)."""
+    KEPT = 5
+    """A live message has this key and was kept; its id is given (rule 11). Not an error."""
 
 
 def pack_id(partition: int, sequence: int) -> int:
@@ -88,6 +112,35 @@ def check_topic_name(name: object) -> str:
     return name
 
 
+_BOUNDS: dict[str, tuple[float, float]] = {
+    "partitions": (1, limits.PARTITIONS_MAX),
+    "lease_ms": (limits.LEASE_MS_MIN, limits.LEASE_MS_MAX),
+    "lease_ahead_ms": (0, limits.LEASE_AHEAD_MS_MAX),
+    "max_payload_bytes": (0, limits.PAYLOAD_BYTES_MAX),
+    "max_delay_ms": (0, limits.INSTANT_MS_MAX),
+    "max_backlog_count": (0, limits.SEQUENCE_MAX),
+    "max_backlog_bytes": (0, 1 << 62),
+    "producer_rate_max": (0, 1 << 31),
+    "ageing_ms": (0, limits.LEASE_MS_MAX),
+    "group_in_flight_max": (0, limits.CREDIT_MAX),
+    "max_attempts": (0, limits.ATTEMPTS_MAX),
+    "backoff_ms": (0, limits.BACKOFF_MS_MAX),
+    "backoff_factor": (1, 100),
+    "backoff_max_ms": (0, limits.BACKOFF_MS_MAX),
+    "backoff_jitter": (0, 1),
+}
+_FRACTIONS = {"backoff_factor": (int, float), "backoff_jitter": (int, float)}
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+def _choice(kind: type[_Choice], name: str, value: Any) -> _Choice:
+    """The value as a word of `kind`, or BadRequest."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise BadRequest(f"topic.{name}", f"one of {', '.join(kind)}", value) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     """Settings of a topic. What can change later is what `CHANGEABLE` names.
@@ -112,39 +165,94 @@ class Topic:
     """Live messages at most; 0 = no limit (rule 14)."""
     max_backlog_bytes: int = 0
     """Payload bytes of live messages at most; 0 = no limit (rule 14)."""
+    producer_rate_max: int = 0
+    """Messages a second of one producer (by its name) at most; 0 = no limit."""
+    ageing_ms: int = 0
+    """Priority topics: waiting so long is worth one level of priority; 0 = no ageing."""
+    weights: dict[str, int] = field(default_factory=dict)
+    """Fair topics: share of each group that does not have 1."""
+    group_in_flight_max: int = 0
+    """Fair topics: leased messages of one group and partition at most; 0 = no limit."""
+    max_attempts: int = 0
+    """Deliveries after which a message that was not acked is dead; 0 = no limit."""
+    dead_letter: str = ""
+    """Topic for dead messages; "" = the topic's name with `.dead` behind it, made when needed."""
+    backoff_ms: int = 0
+    """Wait before the second delivery of a message; 0 = none."""
+    backoff_factor: float = 2.0
+    """Each further wait is longer by this factor."""
+    backoff_max_ms: int = 3_600_000
+    """No wait is longer."""
+    backoff_jitter: float = 0.2
+    """Part of a wait, from 0 to 1, that is left away by chance: who failed together comes apart."""
+    on_duplicate: OnDuplicate = OnDuplicate.REJECT
+    """What happens to a new message whose key a live one has: reject, keep or replace."""
+    assignment: Assignment = Assignment.SHARED
+    """shared: any consumer gets messages of any partition; exclusive: a partition has one."""
+    paused: bool = False
+    """True: nothing is handed out; producers go on."""
+    auto_partitions: bool = False
+    """True: partitions are added when one instant gets hotter than one serves."""
 
     def check(self) -> Topic:
         """Return self, or raise BadRequest naming the field, the limit and the value."""
         check_topic_name(self.name)
-        try:
-            kind = TopicKind(self.kind)
-        except ValueError:
-            raise BadRequest("topic.kind", "one of timeline", self.kind) from None
-        if kind is not TopicKind.TIMELINE:
-            raise BadRequest("topic.kind", "timeline (the only kind of this version)", str(kind))
-        bounds = {
-            "partitions": (1, limits.PARTITIONS_MAX),
-            "lease_ms": (limits.LEASE_MS_MIN, limits.LEASE_MS_MAX),
-            "lease_ahead_ms": (0, limits.LEASE_AHEAD_MS_MAX),
-            "max_payload_bytes": (0, limits.PAYLOAD_BYTES_MAX),
-            "max_delay_ms": (0, limits.INSTANT_MS_MAX),
-            "max_backlog_count": (0, limits.SEQUENCE_MAX),
-            "max_backlog_bytes": (0, 1 << 62),
-        }
-        for field, (low, high) in bounds.items():
-            value = getattr(self, field)
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise BadRequest(f"topic.{field}", f"a whole number from {low} to {high}", value)
-        return replace(self, kind=kind)
+        for name, (low, high) in _BOUNDS.items():
+            value = getattr(self, name)
+            is_number = isinstance(value, _FRACTIONS.get(name, int)) and value == value
+            if not is_number or isinstance(value, bool) or not low <= value <= high:
+                what = "number" if name in _FRACTIONS else "whole number"
+                raise BadRequest(f"topic.{name}", f"a {what} from {low} to {high}", value)
+        for name in ("paused", "auto_partitions"):
+            if not isinstance(getattr(self, name), bool):
+                raise BadRequest(f"topic.{name}", "true or false", getattr(self, name))
+        self._check_groups()
+        if self.dead_letter == self.name:
+            raise BadRequest("topic.dead_letter", "another topic", self.dead_letter)
+        if self.dead_letter:
+            check_topic_name(self.dead_letter)
+        elif self.max_attempts:
+            check_topic_name(self.dead_letter_name)
+        return replace(
+            self,
+            kind=_choice(TopicKind, "kind", self.kind),
+            on_duplicate=_choice(OnDuplicate, "on_duplicate", self.on_duplicate),
+            assignment=_choice(Assignment, "assignment", self.assignment),
+            backoff_factor=float(self.backoff_factor),
+            backoff_jitter=float(self.backoff_jitter),
+            weights=dict(self.weights),
+        )
+
+    def _check_groups(self) -> None:
+        if not isinstance(self.weights, dict) or len(self.weights) > limits.WEIGHTS_MAX:
+            raise BadRequest(
+                "topic.weights", f"at most {limits.WEIGHTS_MAX} groups and weights", self.weights
+            )
+        for group, weight in self.weights.items():
+            if not isinstance(group, str) or len(group.encode()) > limits.GROUP_BYTES_MAX:
+                raise BadRequest("topic.weights", "names of groups", group)
+            is_number = isinstance(weight, int) and not isinstance(weight, bool)
+            if not is_number or not 1 <= weight <= limits.WEIGHT_MAX:
+                limit = f"whole numbers from 1 to {limits.WEIGHT_MAX}"
+                raise BadRequest(f"topic.weights[{group}]", limit, weight)
+
+    @property
+    def dead_letter_name(self) -> str:
+        """The topic that dead messages go to."""
+        return self.dead_letter or f"{self.name}.dead"
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as JSON values."""
-        return asdict(self) | {"kind": str(self.kind)}
+        return asdict(self) | {
+            "kind": str(self.kind),
+            "on_duplicate": str(self.on_duplicate),
+            "assignment": str(self.assignment),
+        }
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Topic:
         """The checked topic of these settings; an unknown one is refused (rule 15)."""
-        known = [field.name for field in fields(Topic)]
+        known = [setting.name for setting in fields(Topic)]
         if "name" not in values:
             raise BadRequest("topic.name", "a name", None)
         for name in values:
@@ -153,12 +261,6 @@ class Topic:
         return Topic(**values).check()
 
 
-CHANGEABLE = (
-    "lease_ms",
-    "lease_ahead_ms",
-    "max_payload_bytes",
-    "max_delay_ms",
-    "max_backlog_count",
-    "max_backlog_bytes",
-)
-"""What `alter_topic` may change while messages flow; name, kind and partitions stay."""
+_FIXED = ("name", "kind", "partitions", "ageing_ms")
+CHANGEABLE = tuple(setting.name for setting in fields(Topic) if setting.name not in _FIXED)
+"""What `alter_topic` may change while messages flow."""

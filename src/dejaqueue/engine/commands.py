@@ -22,6 +22,9 @@ UInt16s: TypeAlias = npt.NDArray[np.uint16]
 UInt8s: TypeAlias = npt.NDArray[np.uint8]
 """uint8 array, shape (n,)."""
 
+Int32s: TypeAlias = npt.NDArray[np.int32]
+"""int32 array, shape (n,)."""
+
 NO_LEASE = -1
 """`lease_id` of a command that names its rows itself."""
 
@@ -48,6 +51,48 @@ class SubBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """A text for each row, as a dictionary: what Arrow calls dictionary encoding.
+
+    Attributes:
+        names: the texts, each once, in the order they are first used. "" is the text of rows that
+            have none.
+        indices: for each row its place in `names`, shape (n,).
+    """
+
+    names: tuple[str, ...]
+    indices: Int32s
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """Which messages a consumer takes, by their tags; an empty tuple asks for nothing.
+
+    Attributes:
+        any_of: at least one of these.
+        all_of: each of these.
+        none_of: none of these.
+    """
+
+    any_of: tuple[str, ...] = ()
+    all_of: tuple[str, ...] = ()
+    none_of: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The transaction that an Enqueue or an Ack belongs to: it counts once that is committed.
+
+    Attributes:
+        transaction: its name.
+        until_ms: when its home is asked what became of it, if nobody said so before.
+    """
+
+    transaction: str
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Enqueue:
     """New messages, stored as rows 0…n-1 of the journal entry at `position`.
 
@@ -55,6 +100,13 @@ class Enqueue:
         dues_ms: not before these times.
         key_hashes: `keys.hash_keys` of each key, 0 where there is none; None = no row has a key.
         payload_bytes: payload bytes of all rows together, for the backlog's limit.
+        priorities: 0 is most urgent; None = the default for all.
+        groups: group of each row; None = "" for all.
+        tags: tags of each row, packed (schema/packing.py); None = none for all.
+        expires_ms: when each row dies if it is not done, 0 = never; None = never for all.
+        replaced: sequences of live messages that go in the same step (rule 11).
+        stage: the transaction it belongs to; None = at once.
+        firings: cron entries that this fires, and when each fires next, -1 = never again.
     """
 
     now_ms: int
@@ -63,6 +115,13 @@ class Enqueue:
     sub_batches: tuple[SubBatch, ...]
     key_hashes: Int64s | None = None
     payload_bytes: int = 0
+    priorities: UInt16s | None = None
+    groups: Words | None = None
+    tags: Words | None = None
+    expires_ms: Int64s | None = None
+    replaced: Int64s | None = None
+    stage: Stage | None = None
+    firings: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +129,11 @@ class Lease:
     """Lease up to `count` messages due at `until_ms` or earlier, in order (rule 7).
 
     `lease_id` is the position of the journal entry. `count_expected` is -1 when the command is new;
-    at replay it is how many were leased, and a different outcome raises InternalError.
+    at replay it is how many were leased, and a different outcome raises InternalError. Only a
+    timeline leases ahead: for other kinds `until_ms` = `now_ms`.
+
+    Attributes:
+        filter: only messages with such tags; None = all.
     """
 
     now_ms: int
@@ -79,27 +142,41 @@ class Lease:
     count: int
     lease_end_ms: int
     count_expected: int = -1
+    filter: TagFilter | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """These messages are done. Either a whole lease, or rows by (sequence, attempt)."""
+    """These messages are done. Either a whole lease, or rows by (sequence, attempt).
+
+    Attributes:
+        stage: the transaction it belongs to: until that is decided the messages are nobody's.
+    """
 
     now_ms: int
     lease_id: int = NO_LEASE
     sequences: Int64s | None = None
     attempts: UInt16s | None = None
+    stage: Stage | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """These messages come back at `due_ms`. Rows are named as in Ack."""
+    """These messages come back at `due_ms`, or (-1) when the backoff says, or die if they were
+    delivered often enough. Rows are named as in Ack.
+
+    Attributes:
+        reason: why, for the dead letter.
+        bury: they die now, however often they were delivered.
+    """
 
     now_ms: int
     due_ms: int
     lease_id: int = NO_LEASE
     sequences: Int64s | None = None
     attempts: UInt16s | None = None
+    reason: str = ""
+    bury: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +192,18 @@ class Extend:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """These scheduled messages are due at other times (rule 9). Of a sequence named twice, the last
-    row decides. A sequence of -1 (a key that was not found) gives NOT_FOUND."""
+    """These scheduled messages get other times, priorities or groups (rule 9). Of a sequence named
+    twice, the last row decides. A sequence of -1 (a key that was not found) gives NOT_FOUND.
+
+    Attributes:
+        dues_ms, priorities, groups: what changes; None = stays.
+    """
 
     now_ms: int
     sequences: Int64s
-    dues_ms: Int64s
+    dues_ms: Int64s | None = None
+    priorities: UInt16s | None = None
+    groups: Words | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +235,85 @@ class OpenEpoch:
     epoch: int
 
 
-Command: TypeAlias = Enqueue | Lease | Ack | Nack | Extend | Move | Cancel | Relocate | OpenEpoch
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """The topic's settings that decide what the engine does, as JSON of `rules.Rules`."""
+
+    now_ms: int
+    rules: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """A transaction is committed: what was staged counts; or aborted: it never was.
+
+    Unknown transactions are ignored: they were decided before.
+    """
+
+    now_ms: int
+    transaction: str
+    commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """A transaction whose home is here is decided so; `commit` None = everybody knows, forget it."""
+
+    now_ms: int
+    transaction: str
+    commit: bool | None
+    participants: str = ""
+    """Who has to be told, for its coordinator alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """The dead messages of this group arrived in their dead-letter topic, and are gone here."""
+
+    now_ms: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutEntry:
+    """A cron entry is made or changed.
+
+    Attributes:
+        spec: what the broker knows of it, JSON; the engine does not look into it.
+        next_ms: when it fires next, -1 = never.
+    """
+
+    now_ms: int
+    name: str
+    spec: str
+    next_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropEntry:
+    """A cron entry is gone."""
+
+    now_ms: int
+    name: str
+
+
+Command: TypeAlias = (
+    Enqueue
+    | Lease
+    | Ack
+    | Nack
+    | Extend
+    | Move
+    | Cancel
+    | Relocate
+    | OpenEpoch
+    | Configure
+    | Decide
+    | Remember
+    | Bury
+    | PutEntry
+    | DropEntry
+)
 
 
 _NONE = np.zeros(0, dtype=np.int64)
@@ -170,12 +331,14 @@ class Effects:
         first_sequence: Enqueue: sequence of row 0; the others follow.
         freed_locators: where rows lie that nobody needs any more.
         leased: what a Lease handed out; None if nothing was due.
+        is_void: nothing changed at all, so the command must not be journalled. Lease only.
     """
 
     statuses: UInt8s | None = None
     first_sequence: int = -1
     freed_locators: Int64s = field(default_factory=lambda: _NONE)
     leased: Leased | None = None
+    is_void: bool = False
 
 
 @dataclass(frozen=True, slots=True)
