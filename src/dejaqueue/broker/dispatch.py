@@ -162,7 +162,7 @@ class Dispatcher:
             self._on_credit()
 
     def reserve(
-        self, rows_max: int, now_us: int, wanted: TagFilter | None, *, holding: bool
+        self, rows_max: int, now_us: int, wanted: TagFilter | None = None, *, holding: bool
     ) -> tuple[Consumer, int] | None:
         """The next consumer in turn and how many rows it takes; its credit is taken off.
 
@@ -231,7 +231,7 @@ class Dispatcher:
                 for key in ended:
                     del consumer.leases[key]
 
-    def has_credit(self, now_us: int, wanted: TagFilter | None) -> tuple[bool, bool]:
+    def has_credit(self, now_us: int, wanted: TagFilter | None = None) -> tuple[bool, bool]:
         """(someone with this filter can take rows, someone who holds until due can)."""
         anyone = holder = False
         with self._lock:
