@@ -1,4 +1,4 @@
-"""`dejaq topic`: create, list, show, alter, delete.
+"""`dejaq topic`: create, list, show, alter, delete, purge.
 
 Room: cli.
 """
@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from dejaqueue.cli.changes import purge
 from dejaqueue.cli.connection import connect, json_option, url_option
 from dejaqueue.cli.output import print_fields, print_rows
 from dejaqueue.cli.times import Span
@@ -38,7 +39,10 @@ def _given(settings: dict[str, Any]) -> dict[str, Any]:
 
 @click.group()
 def topic() -> None:
-    """Make, list, show, change and delete topics."""
+    """Make, list, show, change, empty and delete topics."""
+
+
+topic.add_command(purge)
 
 
 @topic.command(
