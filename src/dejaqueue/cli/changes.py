@@ -88,9 +88,7 @@ def move(
     if [due_ms, delay_ms, by_ms].count(None) < 2:
         raise click.UsageError("say the new time with --due, --delay or --by, one of them")
     if (due_ms, delay_ms, by_ms, set_priority, set_group) == (None,) * 5:
-        raise click.UsageError(
-            "say what changes: --due, --delay, --by, --set-priority, --set-group"
-        )
+        raise click.UsageError("say the new time, --set-priority or --set-group")
     if by_name and (by_ms is not None or dry_run):
         raise click.UsageError("--by and --dry-run are for messages selected by a filter")
     if delay_ms is not None:

@@ -29,6 +29,9 @@ NEXT = b"next"
 """Where the metadata of a page says how to go on."""
 
 
+STATES = ("scheduled", "ready", "leased", "dead", "staged", "staged_ack")
+
+
 class Where(TypedDict, total=False):
     """Which messages: all that is given holds of them; nothing given = all.
 
@@ -108,6 +111,10 @@ def check_where(topic: str, where: dict[str, Any]) -> dict[str, Any]:
             fields[name] = due_ms_of(value, name)
         elif name.startswith("tags_"):
             fields[name] = list(tags_of(name, value))
+        elif name == "state" and value not in STATES:
+            raise BadRequest("state", f"one of {', '.join(STATES)}", value)
+        elif name == "group" and not isinstance(value, str):
+            raise BadRequest("group", "a text", value)
         else:
             fields[name] = value
     return fields
