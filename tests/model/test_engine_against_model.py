@@ -125,8 +125,16 @@ class EngineMachine(RuleBasedStateMachine):
         keys=st.none() | st.lists(st.integers(0, 4), min_size=7, max_size=7),
         producer=st.sampled_from(["", "a", "b"]),
         split=small,
+        replaced=st.none() | rows_st,
     )
-    def enqueue(self, after: list[int], keys: list[int] | None, producer: str, split: int) -> None:
+    def enqueue(
+        self,
+        after: list[int],
+        keys: list[int] | None,
+        producer: str,
+        split: int,
+        replaced: list[int] | None,
+    ) -> None:
         self.position += 1
         split = min(split, len(after))
         batches = (
@@ -138,7 +146,14 @@ class EngineMachine(RuleBasedStateMachine):
         self.numbers.append(("c", self.position % 3))
         dues_ms = int64s([self.now_ms + ms for ms in after])
         hashes = None if keys is None else int64s(keys[: len(after)])
-        command = commands.Enqueue(self.now_ms, self.position, dues_ms, batches, hashes)
+        command = commands.Enqueue(
+            self.now_ms,
+            self.position,
+            dues_ms,
+            batches,
+            hashes,
+            replaced=None if replaced is None else self.pick([max(3, b) for b in replaced]),
+        )
         self.apply(command)
 
     @rule(count=st.integers(0, 8), ahead=st.integers(-8, 10), lease_ms=st.integers(1, 20))

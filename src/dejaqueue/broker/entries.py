@@ -7,7 +7,7 @@ See: docs/reference/journal-format.md.
 
     kind        params                                        ints              texts · extra
     OPEN_EPOCH  epoch
-    ENQUEUE     payload bytes · has keys                      dues              all · sub-batches
+    ENQUEUE     payload bytes · has keys (1), replaces (2)    dues, replaced    all · sub-batches
     LEASE       until · count · lease end · leased
     ACK         lease id                                      sequences, attempts (none: whole
     lease) NACK        lease id · due                                as ACK
@@ -31,6 +31,10 @@ from dejaqueue.engine.keys import hash_keys
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
 from dejaqueue.schema.checks import text_offsets
+
+HAS_KEYS = 1
+HAS_REPLACED = 2
+"""Bits of an ENQUEUE entry's second parameter: the columns beyond `dues` that it has."""
 
 
 def text_column(column: pa.Array) -> TextColumn:
@@ -65,12 +69,20 @@ def hash_column(text: TextColumn) -> Int64s:
 
 def enqueue_entry(command: commands.Enqueue, texts: dict[str, TextColumn]) -> Entry:
     """The entry of an Enqueue, whose texts the command does not carry."""
+    rows = len(command.dues_ms)
+    flags, ints = 0, [command.dues_ms]
+    if command.key_hashes is not None:
+        flags |= HAS_KEYS
+    if command.replaced is not None:
+        flags |= HAS_REPLACED
+        ints.append(np.full(rows, -1, dtype=np.int64))
+        ints[-1][: len(command.replaced)] = command.replaced
     return Entry(
         EntryKind.ENQUEUE,
         command.now_ms,
-        (command.payload_bytes, int(command.key_hashes is not None), 0, 0),
-        len(command.dues_ms),
-        (command.dues_ms,),
+        (command.payload_bytes, flags, 0, 0),
+        rows,
+        tuple(ints),
         texts,
         _pack_sub_batches(command.sub_batches),
     )
@@ -134,7 +146,8 @@ def to_command(entry: Entry, position: int) -> Command:
             case EntryKind.OPEN_EPOCH:
                 return commands.OpenEpoch(now_ms, params[0])
             case EntryKind.ENQUEUE:
-                key = entry.texts.get("key") if params[1] else None
+                key = entry.texts.get("key") if params[1] & HAS_KEYS else None
+                replaced = entry.ints[1] if params[1] & HAS_REPLACED else None
                 return commands.Enqueue(
                     now_ms,
                     position,
@@ -142,6 +155,7 @@ def to_command(entry: Entry, position: int) -> Command:
                     _unpack_sub_batches(entry.extra, entry.rows),
                     None if key is None else hash_column(key),
                     params[0],
+                    replaced=None if replaced is None else replaced[replaced >= 0],
                 )
             case EntryKind.LEASE:
                 until_ms, count, lease_end_ms, leased = params

@@ -26,6 +26,7 @@ _NOT_FOUND = np.uint8(RowStatus.NOT_FOUND)
 _IS_LEASED = np.uint8(RowStatus.LEASED)
 _LEASE_LOST = np.uint8(RowStatus.LEASE_LOST)
 _ATTEMPTS_MAX = np.uint16(limits.ATTEMPTS_MAX)
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 def begin(state: PartitionState, now_ms: int) -> None:
@@ -56,6 +57,7 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
     if batches and sum(batch.count for batch in batches) != count:
         raise InternalError(f"sub-batches do not add up to the {count} rows of the command")
     begin(state, command.now_ms)
+    freed = _NONE if command.replaced is None else _replace(state, command.replaced)
     first_sequence = state.table.append(dues_ms, command.position << limits.ROW_BITS)
     sequences = new_sequences(first_sequence, count)
     # A copy: the command's column may be a view of the wire's or the journal's memory.
@@ -69,7 +71,19 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
         batch_first += batch.count
     state.counts.scheduled += count
     state.counts.enqueued += count
-    return Effects(first_sequence=first_sequence)
+    return Effects(first_sequence=first_sequence, freed_locators=freed)
+
+
+def _replace(state: PartitionState, sequences: Int64s) -> Int64s:
+    """Those of these messages that are scheduled are gone; returns their locators."""
+    table = state.table
+    places = np.unique(table.places(sequences))
+    places = places[table.states[places] == SCHEDULED]
+    freed = table.locators[places]
+    table.finish(places)
+    state.counts.scheduled -= places.size
+    state.counts.cancelled += places.size
+    return freed
 
 
 def lease(state: PartitionState, command: commands.Lease) -> Effects:

@@ -84,7 +84,10 @@ class ReferenceModel:
                 message.state = MessageState.SCHEDULED
 
     def enqueue(self, command: commands.Enqueue) -> Outcome:
-        """Messages come in and get the next sequences."""
+        """Messages come in and get the next sequences; those that they replace go."""
+        replaced = set() if command.replaced is None else set(command.replaced.tolist())
+        gone = [old for old in sorted(replaced) if self.refusal(old) == OK]
+        freed = [self.live.pop(old).locator for old in gone]
         first = self.next_sequence
         for row, due_ms in enumerate(command.dues_ms.tolist()):
             key_hash = 0 if command.key_hashes is None else int(command.key_hashes[row])
@@ -97,7 +100,7 @@ class ReferenceModel:
             if batch.producer:
                 self.remember(batch.producer, batch.number, (sequence, batch.count))
             sequence += batch.count
-        return Outcome(first_sequence=first)
+        return Outcome(first_sequence=first, freed=sorted(freed))
 
     def remember(self, name: str, number: int, answer: tuple[int, int]) -> None:
         """Keep an answer; forget old answers, silent producers, too many producers."""
