@@ -14,6 +14,9 @@ PARTITIONS_MAX: Final = 65_535
 # At a million messages a second, one partition needs 4.4 years to use up its sequences.
 SEQUENCE_MAX: Final = (1 << SEQUENCE_BITS) - 1
 
+# The middle of uint16: as many levels above as below.
+PRIORITY_DEFAULT: Final = 32_768
+
 # Fits a file name on every file system, with nothing to escape.
 TOPIC_NAME_BYTES_MAX: Final = 255
 # A key is a name, not a document; it is compared on every keyed call.

@@ -84,6 +84,21 @@ class RowStatus(IntEnum):
     """A live message has this key and was kept; its id is given (rule 11). Not an error."""
 
 
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """Which messages a consumer takes, by their tags; an empty tuple asks for nothing.
+
+    Attributes:
+        any_of: at least one of these.
+        all_of: each of these.
+        none_of: none of these.
+    """
+
+    any_of: tuple[str, ...] = ()
+    all_of: tuple[str, ...] = ()
+    none_of: tuple[str, ...] = ()
+
+
 def pack_id(partition: int, sequence: int) -> int:
     """The id of a message: partition << 47 | sequence.
 

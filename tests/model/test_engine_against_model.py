@@ -1,13 +1,16 @@
 """The engine against the reference model: all commands, any order, tiny layouts.
 
 Covered: every command by lease and by row, stale hands, lease ends, moves there and back, keys,
-producers, relocation; snapshots restored in the middle and at the end; replay (rules 3 to 7, 9 to
-11, 13). Not covered: attempts at their limit (unit tests), real sizes (bench).
+producers, relocation, priorities with and without ageing, tag filters, groups, lives that end,
+attempts that are used up, waits, transactions; snapshots restored in the middle and at the end;
+replay (rules 3 to 7, 9 to 13). Not covered: fair order (test_fair_against_model.py), attempts at
+their limit (unit tests), real sizes (bench).
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,7 @@ from hypothesis.stateful import (
 from dejaqueue.engine import commands
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
+from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.snapshot import (
     PlannedFile,
     SnapshotPlan,
@@ -34,7 +38,7 @@ from dejaqueue.engine.snapshot import (
     plan_snapshot,
     restore,
 )
-from dejaqueue.model import MessageState
+from dejaqueue.model import MessageState, TagFilter, TopicKind
 from dejaqueue.testing.reference_model import ReferenceModel
 
 EXAMPLES = int(os.environ.get("DEJAQ_MODEL_EXAMPLES", "1000"))
@@ -56,6 +60,30 @@ LAYOUTS = (TINY, SMALLEST, STANDARD)
 dues = st.integers(-6, 20)  # from now
 rows_st = st.lists(st.integers(0, 40), max_size=6)  # sequences counted back from the newest
 small = st.integers(0, 12)
+TAGS = ("", "red", "red\x1fblue", "green")
+GROUPS = ("", "a", "b", "c")
+filters = st.none() | st.builds(
+    TagFilter,
+    any_of=st.sampled_from([(), ("red",), ("green", "blue")]),
+    all_of=st.sampled_from([(), ("red", "blue")]),
+    none_of=st.sampled_from([(), ("green",)]),
+)
+rules_st = st.builds(
+    Rules,
+    kind=st.sampled_from([TopicKind.TIMELINE, TopicKind.PRIORITY]),
+    ageing_ms=st.sampled_from([0, 0, 3]),
+    max_attempts=st.sampled_from([0, 0, 1, 2]),
+    backoff_ms=st.sampled_from([0, 0, 5]),
+)
+stages = st.none() | st.builds(commands.Stage, st.sampled_from(["t", "u"]), st.integers(0, 9))
+
+
+def words(names: tuple[str, ...], picks: list[int]) -> commands.Words:
+    """The names picked, as a dictionary in the order of first use."""
+    texts = [names[pick % len(names)] for pick in picks]
+    unique = tuple(dict.fromkeys(texts))
+    indices = np.array([unique.index(text) for text in texts], dtype=np.int32)
+    return commands.Words(unique, indices)
 
 
 def int64s(values: Any) -> np.ndarray:
@@ -63,8 +91,10 @@ def int64s(values: Any) -> np.ndarray:
 
 
 class EngineMachine(RuleBasedStateMachine):
-    @initialize(layout=st.sampled_from(LAYOUTS), other=st.sampled_from(LAYOUTS))
-    def start(self, layout: Layout, other: Layout) -> None:
+    @initialize(
+        layout=st.sampled_from(LAYOUTS), other=st.sampled_from(LAYOUTS), rules=st.none() | rules_st
+    )
+    def start(self, layout: Layout, other: Layout, rules: Rules | None) -> None:
         self.layout, self.other_layout = layout, other
         self.engine = Engine(0, layout)
         self.model = ReferenceModel()
@@ -78,6 +108,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.handed_out: list[tuple[int, int]] = []  # (sequence, attempt), newest last
         self.lease_ids: list[int] = []
         self.numbers: list[tuple[str, int]] = []
+        if rules is not None:
+            self.apply(commands.Configure(self.now_ms, rules.to_text()))
 
     def apply(self, command: commands.Command) -> commands.Effects:
         effects = self.engine.apply(command)
@@ -95,19 +127,12 @@ class EngineMachine(RuleBasedStateMachine):
             columns = (leased.sequences, leased.attempts, leased.dues_ms, leased.locators)
             rows = list(zip(*(column.tolist() for column in columns), strict=True))
             assert rows == outcome.leased
-        if not isinstance(command, commands.Lease):
+        assert effects.is_void == outcome.is_void
+        if isinstance(command, commands.Lease):
+            count = 0 if leased is None else leased.sequences.size
+            command = replace(command, count_expected=count)
+        if not effects.is_void:
             self.journal.append(command)
-        elif leased is not None:
-            count = leased.sequences.size
-            replayed = commands.Lease(
-                command.now_ms,
-                command.lease_id,
-                command.until_ms,
-                command.count,
-                command.lease_end_ms,
-                count,
-            )
-            self.journal.append(replayed)
         return effects
 
     def pick(self, back: list[int]) -> np.ndarray:
@@ -125,6 +150,9 @@ class EngineMachine(RuleBasedStateMachine):
         keys=st.none() | st.lists(st.integers(0, 4), min_size=7, max_size=7),
         producer=st.sampled_from(["", "a", "b"]),
         split=small,
+        more=st.none() | st.lists(st.integers(0, 3), min_size=7, max_size=7),
+        lives=st.none() | st.lists(st.integers(-3, 30), min_size=7, max_size=7),
+        stage=stages,
         replaced=st.none() | rows_st,
     )
     def enqueue(
@@ -133,6 +161,9 @@ class EngineMachine(RuleBasedStateMachine):
         keys: list[int] | None,
         producer: str,
         split: int,
+        more: list[int] | None,
+        lives: list[int] | None,
+        stage: commands.Stage | None,
         replaced: list[int] | None,
     ) -> None:
         self.position += 1
@@ -146,29 +177,44 @@ class EngineMachine(RuleBasedStateMachine):
         self.numbers.append(("c", self.position % 3))
         dues_ms = int64s([self.now_ms + ms for ms in after])
         hashes = None if keys is None else int64s(keys[: len(after)])
+        picks = None if more is None else more[: len(after)]
         command = commands.Enqueue(
             self.now_ms,
             self.position,
             dues_ms,
             batches,
             hashes,
-            replaced=None if replaced is None else self.pick([max(3, b) for b in replaced]),
+            priorities=None if picks is None else np.array(picks, dtype=np.uint16),
+            groups=None if picks is None else words(GROUPS, picks),
+            tags=None if picks is None else words(TAGS, picks[::-1]),
+            expires_ms=None
+            if lives is None
+            else int64s([max(0, ms and self.now_ms + ms) for ms in lives[: len(after)]]),
+            replaced=None if replaced is None else self.pick(replaced),
+            stage=stage,
         )
         self.apply(command)
 
-    @rule(count=st.integers(0, 8), ahead=st.integers(-8, 10), lease_ms=st.integers(1, 20))
-    def lease(self, count: int, ahead: int, lease_ms: int) -> None:
+    @rule(
+        count=st.integers(0, 8),
+        ahead=st.integers(-8, 10),
+        lease_ms=st.integers(1, 20),
+        wanted=filters,
+    )
+    def lease(self, count: int, ahead: int, lease_ms: int, wanted: TagFilter | None) -> None:
         command = commands.Lease(
             now_ms=self.now_ms,
             lease_id=self.position + 1,
             until_ms=self.now_ms + ahead,
             count=count,
             lease_end_ms=self.now_ms + lease_ms,
+            filter=wanted,
         )
         hash_before = self.engine.state_hash()
-        leased = self.apply(command).leased
+        effects = self.apply(command)
+        leased = effects.leased
         if leased is None:
-            assert self.engine.state_hash() == hash_before
+            assert not effects.is_void or self.engine.state_hash() == hash_before
             return
         self.position += 1
         self.lease_ids.append(leased.lease_id)
@@ -180,16 +226,29 @@ class EngineMachine(RuleBasedStateMachine):
         back=st.lists(st.integers(1, 10), max_size=5),
         stale=st.booleans(),
         after=dues,
+        stage=stages,
+        fate=st.sampled_from(["", "bury", "release", "wait"]),
     )
-    def settle_rows(self, kind: str, back: list[int], stale: bool, after: int) -> None:
+    def settle_rows(
+        self,
+        kind: str,
+        back: list[int],
+        stale: bool,
+        after: int,
+        stage: commands.Stage | None,
+        fate: str,
+    ) -> None:
         rows = [self.handed_out[-min(b, len(self.handed_out))] for b in back]
         sequences = int64s([row[0] for row in rows])
         attempts = np.array([row[1] - stale for row in rows], dtype=np.uint16)
         if kind == "ack":
-            self.apply(commands.Ack(self.now_ms, -1, sequences, attempts))
+            self.apply(commands.Ack(self.now_ms, -1, sequences, attempts, stage))
         elif kind == "nack":
-            due_ms = self.now_ms + after
-            self.apply(commands.Nack(self.now_ms, due_ms, -1, sequences, attempts))
+            due_ms = -1 if fate == "wait" else self.now_ms + after
+            bury, release = fate == "bury", fate == "release"
+            self.apply(
+                commands.Nack(self.now_ms, due_ms, -1, sequences, attempts, "why", bury, release)
+            )
         else:
             end_ms = self.now_ms + after
             self.apply(commands.Extend(self.now_ms, end_ms, -1, sequences, attempts))
@@ -219,6 +278,32 @@ class EngineMachine(RuleBasedStateMachine):
             self.apply(commands.Move(self.now_ms, sequences, there))
             self.apply(commands.Move(self.now_ms, sequences, before))
 
+    @rule(back=rows_st, picks=st.lists(st.integers(0, 3), min_size=6, max_size=6), group=small)
+    def move_up(self, back: list[int], picks: list[int], group: int) -> None:
+        sequences, picks = self.pick(back), picks[: len(back)]
+        priorities = np.array(picks, dtype=np.uint16)
+        groups = words(GROUPS, picks[::-1]) if group < 4 else None
+        self.apply(commands.Move(self.now_ms, sequences, None, priorities, groups))
+
+    @rule(transaction=st.sampled_from(["t", "u"]), commit=st.booleans())
+    def decide(self, transaction: str, commit: bool) -> None:
+        self.apply(commands.Decide(self.now_ms, transaction, commit))
+
+    @rule(transaction=st.sampled_from(["t", "u"]), commit=st.none() | st.booleans())
+    def remember(self, transaction: str, commit: bool | None) -> None:
+        self.apply(commands.Remember(self.now_ms, transaction, commit, "who"))
+
+    @rule(group=st.integers(0, 4))
+    def bury(self, group: int) -> None:
+        self.apply(commands.Bury(self.now_ms, group))
+
+    @rule(rules=rules_st)
+    def configure(self, rules: Rules) -> None:
+        kind, ageing_ms = self.engine.rules.kind, self.engine.rules.ageing_ms
+        if self.engine.next_sequence:
+            rules = replace(rules, kind=kind, ageing_ms=ageing_ms)
+            self.apply(commands.Configure(self.now_ms, rules.to_text()))
+
     @rule(back=rows_st)
     def cancel(self, back: list[int]) -> None:
         self.apply(commands.Cancel(self.now_ms, self.pick(back)))
@@ -236,7 +321,10 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule()
     def what_it_waits_for(self) -> None:
-        assert self.engine.next_due_ms() == self.model.next_due_ms()
+        due_ms, expected_ms = self.engine.next_due_ms(), self.model.next_due_ms()
+        if self.engine.rules.kind is TopicKind.PRIORITY and None not in (due_ms, expected_ms):
+            due_ms, expected_ms = max(due_ms, self.now_ms), max(expected_ms, self.now_ms)
+        assert due_ms == expected_ms
         assert self.engine.next_expiry_ms() == self.model.next_expiry_ms()
 
     @rule(after=st.tuples(dues, small), until=dues, limit=st.integers(1, 20))
@@ -368,11 +456,18 @@ class EngineMachine(RuleBasedStateMachine):
         sequences = int64s([message.sequence for message in live])
         engine = self.engine
         assert engine.states(sequences).tolist() == [message.state for message in live]
-        assert engine.dues(sequences).tolist() == [message.due_ms for message in live]
+        timed = [m for m in live if m.state in (MessageState.SCHEDULED, MessageState.LEASED)]
+        dues_ms = engine.dues(int64s([message.sequence for message in timed]))
+        assert dues_ms.tolist() == [message.due_ms for message in timed]
         assert engine.attempts(sequences).tolist() == [message.attempts for message in live]
         assert engine.locators(sequences).tolist() == [message.locator for message in live]
         assert [s for part in engine.live_sequences() for s in part.tolist()] == sequences.tolist()
         assert engine.counts.live == len(live)
+        priorities = engine.priorities(sequences)
+        if priorities is not None:
+            assert priorities.tolist() == [message.priority for message in live]
+        dead = [(group.reason, group.sequences.tolist()) for group in engine.state.dead.values()]
+        assert dead == list(self.model.dead.values())
         assert engine.next_sequence == self.model.next_sequence
 
     def teardown(self) -> None:

@@ -19,6 +19,7 @@ from dejaqueue import limits
 from dejaqueue.engine.commands import Leased
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.journal.interface import Journal
+from dejaqueue.model import TagFilter
 from dejaqueue.wire.descriptors import ConsumeStream
 
 
@@ -78,6 +79,7 @@ class Consumer:
         self.settled_count = 0
         self.closed = False
         self.leases: dict[tuple[int, int], HeldLease] = {}
+        self.wanted = options.tag_filter
 
     def describe(self) -> dict[str, object]:
         """What `stats` shows of it."""
@@ -108,6 +110,11 @@ class Dispatcher:
         self._number = 0
         self._silence_us_max = silence_us_max
         self._on_credit = on_credit
+        self.filters: tuple[TagFilter | None, ...] = ()
+        """What the consumers take, each filter once; None = anything."""
+
+    def _note_filters(self) -> None:
+        self.filters = tuple(dict.fromkeys(consumer.wanted for consumer in self._consumers))
 
     def add(self, options: ConsumeStream, sink: Sink, now_us: int, ahead_ms: int) -> Consumer:
         """A new consumer, without credit yet. Raises ResourceExhausted over the limit."""
@@ -119,6 +126,7 @@ class Dispatcher:
             self._number += 1
             consumer = Consumer(self._number, options, sink, now_us, ahead_ms)
             self._consumers.append(consumer)
+            self._note_filters()
         return consumer
 
     def remove(self, consumer: Consumer) -> list[tuple[int, int]]:
@@ -127,6 +135,7 @@ class Dispatcher:
             consumer.closed = True
             if consumer in self._consumers:
                 self._consumers.remove(consumer)
+                self._note_filters()
             held = list(consumer.leases)
             consumer.leases.clear()
         return held
@@ -152,11 +161,14 @@ class Dispatcher:
         if was_silent and consumer.credit:
             self._on_credit()
 
-    def reserve(self, rows_max: int, now_us: int, *, holding: bool) -> tuple[Consumer, int] | None:
+    def reserve(
+        self, rows_max: int, now_us: int, wanted: TagFilter | None = None, *, holding: bool
+    ) -> tuple[Consumer, int] | None:
         """The next consumer in turn and how many rows it takes; its credit is taken off.
 
         Args:
-            rows_max: rows wanted at most.
+            rows_max: rows to give at most.
+            wanted: only consumers with this filter.
             holding: only consumers that may be sent rows ahead of due.
 
         Returns:
@@ -168,6 +180,8 @@ class Dispatcher:
                 place = (self._turn + step) % count
                 consumer = self._consumers[place]
                 if consumer.credit <= 0 or (holding and not consumer.ahead_ms):
+                    continue
+                if consumer.wanted != wanted:
                     continue
                 if now_us - consumer.seen_us > self._silence_us_max:
                     continue
@@ -217,11 +231,13 @@ class Dispatcher:
                 for key in ended:
                     del consumer.leases[key]
 
-    def has_credit(self, now_us: int) -> tuple[bool, bool]:
-        """(someone can take rows, someone who holds until due can)."""
+    def has_credit(self, now_us: int, wanted: TagFilter | None = None) -> tuple[bool, bool]:
+        """(someone with this filter can take rows, someone who holds until due can)."""
         anyone = holder = False
         with self._lock:
             for consumer in self._consumers:
+                if consumer.wanted != wanted:
+                    continue
                 if consumer.credit > 0 and now_us - consumer.seen_us <= self._silence_us_max:
                     anyone = True
                     if consumer.ahead_ms:

@@ -5,36 +5,50 @@ else.
 Holds: to_command(to_entry(command)) does the same to an engine as the command.
 See: docs/reference/journal-format.md.
 
-    kind        params                                        ints              texts · extra
+    kind        params                                  ints                         texts · extra
     OPEN_EPOCH  epoch
-    ENQUEUE     payload bytes · has keys (1), replaces (2)    dues, replaced    all · sub-batches
-    LEASE       until · count · lease end · leased
-    ACK         lease id                                      sequences, attempts (none: whole
-    lease) NACK        lease id · due                                as ACK
-    EXTEND      lease id · lease end                          as ACK
-    MOVE                                                      sequences, dues
-    CANCEL                                                    sequences
-    RELOCATE                                                  sequences         all
+    CONFIGURE                                                                        rules
+    ENQUEUE     payload bytes · EnqueueFlag             dues, priorities?, expires?  all · JSON
+    LEASE       until · count · lease end · leased                                   filter
+    ACK         lease id                                sequences, attempts          stage
+    NACK        lease id · due · fate                   as ACK                       reason
+    EXTEND      lease id · lease end                    as ACK
+    MOVE        MoveFlag                                sequences, dues?,            names of groups
+                                                        priorities?, groups?
+    CANCEL                                              sequences
+    RELOCATE                                            sequences                    all
+    DECIDE      commit                                                               transaction
+    REMEMBER    commit, -1 = forget                                                  JSON
+    BURY        group
+
+Where ACK, NACK and EXTEND name a whole lease, they have no ints. The extra of ENQUEUE is a list of
+sub-batches, or an object of that and of what else there is.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import astuple
+from enum import IntFlag
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue.engine import commands
-from dejaqueue.engine.commands import Command, Int64s, SubBatch, UInt16s
+from dejaqueue.engine.commands import (
+    Command,
+    Int64s,
+    SubBatch,
+    UInt16s,
+    Words,
+)
 from dejaqueue.engine.keys import hash_keys
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
+from dejaqueue.model import TagFilter
 from dejaqueue.schema.checks import text_offsets
-
-HAS_KEYS = 1
-HAS_REPLACED = 2
-"""Bits of an ENQUEUE entry's second parameter: the columns beyond `dues` that it has."""
 
 
 def text_column(column: pa.Array) -> TextColumn:
@@ -67,25 +81,105 @@ def hash_column(text: TextColumn) -> Int64s:
     return hashes
 
 
+def words(column: pa.StringArray | None) -> Words | None:
+    """A text column as a dictionary, each text once, in the order they are first used."""
+    if column is None:
+        return None
+    encoded = column.dictionary_encode()
+    return Words(tuple(encoded.dictionary.to_pylist()), encoded.indices.to_numpy())
+
+
+class EnqueueFlag(IntFlag):
+    """What the rows of an ENQUEUE entry have."""
+
+    KEYS = 1
+    PRIORITIES = 2
+    EXPIRES = 4
+
+
+class MoveFlag(IntFlag):
+    """What a MOVE entry changes."""
+
+    DUES = 1
+    PRIORITIES = 2
+    GROUPS = 4
+
+
 def enqueue_entry(command: commands.Enqueue, texts: dict[str, TextColumn]) -> Entry:
     """The entry of an Enqueue, whose texts the command does not carry."""
-    rows = len(command.dues_ms)
-    flags, ints = 0, [command.dues_ms]
+    flags, ints = EnqueueFlag(0), [command.dues_ms]
     if command.key_hashes is not None:
-        flags |= HAS_KEYS
-    if command.replaced is not None:
-        flags |= HAS_REPLACED
-        ints.append(np.full(rows, -1, dtype=np.int64))
-        ints[-1][: len(command.replaced)] = command.replaced
+        flags |= EnqueueFlag.KEYS
+    if command.priorities is not None:
+        flags |= EnqueueFlag.PRIORITIES
+        ints.append(command.priorities.astype(np.int64))
+    if command.expires_ms is not None:
+        flags |= EnqueueFlag.EXPIRES
+        ints.append(command.expires_ms)
     return Entry(
         EntryKind.ENQUEUE,
         command.now_ms,
-        (command.payload_bytes, flags, 0, 0),
-        rows,
+        (command.payload_bytes, int(flags), 0, 0),
+        len(command.dues_ms),
         tuple(ints),
         texts,
-        _pack_sub_batches(command.sub_batches),
+        _pack_enqueue(command),
     )
+
+
+def _enqueue_command(entry: Entry, position: int) -> commands.Enqueue:
+    flags = EnqueueFlag(entry.params[1])
+    dues_ms, *others = entry.ints
+    priorities = others.pop(0).astype(np.uint16) if EnqueueFlag.PRIORITIES in flags else None
+    expires_ms = others.pop(0) if EnqueueFlag.EXPIRES in flags else None
+    key = entry.texts["key"] if EnqueueFlag.KEYS in flags else None
+    more: dict[str, Any] = {}
+    sub_batches: tuple[SubBatch, ...] = (SubBatch("", 0, entry.rows),)
+    if entry.extra:
+        values = json.loads(bytes(entry.extra))
+        more = values if isinstance(values, dict) else {"batches": values}
+        if more.get("batches"):
+            sub_batches = _unpack_sub_batches(more["batches"])
+    replaced, stage = more.get("replaced"), more.get("stage")
+    return commands.Enqueue(
+        entry.now_ms,
+        position,
+        dues_ms,
+        sub_batches,
+        None if key is None else hash_column(key),
+        entry.params[0],
+        priorities,
+        _words_of(entry, "group"),
+        _words_of(entry, "tags"),
+        expires_ms,
+        None if replaced is None else np.array(replaced, dtype=np.int64),
+        None if stage is None else commands.Stage(*stage),
+        tuple((name, next_ms) for name, next_ms in more.get("firings", ())),
+    )
+
+
+def _words_of(entry: Entry, name: str) -> Words | None:
+    text = entry.texts.get(name)
+    return None if text is None else words(arrow_column(text, pa.utf8()))
+
+
+def _pack_enqueue(command: commands.Enqueue) -> bytes:
+    """JSON of what of an Enqueue is no column; nothing if there is nothing to say."""
+    batches = _pack_sub_batches(command.sub_batches)
+    more: dict[str, Any] = {}
+    if command.replaced is not None:
+        more["replaced"] = command.replaced.tolist()
+    if command.stage is not None:
+        more["stage"] = [command.stage.transaction, command.stage.until_ms]
+    if command.firings:
+        more["firings"] = command.firings
+    if not more:
+        return _json(batches) if batches else b""
+    return _json({"batches": batches} | more)
+
+
+def _json(values: object) -> bytes:
+    return json.dumps(values, separators=(",", ":")).encode()
 
 
 def relocate_entry(command: commands.Relocate, texts: dict[str, TextColumn]) -> Entry:
@@ -96,14 +190,49 @@ def relocate_entry(command: commands.Relocate, texts: dict[str, TextColumn]) -> 
     )
 
 
+_BURY, _RELEASE = 1, 2
+
+
 def _settled(
-    kind: EntryKind, command: commands.Ack | commands.Nack | commands.Extend, argument: int
+    kind: EntryKind,
+    command: commands.Ack | commands.Nack | commands.Extend,
+    argument: int = 0,
+    flag: int = 0,
+    extra: bytes = b"",
 ) -> Entry:
-    params = (command.lease_id, argument, 0, 0)
+    params = (command.lease_id, argument, flag, 0)
     if command.sequences is None or command.attempts is None:
-        return Entry(kind, command.now_ms, params)
+        return Entry(kind, command.now_ms, params, extra=extra)
     ints = (command.sequences, command.attempts.astype(np.int64))
-    return Entry(kind, command.now_ms, params, len(command.sequences), ints)
+    return Entry(kind, command.now_ms, params, len(command.sequences), ints, extra=extra)
+
+
+def _move_entry(command: commands.Move) -> Entry:
+    flags, ints, extra = MoveFlag(0), [command.sequences], b""
+    if command.dues_ms is not None:
+        flags |= MoveFlag.DUES
+        ints.append(command.dues_ms)
+    if command.priorities is not None:
+        flags |= MoveFlag.PRIORITIES
+        ints.append(command.priorities.astype(np.int64))
+    if command.groups is not None:
+        flags |= MoveFlag.GROUPS
+        ints.append(command.groups.indices.astype(np.int64))
+        extra = _json(command.groups.names)
+    params = (int(flags), 0, 0, 0)
+    return Entry(EntryKind.MOVE, command.now_ms, params, len(ints[0]), tuple(ints), extra=extra)
+
+
+def _move_command(entry: Entry) -> commands.Move:
+    flags = MoveFlag(entry.params[0])
+    sequences, *others = entry.ints
+    dues_ms = others.pop(0) if MoveFlag.DUES in flags else None
+    priorities = others.pop(0).astype(np.uint16) if MoveFlag.PRIORITIES in flags else None
+    groups = None
+    if MoveFlag.GROUPS in flags:
+        names = tuple(json.loads(bytes(entry.extra)))
+        groups = Words(names, others.pop(0).astype(np.int32))
+    return commands.Move(entry.now_ms, sequences, dues_ms, priorities, groups)
 
 
 def to_entry(command: Command, leased_count: int = 0) -> Entry:
@@ -112,26 +241,41 @@ def to_entry(command: Command, leased_count: int = 0) -> Entry:
     Args:
         leased_count: for a Lease: how many rows it took, checked at replay.
     """
+    now_ms = command.now_ms
     match command:
         case commands.Lease():
             params = (command.until_ms, command.count, command.lease_end_ms, leased_count)
-            return Entry(EntryKind.LEASE, command.now_ms, params)
+            extra = b"" if command.filter is None else _json(astuple(command.filter))
+            return Entry(EntryKind.LEASE, now_ms, params, extra=extra)
         case commands.Ack():
-            return _settled(EntryKind.ACK, command, 0)
+            extra = b"" if command.stage is None else _json(astuple(command.stage))
+            return _settled(EntryKind.ACK, command, extra=extra)
         case commands.Nack():
-            return _settled(EntryKind.NACK, command, command.due_ms)
+            extra = command.reason.encode()
+            fate = _BURY * command.bury + _RELEASE * command.release
+            return _settled(EntryKind.NACK, command, command.due_ms, fate, extra)
         case commands.Extend():
             return _settled(EntryKind.EXTEND, command, command.lease_end_ms)
         case commands.Move():
-            ints: tuple[Int64s, ...] = (command.sequences, command.dues_ms)
-            return Entry(EntryKind.MOVE, command.now_ms, rows=len(ints[0]), ints=ints)
+            return _move_entry(command)
         case commands.Cancel():
             rows = len(command.sequences)
-            return Entry(EntryKind.CANCEL, command.now_ms, rows=rows, ints=(command.sequences,))
+            return Entry(EntryKind.CANCEL, now_ms, rows=rows, ints=(command.sequences,))
         case commands.OpenEpoch():
-            return Entry(EntryKind.OPEN_EPOCH, command.now_ms, (command.epoch, 0, 0, 0))
-        case commands.Enqueue() | commands.Relocate():
-            raise TypeError("commands with texts have a function of their own")
+            return Entry(EntryKind.OPEN_EPOCH, now_ms, (command.epoch, 0, 0, 0))
+        case commands.Configure():
+            return Entry(EntryKind.CONFIGURE, now_ms, extra=command.rules.encode())
+        case commands.Decide():
+            name = command.transaction.encode()
+            return Entry(EntryKind.DECIDE, now_ms, (int(command.commit), 0, 0, 0), extra=name)
+        case commands.Remember():
+            commit = -1 if command.commit is None else int(command.commit)
+            extra = _json([command.transaction, command.participants])
+            return Entry(EntryKind.REMEMBER, now_ms, (commit, 0, 0, 0), extra=extra)
+        case commands.Bury():
+            return Entry(EntryKind.BURY, now_ms, (command.group, 0, 0, 0))
+        case _:
+            raise TypeError(f"no entry is made of {type(command).__name__} here")
 
 
 def to_command(entry: Entry, position: int) -> Command:
@@ -140,41 +284,57 @@ def to_command(entry: Entry, position: int) -> Command:
     Raises:
         JournalDamaged: the entry is not one that `to_entry` writes.
     """
-    now_ms, params = entry.now_ms, entry.params
     try:
-        match entry.kind:
-            case EntryKind.OPEN_EPOCH:
-                return commands.OpenEpoch(now_ms, params[0])
-            case EntryKind.ENQUEUE:
-                key = entry.texts.get("key") if params[1] & HAS_KEYS else None
-                replaced = entry.ints[1] if params[1] & HAS_REPLACED else None
-                return commands.Enqueue(
-                    now_ms,
-                    position,
-                    entry.ints[0],
-                    _unpack_sub_batches(entry.extra, entry.rows),
-                    None if key is None else hash_column(key),
-                    params[0],
-                    replaced=None if replaced is None else replaced[replaced >= 0],
-                )
-            case EntryKind.LEASE:
-                until_ms, count, lease_end_ms, leased = params
-                return commands.Lease(now_ms, position, until_ms, count, lease_end_ms, leased)
-            case EntryKind.ACK:
-                return commands.Ack(now_ms, params[0], *_named_rows(entry))
-            case EntryKind.NACK:
-                return commands.Nack(now_ms, params[1], params[0], *_named_rows(entry))
-            case EntryKind.EXTEND:
-                return commands.Extend(now_ms, params[1], params[0], *_named_rows(entry))
-            case EntryKind.MOVE:
-                return commands.Move(now_ms, entry.ints[0], entry.ints[1])
-            case EntryKind.CANCEL:
-                return commands.Cancel(now_ms, entry.ints[0])
-            case EntryKind.RELOCATE:
-                return commands.Relocate(now_ms, position, entry.ints[0])
+        return _to_command(entry, position)
     except (IndexError, ValueError, TypeError, KeyError) as wrong:
         raise JournalDamaged(f"entry {position} ({entry.kind!r}): {wrong}") from wrong
-    raise JournalDamaged(f"entry {position}: unknown kind {entry.kind!r}")
+
+
+def _to_command(entry: Entry, position: int) -> Command:
+    now_ms, params, extra = entry.now_ms, entry.params, bytes(entry.extra)
+    match entry.kind:
+        case EntryKind.OPEN_EPOCH:
+            return commands.OpenEpoch(now_ms, params[0])
+        case EntryKind.ENQUEUE:
+            return _enqueue_command(entry, position)
+        case EntryKind.LEASE:
+            until_ms, count, lease_end_ms, leased = params
+            wanted = TagFilter(*map(tuple, json.loads(extra))) if extra else None
+            return commands.Lease(now_ms, position, until_ms, count, lease_end_ms, leased, wanted)
+        case EntryKind.ACK:
+            stage = commands.Stage(*json.loads(extra)) if extra else None
+            return commands.Ack(now_ms, params[0], *_named_rows(entry), stage)
+        case EntryKind.NACK:
+            rows, fate = _named_rows(entry), params[2]
+            return commands.Nack(
+                now_ms,
+                params[1],
+                params[0],
+                *rows,
+                extra.decode(),
+                bool(fate & _BURY),
+                bool(fate & _RELEASE),
+            )
+        case EntryKind.EXTEND:
+            return commands.Extend(now_ms, params[1], params[0], *_named_rows(entry))
+        case EntryKind.MOVE:
+            return _move_command(entry)
+        case EntryKind.CANCEL:
+            return commands.Cancel(now_ms, entry.ints[0])
+        case EntryKind.RELOCATE:
+            return commands.Relocate(now_ms, position, entry.ints[0])
+        case EntryKind.CONFIGURE:
+            return commands.Configure(now_ms, extra.decode())
+        case EntryKind.DECIDE:
+            return commands.Decide(now_ms, extra.decode(), bool(params[0]))
+        case EntryKind.REMEMBER:
+            name, participants = json.loads(extra)
+            commit = None if params[0] < 0 else bool(params[0])
+            return commands.Remember(now_ms, name, commit, participants)
+        case EntryKind.BURY:
+            return commands.Bury(now_ms, params[0])
+        case _:
+            raise ValueError("unknown kind")
 
 
 def _named_rows(entry: Entry) -> tuple[Int64s | None, UInt16s | None]:
@@ -184,25 +344,19 @@ def _named_rows(entry: Entry) -> tuple[Int64s | None, UInt16s | None]:
     return entry.ints[0], attempts
 
 
-def _pack_sub_batches(sub_batches: tuple[SubBatch, ...]) -> bytes:
-    """JSON of the producers' batches; nothing if no answer has to be remembered."""
+def _pack_sub_batches(sub_batches: tuple[SubBatch, ...]) -> list[Any]:
+    """The producers' batches for JSON; none if no answer has to be remembered."""
     if not any(batch.producer for batch in sub_batches):
-        return b""
-    return json.dumps(
-        [
-            [b.producer, b.number, b.count, b.refused_indices, b.refused_ids, b.refused_statuses]
-            if b.refused_indices
-            else [b.producer, b.number, b.count]
-            for b in sub_batches
-        ],
-        separators=(",", ":"),
-    ).encode()
+        return []
+    return [
+        [b.producer, b.number, b.count, b.refused_indices, b.refused_ids, b.refused_statuses]
+        if b.refused_indices
+        else [b.producer, b.number, b.count]
+        for b in sub_batches
+    ]
 
 
-def _unpack_sub_batches(extra: bytes, rows: int) -> tuple[SubBatch, ...]:
-    if not extra:
-        return (SubBatch("", 0, rows),)
+def _unpack_sub_batches(batches: list[Any]) -> tuple[SubBatch, ...]:
     return tuple(
-        SubBatch(row[0], row[1], row[2], *(tuple(part) for part in row[3:]))
-        for row in json.loads(bytes(extra))
+        SubBatch(row[0], row[1], row[2], *(tuple(part) for part in row[3:])) for row in batches
     )

@@ -6,9 +6,12 @@ Holds: merged rows keep their order, batch by batch; merging one batch copies no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue.broker.entries import text_column
@@ -16,6 +19,9 @@ from dejaqueue.broker.requests import EnqueueRequest
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.journal.interface import TextColumn
 from dejaqueue.schema.checks import SendColumns
+from dejaqueue.schema.messages import DEFAULT_PRIORITY
+
+Number = TypeVar("Number", np.int64, np.uint16)
 
 
 @dataclass(slots=True)
@@ -72,6 +78,8 @@ def merge(requests: list[EnqueueRequest]) -> Merged:
         headers=_concat([part.headers for part in parts], starts),
         partitions=None,
         payload_bytes=sum(part.payload_bytes for part in parts),
+        priorities=_joined([part.priorities for part in parts], starts, DEFAULT_PRIORITY),
+        expires_ms=_joined([part.expires_ms for part in parts], starts, 0),
     )
     hashes = None
     if keys is not None:
@@ -98,3 +106,17 @@ def _concat(parts: list[pa.StringArray | None], starts: Int64s) -> pa.StringArra
             for place, part in enumerate(parts)
         ]
     )
+
+
+def _joined(
+    parts: Sequence[npt.NDArray[Number] | None], starts: Int64s, default: int
+) -> npt.NDArray[Number] | None:
+    """The numbers of all requests; the default for the rows of one that has no such column."""
+    known = next((part for part in parts if part is not None), None)
+    if known is None:
+        return None
+    joined = np.full(int(starts[-1]), default, dtype=known.dtype)
+    for place, part in enumerate(parts):
+        if part is not None:
+            joined[starts[place] : starts[place + 1]] = part
+    return joined

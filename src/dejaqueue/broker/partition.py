@@ -35,20 +35,25 @@ from dejaqueue.broker.requests import (
 from dejaqueue.engine.commands import (
     Ack,
     Cancel,
+    Command,
+    Configure,
+    Effects,
     Enqueue,
     Extend,
     Int64s,
     Lease,
+    Leased,
     Move,
     Nack,
     OpenEpoch,
     SubBatch,
 )
 from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.snapshot import restore
 from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted, Unavailable
 from dejaqueue.journal.interface import Journal
-from dejaqueue.model import Topic, pack_id
+from dejaqueue.model import TagFilter, Topic, TopicKind, pack_id
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -110,6 +115,7 @@ class Partition:
         self._payload_bytes_sum = 0
         self._payload_rows_sum = 0
         self._failed: DejaQError | None = None
+        self._rules_topic: Topic | None = None
         self._commits: Commits
 
     # --- any thread -------------------------------------------------------------------------
@@ -137,6 +143,8 @@ class Partition:
         if not self.loaded and not self._load():
             return None
         try:
+            if self.topic() is not self._rules_topic:
+                self._configure()
             if self._commits.group.rows < self.settings.dispatch.group_rows_max:
                 self._take_requests()
                 self._dispatch()
@@ -182,6 +190,20 @@ class Partition:
         """Mean payload of what was sent since the partition was loaded; 0 = not known."""
         return self._payload_bytes_sum // max(1, self._payload_rows_sum)
 
+    def _configure(self) -> None:
+        """The topic's settings changed, or the partition was just read: tell the engine."""
+        topic = self.topic()
+        rules = Rules.of(topic)
+        if rules != self.engine.rules:
+            self._apply(Configure(self.now_ms(), rules.to_text()))
+        self._rules_topic = topic
+
+    def _apply(self, command: Command) -> Effects:
+        """Apply a command without texts, for the group that is on its way."""
+        effects = self.engine.apply(command)
+        self._commits.group.add(entries.to_entry(command), effects)
+        return effects
+
     # --- loading and failing ----------------------------------------------------------------
 
     def _load(self) -> bool:
@@ -218,6 +240,7 @@ class Partition:
             journal.close()
             raise
         self.engine, self.journal = engine, journal
+        self._rules_topic = None
         self._commits = Commits(
             journal,
             tail,
@@ -273,7 +296,9 @@ class Partition:
             if isinstance(request, EnqueueRequest):
                 rows += request.columns.rows
                 is_small = (
-                    request.columns.rows < MERGE_ROWS_MAX and request.byte_count < MERGE_BYTES_MAX
+                    request.stage is None
+                    and request.columns.rows < MERGE_ROWS_MAX
+                    and request.byte_count < MERGE_BYTES_MAX
                 )
                 if is_small and small_rows + request.columns.rows <= limits.BATCH_ROWS_MAX:
                     small.append(request)
@@ -400,6 +425,11 @@ class Partition:
                 batches,
                 merged.key_hashes,
                 merged.columns.payload_bytes,
+                merged.columns.priorities,
+                entries.words(merged.columns.groups),
+                entries.words(merged.columns.tags),
+                merged.columns.expires_ms,
+                stage=requests[0].stage,
                 replaced=replaced if replaced is not None and replaced.size else None,
             )
             effects = self.engine.apply(command)
@@ -460,13 +490,11 @@ class Partition:
         if sequences is None:
             assert request.key_hashes is not None
             sequences = self._find_live(request.keys, request.key_hashes)
-        command: Move | Cancel
-        if request.dues_ms is None:
-            command = Cancel(self.now_ms(), sequences)
+        if request.cancel:
+            effects = self._apply(Cancel(self.now_ms(), sequences))
         else:
-            command = Move(self.now_ms(), sequences, request.dues_ms)
-        effects = self.engine.apply(command)
-        self._commits.group.add(entries.to_entry(command), effects)
+            changes = request.dues_ms, request.priorities, request.groups
+            effects = self._apply(Move(self.now_ms(), sequences, *changes))
         statuses = effects.statuses
         reply = Reply(
             request.number,
@@ -483,15 +511,14 @@ class Partition:
         command: Ack | Nack | Extend
         match request.op:
             case SettleOp.ACK:
-                command = Ack(now_ms, *rows)
+                command = Ack(now_ms, *rows, request.stage)
             case SettleOp.NACK:
-                command = Nack(now_ms, now_ms + request.argument_ms, *rows)
+                due_ms = -1 if request.argument_ms < 0 else now_ms + request.argument_ms
+                command = Nack(now_ms, due_ms, *rows, request.reason, request.bury, request.release)
             case SettleOp.EXTEND:
                 lease_ms = request.argument_ms or self.topic().lease_ms
                 command = Extend(now_ms, now_ms + lease_ms, *rows)
-        effects = self.engine.apply(command)
-        self._commits.group.add(entries.to_entry(command), effects)
-        statuses = effects.statuses
+        statuses = self._apply(command).statuses
         count = len(request.sequences) if request.sequences is not None else 0
         if statuses is not None:
             count = len(statuses)
@@ -501,36 +528,56 @@ class Partition:
 
     def _dispatch(self) -> None:
         """Lease what is due, or due so soon that it should be on its way, to whoever has credit."""
-        ahead_ms = self.topic().lease_ahead_ms
+        now_ms = self.now_ms()
+        expiry_ms = self.engine.next_expiry_ms()
+        if expiry_ms is not None and expiry_ms <= now_ms:
+            self._lease(Lease(now_ms, self.next_position(), now_ms, 0, now_ms))
+        filters = self.dispatcher.filters
         for _ in range(STEP_DISPATCHES_MAX):
-            now_ms = self.now_ms()
-            head_ms = self._head_ms(now_ms)
-            if head_ms is None or head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100:
+            # Filters take turns as consumers do.
+            if not sum(self._dispatch_to(wanted) for wanted in filters):
                 return
-            rows_max = self._rows_max()
-            grant = self.dispatcher.reserve(rows_max, self.clock.now_us(), holding=head_ms > now_ms)
-            if grant is None:
-                return
-            consumer, rows = grant
-            until_ms = now_ms + min(ahead_ms, consumer.ahead_ms)
-            lease_end_ms = until_ms + (consumer.options.lease_ms or self.topic().lease_ms)
-            command = Lease(now_ms, self.next_position(), until_ms, rows, lease_end_ms)
-            leased = self.engine.apply(command).leased
-            taken = 0 if leased is None else len(leased.sequences)
-            if taken < rows:
-                self.dispatcher.give_back(consumer, rows - taken)
-            if leased is None:
-                return
-            group = self._commits.group
-            group.entries.append(entries.to_entry(command, taken))
-            group.pushes.append((consumer, Push(self.number, self.journal, leased, rows_max)))
 
-    def _head_ms(self, now_ms: int) -> int | None:
-        """When the next message is due, or a lease ends, whichever is first."""
-        head_ms, expiry_ms = self.engine.next_due_ms(), self.engine.next_expiry_ms()
-        if head_ms is None or expiry_ms is None:
-            return expiry_ms if head_ms is None else head_ms
-        return min(head_ms, expiry_ms)
+    def _dispatch_to(self, wanted: TagFilter | None) -> bool:
+        """One dispatch to one of the consumers with that filter; False if there is none."""
+        ahead_ms = self._ahead_ms()
+        now_ms = self.now_ms()
+        head_ms = self.engine.next_due_ms(wanted)
+        if head_ms is None or head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100:
+            return False
+        rows_max = self._rows_max()
+        holding = head_ms > now_ms
+        grant = self.dispatcher.reserve(rows_max, self.clock.now_us(), wanted, holding=holding)
+        if grant is None:
+            return False
+        consumer, rows = grant
+        until_ms = now_ms + min(ahead_ms, consumer.ahead_ms)
+        lease_end_ms = until_ms + (consumer.options.lease_ms or self.topic().lease_ms)
+        position = self.next_position()
+        leased = self._lease(Lease(now_ms, position, until_ms, rows, lease_end_ms, filter=wanted))
+        taken = 0 if leased is None else len(leased.sequences)
+        if taken < rows:
+            self.dispatcher.give_back(consumer, rows - taken)
+        if leased is None:
+            return False
+        push = Push(self.number, self.journal, leased, rows_max)
+        self._commits.group.pushes.append((consumer, push))
+        return True
+
+    def _lease(self, command: Lease) -> Leased | None:
+        """Apply a lease; if it changed nothing it leaves no trace."""
+        effects = self.engine.apply(command)
+        if not effects.is_void:
+            taken = 0 if effects.leased is None else len(effects.leased.sequences)
+            self._commits.group.add(entries.to_entry(command, taken), effects)
+        return effects.leased
+
+    def _ahead_ms(self) -> int:
+        """How long before its due time a message may be leased. Where another order than time
+        decides among those that are due, it can't be known before."""
+        topic = self.topic()
+        by_time = topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
+        return topic.lease_ahead_ms if by_time else 0
 
     def _rows_max(self) -> int:
         """Rows whose payloads together make no more than a wire message should hold."""
@@ -540,13 +587,19 @@ class Partition:
     def _next_wake_us(self) -> int | None:
         """When there will be something to lease to somebody with credit, or a chore to do."""
         chore_ms = self.maintenance.next_ms() if self.maintenance is not None else None
-        chore_us = None if chore_ms is None else chore_ms * 1_000
-        head_ms = self._head_ms(self.engine.now_ms)
-        if head_ms is None:
-            return chore_us
-        anyone, holder = self.dispatcher.has_credit(self.clock.now_us())
-        if not anyone:
-            return chore_us
-        ahead_ms = self.topic().lease_ahead_ms * AHEAD_PERCENT // 100 if holder else 0
-        wake_us = (head_ms - ahead_ms) * 1_000
-        return wake_us if chore_us is None else min(wake_us, chore_us)
+        wakes_us = [] if chore_ms is None else [chore_ms * 1_000]
+        now_us, ahead_ms = self.clock.now_us(), self._ahead_ms() * AHEAD_PERCENT // 100
+        anyone_at_all = False
+        for wanted in self.dispatcher.filters:
+            anyone, holder = self.dispatcher.has_credit(now_us, wanted)
+            if not anyone:
+                continue
+            anyone_at_all = True
+            head_ms = self.engine.next_due_ms(wanted)
+            if head_ms is not None:
+                wakes_us.append((head_ms - (ahead_ms if holder else 0)) * 1_000)
+        if anyone_at_all or self.engine.has_mortals:
+            expiry_ms = self.engine.next_expiry_ms()
+            if expiry_ms is not None:
+                wakes_us.append(expiry_ms * 1_000)
+        return min(wakes_us, default=None)

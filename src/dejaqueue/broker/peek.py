@@ -18,10 +18,10 @@ from dejaqueue import limits
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.keys import find_live
 from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.reading import peek_batch
+from dejaqueue.broker.reading import peek_batch, text_of
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.writer import key_partitions
-from dejaqueue.engine.commands import Int64s, UInt16s
+from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s, Words
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import MessageState
 from dejaqueue.schema.messages import PEEK
@@ -38,7 +38,8 @@ FIELDS = [
     "keys",
     "partition",
 ]
-_STATES = {"scheduled": MessageState.SCHEDULED, "leased": MessageState.LEASED}
+_STATES = {state.name.lower(): state for state in MessageState if state is not MessageState.DONE}
+_STATE_NAMES = np.array([state.name.lower() for state in MessageState])
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,9 @@ class Rows:
     dues_ms: Int64s
     attempts: UInt16s
     locators: Int64s
-    states: np.ndarray
+    states: UInt8s
+    priorities: UInt16s | None
+    groups: Words | None
 
 
 def _whole(values: dict[str, Any], name: str, default: int, high: int) -> int:
@@ -83,7 +86,7 @@ def parse(values: dict[str, Any], partition_count: int) -> Ticket:
         raise BadRequest("after", "an object with due and id", after)
     state = values.get("state")
     if state is not None and state not in _STATES:
-        raise BadRequest("state", "scheduled or leased", state)
+        raise BadRequest("state", f"one of {', '.join(_STATES)}", state)
     ids, keys = values.get("ids"), values.get("keys")
     try:
         id_array = None if ids is None else np.array(ids, dtype=np.int64).reshape(-1)
@@ -122,7 +125,7 @@ def peek(topic: TopicRuntime, values: dict[str, Any]) -> pa.RecordBatch:
     for number, future in futures.items():
         rows = future.result(60)
         if len(rows.ids):
-            states = np.array(["done", "scheduled", "leased"])[rows.states].tolist()
+            states = _STATE_NAMES[rows.states].tolist()
             batches.append(
                 peek_batch(
                     topic.partitions[number].journal,
@@ -131,6 +134,8 @@ def peek(topic: TopicRuntime, values: dict[str, Any]) -> pa.RecordBatch:
                     rows.attempts,
                     rows.locators,
                     states,
+                    rows.priorities,
+                    None if rows.groups is None else text_of(rows.groups),
                 )
             )
     table = pa.Table.from_batches(batches, PEEK)
@@ -158,6 +163,8 @@ def _rows(place: Partition, ticket: Ticket, partition_count: int) -> Rows:
         engine.attempts(sequences),
         engine.locators(sequences),
         engine.states(sequences),
+        engine.priorities(sequences),
+        engine.moved_groups(sequences),
     )
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.dispatch import Push
-from dejaqueue.engine.commands import Int64s, UInt16s
+from dejaqueue.engine.commands import Int64s, Leased, UInt16s, Words
 from dejaqueue.journal.interface import Journal
 from dejaqueue.schema import packing
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
@@ -23,17 +23,29 @@ Number = TypeVar("Number", np.int64, np.uint16)
 
 
 def message_columns(
-    journal: Journal, ids: Int64s, dues_ms: Int64s, attempts: UInt16s, locators: Int64s
+    journal: Journal,
+    ids: Int64s,
+    dues_ms: Int64s,
+    attempts: UInt16s,
+    locators: Int64s,
+    priorities: UInt16s | None = None,
+    groups: pa.StringArray | None = None,
 ) -> list[pa.Array]:
-    """The columns of DELIVERY for these messages, in its order."""
+    """The columns of DELIVERY for these messages, in its order.
+
+    Args:
+        priorities: None = all have the default.
+        groups: where they changed since they were stored; None = as stored.
+    """
     rows = len(ids)
     stored = journal.read(locators)
     key, group, tags, headers, payload = stored.columns
     if headers.null_count == rows:
         header_maps = pa.nulls(rows, DELIVERY.field("headers").type)
-        priorities = np.full(rows, DEFAULT_PRIORITY, dtype=np.uint16)
     else:
-        header_maps, priorities = packing.unpack_headers(headers)
+        header_maps = packing.unpack_headers(headers)
+    if priorities is None:
+        priorities = np.full(rows, DEFAULT_PRIORITY, dtype=np.uint16)
     if tags.null_count == rows:
         tag_lists = pa.nulls(rows, DELIVERY.field("tags").type)
     else:
@@ -43,7 +55,7 @@ def message_columns(
         pa.array(dues_ms),
         pa.array(attempts),
         key,
-        group,
+        group if groups is None else groups,
         pa.array(priorities),
         tag_lists,
         header_maps,
@@ -65,6 +77,8 @@ def delivery_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
         _joined([leased.dues_ms for leased in leases]),
         _joined([leased.attempts for leased in leases]),
         _joined([leased.locators for leased in leases]),
+        _priorities(leases),
+        _groups(leases),
     )
     whole = pa.RecordBatch.from_arrays(columns, schema=DELIVERY)
     batches, first = [], 0
@@ -79,6 +93,33 @@ def delivery_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
     return batches
 
 
+def _priorities(leases: list[Leased]) -> UInt16s | None:
+    """The priorities of all rows; the first message that has one comes at some time."""
+    if all(leased.priorities is None for leased in leases):
+        return None
+    return _joined(
+        [
+            np.full(leased.sequences.size, DEFAULT_PRIORITY, dtype=np.uint16)
+            if leased.priorities is None
+            else leased.priorities
+            for leased in leases
+        ]
+    )
+
+
+def text_of(words: Words) -> pa.StringArray:
+    """A dictionary as a text column; null where the text is empty."""
+    names = pa.array([name or None for name in words.names], pa.utf8())
+    return names.take(pa.array(words.indices))
+
+
+def _groups(leases: list[Leased]) -> pa.StringArray | None:
+    """The groups of all rows, where they changed since they were stored."""
+    if any(leased.groups is None for leased in leases):
+        return None
+    return pa.concat_arrays([text_of(leased.groups) for leased in leases if leased.groups])
+
+
 def _joined(parts: list[npt.NDArray[Number]]) -> npt.NDArray[Number]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -90,9 +131,11 @@ def peek_batch(
     attempts: UInt16s,
     locators: Int64s,
     states: list[str],
+    priorities: UInt16s | None = None,
+    groups: pa.StringArray | None = None,
 ) -> pa.RecordBatch:
     """The batch of a peek, schema PEEK."""
-    columns = message_columns(journal, ids, dues_ms, attempts, locators)
+    columns = message_columns(journal, ids, dues_ms, attempts, locators, priorities, groups)
     batch = pa.RecordBatch.from_arrays([*columns, pa.array(states, pa.utf8())], schema=PEEK)
     if columns[-1].null_count:
         batch = batch.filter(columns[-1].is_valid())

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from dejaqueue.engine.commands import Int64s, UInt16s
+from dejaqueue.engine.commands import Int64s, Stage, UInt16s, Words
 from dejaqueue.schema.checks import SendColumns
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -34,6 +34,7 @@ class EnqueueRequest:
     acks: str
     reply: ReplyTo
     key_hashes: Int64s | None = None
+    stage: Stage | None = None
 
     @property
     def byte_count(self) -> int:
@@ -43,7 +44,11 @@ class EnqueueRequest:
 
 @dataclass(slots=True)
 class RenameRequest:
-    """Moves (`dues_ms` given) or cancels, by sequence or by key."""
+    """Moves or cancels, by sequence or by key.
+
+    Attributes:
+        cancel: True: cancels; False: a move of what is given of due, priority, group.
+    """
 
     number: int
     rows: int
@@ -54,6 +59,9 @@ class RenameRequest:
     """utf8 column (pyarrow) where rows are named by key."""
     key_hashes: Int64s | None = None
     dues_ms: Int64s | None = None
+    priorities: UInt16s | None = None
+    groups: Words | None = None
+    cancel: bool = False
 
     @property
     def byte_count(self) -> int:
@@ -63,7 +71,13 @@ class RenameRequest:
 
 @dataclass(slots=True)
 class SettleRequest:
-    """ack, nack or extend, of a whole lease or of rows."""
+    """ack, nack or extend, of a whole lease or of rows.
+
+    Attributes:
+        argument_ms: nack: the delay, -1 = as the topic's backoff says; extend: the lease.
+        reason, bury, release: of a nack (engine/commands.py).
+        stage: of an ack.
+    """
 
     op: SettleOp
     number: int
@@ -73,6 +87,10 @@ class SettleRequest:
     sequences: Int64s | None = None
     attempts: UInt16s | None = None
     acks: str = "all"
+    reason: str = ""
+    bury: bool = False
+    release: bool = False
+    stage: Stage | None = None
 
     @property
     def byte_count(self) -> int:

@@ -143,5 +143,5 @@ class ConsumerSession:
         if not release:
             return
         for partition, lease_id in held:
-            request = SettleRequest(SettleOp.NACK, 0, no_reply, lease_id, delay_ms)
+            request = SettleRequest(SettleOp.NACK, 0, no_reply, lease_id, delay_ms, release=True)
             self._topic.submit(partition, request)

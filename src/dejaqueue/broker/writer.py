@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.broker.entries import hash_column, text_column
+from dejaqueue.broker.entries import hash_column, text_column, words
 from dejaqueue.broker.requests import (
     EnqueueRequest,
     RenameRequest,
@@ -223,6 +223,7 @@ class Writer:
         if keys is not None and rows is not None:
             keys = keys.take(pa.array(rows))
         dues_ms, hashes = chosen(named.dues_ms), chosen(key_hashes)
+        priorities, groups = chosen(named.priorities), named.groups
         return RenameRequest(
             number,
             named.rows if rows is None else len(rows),
@@ -232,6 +233,9 @@ class Writer:
             keys,
             None if hashes is None else hashes.astype(np.int64, copy=False),
             None if dues_ms is None else dues_ms.astype(np.int64, copy=False),
+            None if priorities is None else priorities.astype(np.uint16, copy=False),
+            words(groups if groups is None or rows is None else groups.take(pa.array(rows))),
+            cancel=self._stream.op == "cancel",
         )
 
     def _put(self, partition: int, request: Request) -> None:

@@ -15,9 +15,18 @@ from dejaqueue import limits
 from dejaqueue.engine import commands
 from dejaqueue.engine.commands import Effects, Int64s, Leased, UInt8s, UInt16s
 from dejaqueue.engine.leases import held_mask
+from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.runs import Mask
-from dejaqueue.engine.state import PartitionState, new_sequences
-from dejaqueue.engine.table import LEASED, SCHEDULED, row_locators
+from dejaqueue.engine.state import DeadGroup, PartitionState, Staged, new_sequences
+from dejaqueue.engine.table import (
+    DEAD,
+    LEASED,
+    SCHEDULED,
+    STAGED,
+    STAGED_ACK,
+    URGENCY_FLIP,
+    row_locators,
+)
 from dejaqueue.errors import InternalError
 from dejaqueue.model import RowStatus
 
@@ -28,16 +37,103 @@ _LEASE_LOST = np.uint8(RowStatus.LEASE_LOST)
 _ATTEMPTS_MAX = np.uint16(limits.ATTEMPTS_MAX)
 _NONE = np.zeros(0, dtype=np.int64)
 
+# Why messages die, where nobody gave a reason.
+LEASE_ENDED = "lease ended"
+REFUSED = "refused"
+EXPIRED = "expired"
+
 
 def begin(state: PartitionState, now_ms: int) -> None:
-    """It is `now_ms`: leases that ended by now are over."""
+    """It is `now_ms`: leases that ended by now are over, and so are lives."""
     state.now_ms = now_ms
     ended = state.leases.expire(state.table, now_ms)
     if ended is not None:
-        state.order.insert(state.table.dues_ms[state.table.places(ended)], ended)
+        places = state.table.places(ended)
         state.counts.leased -= ended.size
-        state.counts.scheduled += ended.size
         state.counts.expired += ended.size
+        state.unlease(places)
+        come_back(state, places, state.table.dues_ms[places], LEASE_ENDED)
+    if state.expiries.entry_count:
+        _die_of_age(state, now_ms)
+
+
+def _die_of_age(state: PartitionState, now_ms: int) -> None:
+    """Scheduled messages whose time to live is over are dead."""
+    head_ms = state.expiries.head(state.dies_then)
+    if head_ms is None or head_ms > now_ms:
+        return
+    _, sequences = state.expiries.pop(state.counts.scheduled, now_ms, state.dies_then)
+    places = state.table.places(sequences)
+    state.unschedule(places)
+    state.counts.scheduled -= places.size
+    _die(state, places, EXPIRED)
+
+
+def come_back(
+    state: PartitionState,
+    places: Int64s,
+    dues_ms: Int64s,
+    reason: str,
+    *,
+    waits: bool = True,
+    wears_out: bool = True,
+) -> None:
+    """These rows were leased, each is named once: they are scheduled again, or dead.
+
+    Args:
+        dues_ms: when; later by the backoff if `waits`. Kept.
+        reason: why they are dead, if they are.
+        wears_out: they are dead if they were delivered often enough.
+    """
+    table, rules = state.table, state.rules
+    alive = np.ones(places.size, dtype=np.bool_)
+    if rules.max_attempts and wears_out:
+        worn_out = table.attempts[places] >= rules.max_attempts
+        if worn_out.any():
+            alive &= ~worn_out
+            _die(state, places[worn_out], reason)
+    if "expires_ms" in table.uses:
+        expires_ms = table.expires_ms[places]
+        old = alive & (expires_ms > 0) & (expires_ms <= state.now_ms)
+        if old.any():
+            alive &= ~old
+            _die(state, places[old], EXPIRED)
+    if not alive.all():
+        places, dues_ms = places[alive], dues_ms[alive]
+    if not places.size:
+        return
+    if waits:
+        waits_ms = rules.waits_ms(places + table.base, table.attempts[places])
+        if waits_ms is not None:
+            dues_ms = dues_ms + waits_ms
+    table.will_write(places)
+    table.states[places] = SCHEDULED
+    table.dues_ms[places] = dues_ms
+    state.counts.scheduled += places.size
+    state.schedule(places, dues_ms)
+    _will_die_of_age(state, places)
+
+
+def _will_die_of_age(state: PartitionState, places: Int64s) -> None:
+    """Note when these scheduled rows die."""
+    table = state.table
+    if "expires_ms" not in table.uses:
+        return
+    expires_ms = table.expires_ms[places]
+    mortal = expires_ms > 0
+    if mortal.any():
+        state.expiries.insert(expires_ms[mortal], places[mortal] + table.base)
+
+
+def _die(state: PartitionState, places: Int64s, reason: str) -> None:
+    """These rows, counted nowhere any more, are dead: their group waits to be buried."""
+    state.table.will_write(places)
+    state.table.states[places] = DEAD
+    state.counts.dead += places.size
+    state.counts.outlived += places.size if reason == EXPIRED else 0
+    sequences = np.sort(places, kind="stable") + state.table.base
+    state.dead[state.dead_number] = DeadGroup(sequences, reason, state.now_ms)
+    state.dead_number += 1
 
 
 def open_epoch(state: PartitionState, command: commands.OpenEpoch) -> Effects:
@@ -50,18 +146,35 @@ def open_epoch(state: PartitionState, command: commands.OpenEpoch) -> Effects:
 
 
 def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
-    """New messages are scheduled (rules 10, 12)."""
+    """New messages are scheduled, or staged (rules 10, 12)."""
     dues_ms = command.dues_ms
     count = dues_ms.size
     batches = command.sub_batches
     if batches and sum(batch.count for batch in batches) != count:
         raise InternalError(f"sub-batches do not add up to the {count} rows of the command")
     begin(state, command.now_ms)
-    freed = _NONE if command.replaced is None else _replace(state, command.replaced)
-    first_sequence = state.table.append(dues_ms, command.position << limits.ROW_BITS)
+    freed = _NONE
+    if command.replaced is not None and command.stage is None:
+        freed = _replace(state, command.replaced)
+    first_sequence = state.table.append(
+        dues_ms,
+        command.position << limits.ROW_BITS,
+        SCHEDULED if command.stage is None else STAGED,
+    )
     sequences = new_sequences(first_sequence, count)
-    # A copy: the command's column may be a view of the wire's or the journal's memory.
-    state.order.insert(dues_ms.copy(), sequences)
+    places = sequences - state.table.base
+    _widen(state, command, places)
+    if command.stage is None:
+        # A copy: the command's column may be a view of the wire's or the journal's memory.
+        state.schedule(places, dues_ms.copy())
+        _will_die_of_age(state, places)
+        state.counts.scheduled += count
+    else:
+        staged = _staged(state, command.stage)
+        staged.enqueued.append(sequences)
+        if command.replaced is not None:
+            staged.replaced.append(command.replaced)
+        state.counts.staged += count
     if command.key_hashes is not None:
         state.keys.insert(command.key_hashes, sequences, state.is_live)
     batch_first = first_sequence
@@ -69,45 +182,62 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
         if batch.producer:
             state.producers.remember(batch, batch_first, command.now_ms)
         batch_first += batch.count
-    state.counts.scheduled += count
     state.counts.enqueued += count
     return Effects(first_sequence=first_sequence, freed_locators=freed)
 
 
+def _widen(state: PartitionState, command: commands.Enqueue, places: Int64s) -> None:
+    """Write what new rows have beside a time."""
+    table = state.table
+    if command.priorities is not None:
+        table.widen(places, "urgencies", command.priorities ^ URGENCY_FLIP)
+    if command.expires_ms is not None:
+        table.widen(places, "expires_ms", command.expires_ms)
+    if command.groups is not None:
+        codes = state.group_codes(command.groups)
+        state.groups.come(codes)
+        table.widen(places, "groups", codes)
+    if command.tags is not None:
+        codes = state.tag_sets.codes(command.tags)
+        state.tag_sets.come(codes)
+        table.widen(places, "tag_sets", codes)
+
+
 def _replace(state: PartitionState, sequences: Int64s) -> Int64s:
     """Those of these messages that are scheduled are gone; returns their locators."""
-    table = state.table
-    places = np.unique(table.places(sequences))
-    places = places[table.states[places] == SCHEDULED]
-    freed = table.locators[places]
-    table.finish(places)
+    places = np.unique(state.table.places(sequences))
+    places = places[state.table.states[places] == SCHEDULED]
+    state.unschedule(places)
     state.counts.scheduled -= places.size
     state.counts.cancelled += places.size
-    return freed
+    return state.finish(places)
 
 
 def lease(state: PartitionState, command: commands.Lease) -> Effects:
     """Messages that are due are handed out, in order (rules 2, 3, 7).
 
-    If there are none, nothing at all has changed, not even the time: such a command never gets
-    into the journal, and so must leave no trace that a replay would miss.
+    If there are none, and no lease and no life ended, nothing at all has changed, not even the
+    time: such a command never gets into the journal, and so must leave no trace that a replay
+    would miss.
     """
-    now_ms, until_ms = command.now_ms, command.until_ms
-    table, order, counts = state.table, state.order, state.counts
-    end_ms = state.leases.next_end_ms(table) if command.count > 0 else None
-    if end_ms is not None and end_ms <= now_ms and end_ms <= until_ms:
-        begin(state, now_ms)  # this row at least will be leased, so the command leaves a trace
-    dues_ms, sequences = order.pop(command.count, until_ms, state.is_due)
+    now_ms = command.now_ms
+    table, counts = state.table, state.counts
+    chore_ms = next_end_ms(state)
+    has_chores = chore_ms is not None and chore_ms <= now_ms
+    if has_chores:
+        begin(state, now_ms)
+    sequences = _take(state, command) if command.count > 0 else _NONE
     count = sequences.size
     if command.count_expected not in (-1, count):
         raise InternalError(f"leased {count} messages where {command.count_expected} were before")
     if not count:
-        return Effects()
-    begin(state, now_ms)
+        return Effects(is_void=not has_chores)
+    state.now_ms = now_ms
     places = table.places(sequences)
     attempts: UInt16s = table.attempts[places]
     counts.redelivered += int(np.count_nonzero(attempts))
     attempts += attempts < _ATTEMPTS_MAX
+    dues_ms = table.dues_ms[places]
     table.will_write(places)
     table.states[places] = LEASED
     table.attempts[places] = attempts
@@ -117,42 +247,93 @@ def lease(state: PartitionState, command: commands.Lease) -> Effects:
     counts.scheduled -= count
     counts.leased += count
     counts.delivered += count
-    leased = Leased(command.lease_id, command.lease_end_ms, sequences, attempts, dues_ms, locators)
+    leased = Leased(
+        command.lease_id,
+        command.lease_end_ms,
+        sequences,
+        attempts,
+        dues_ms,
+        locators,
+        state.priorities(places),
+        state.groups_of(places) if state.groups_moved else None,
+    )
+    if command.filter is not None:
+        state.sweep_order()  # what was picked lies in the index still
     return Effects(leased=leased)
 
 
+def _take(state: PartitionState, command: commands.Lease) -> Int64s:
+    """The messages to lease, in order."""
+    wanted, count = command.filter, command.count
+    if state.ready is None:
+        until_ms = command.until_ms
+        if wanted is None:
+            return state.order.pop(count, until_ms, state.is_due)[1]
+        matches = state.matching(wanted)
+        return state.lane.pick(wanted, count, until_ms, state.is_due, matches)[1]
+    state.promote(command.now_ms)
+    if wanted is None:
+        return state.ready.take(count, state.is_ready)
+    return state.ready.take_matching(wanted, count, state.is_ready, state.matching(wanted))
+
+
+def next_end_ms(state: PartitionState) -> int | None:
+    """When the next lease or the next life ends; None if none does."""
+    lease_ms = state.leases.next_end_ms(state.table)
+    life_ms = None
+    if state.expiries.entry_count:
+        life_ms = state.expiries.head(state.dies_then)
+    if lease_ms is None or life_ms is None:
+        return life_ms if lease_ms is None else lease_ms
+    return min(lease_ms, life_ms)
+
+
 def ack(state: PartitionState, command: commands.Ack) -> Effects:
-    """Messages are done (rules 4, 6)."""
+    """Messages are done (rules 4, 6), or will be when the transaction is committed."""
     rows = _Held(state, command)
     places = rows.held_places(once=True)
     if not places.size:
         return Effects(statuses=rows.statuses)
-    freed = state.table.locators[places]
-    state.table.finish(places)
-    rows.forget_lease()
     state.counts.leased -= places.size
-    state.counts.acked += places.size
+    state.unlease(places)
+    freed = _NONE
+    if command.stage is None:
+        freed = state.finish(places)
+        state.counts.acked += places.size
+    else:
+        state.table.will_write(places)
+        state.table.states[places] = STAGED_ACK
+        state.counts.staged_acks += places.size
+        _staged(state, command.stage).acked.append(places + state.table.base)
+    rows.forget_lease()
     _sweep(state)
     return Effects(statuses=rows.statuses, freed_locators=freed)
 
 
 def nack(state: PartitionState, command: commands.Nack) -> Effects:
-    """Messages come back at a given time (rule 4)."""
+    """Messages come back at a given time, or as the backoff says, or die (rule 4)."""
     rows = _Held(state, command)
     places = rows.held_places(once=True)
     count = places.size
     if not count:
         return Effects(statuses=rows.statuses)
-    table = state.table
-    table.will_write(places)
-    table.states[places] = SCHEDULED
-    table.dues_ms[places] = command.due_ms
-    dues_ms = np.full(count, command.due_ms, dtype=np.int64)
-    state.order.insert(dues_ms, places + table.base)
-    rows.forget_lease()
     state.counts.leased -= count
-    state.counts.scheduled += count
     state.counts.nacked += count
+    state.unlease(places)
+    if command.bury:
+        _die(state, places, command.reason or REFUSED)
+    else:
+        due_ms = command.now_ms if command.due_ms < 0 else command.due_ms
+        dues_ms = np.full(count, due_ms, dtype=np.int64)
+        come_back(
+            state,
+            places,
+            dues_ms,
+            command.reason or REFUSED,
+            waits=command.due_ms < 0,
+            wears_out=not command.release,
+        )
+    rows.forget_lease()
     _sweep(state)
     return Effects(statuses=rows.statuses)
 
@@ -176,26 +357,39 @@ def extend(state: PartitionState, command: commands.Extend) -> Effects:
 
 
 def move(state: PartitionState, command: commands.Move) -> Effects:
-    """Scheduled messages get other times (rule 9)."""
+    """Scheduled messages get other times, priorities or groups (rule 9)."""
     begin(state, command.now_ms)
     table = state.table
-    sequences, dues_ms = command.sequences, command.dues_ms
-    places = table.places(sequences)
+    places = table.places(command.sequences)
     statuses, mask = _producer_statuses(state, places)
-    if statuses is not None:
-        places, dues_ms = places[mask], dues_ms[mask]
-    repeats = _later_repeats(places[::-1])  # of a message named twice, the last row decides
+    rows = np.arange(places.size) if statuses is None else np.flatnonzero(mask)
+    repeats = _later_repeats(places[rows][::-1])  # of a message named twice, the last row decides
     if repeats is not None:
-        places, dues_ms = places[~repeats[::-1]], dues_ms[~repeats[::-1]]
-    state.counts.moved += places.size
-    changed_mask = table.dues_ms[places] != dues_ms
-    if not changed_mask.all():
-        places, dues_ms = places[changed_mask], dues_ms[changed_mask]
-    if places.size:
-        table.will_write(places)
-        table.dues_ms[places] = dues_ms
-        state.order.insert(dues_ms.copy(), places + table.base)
-        _sweep(state)
+        rows = rows[~repeats[::-1]]
+    state.counts.moved += rows.size
+    old_dues_ms = table.dues_ms[places[rows]]
+    dues_ms = old_dues_ms if command.dues_ms is None else command.dues_ms[rows]
+    if command.priorities is None and command.groups is None:
+        changed_mask = old_dues_ms != dues_ms
+        rows, dues_ms = rows[changed_mask], dues_ms[changed_mask]
+    if not rows.size:
+        return Effects(statuses=statuses)
+    places = places[rows]
+    state.unschedule(places)
+    table.will_write(places)
+    table.dues_ms[places] = dues_ms
+    if command.priorities is not None:
+        table.widen(places, "urgencies", command.priorities[rows] ^ URGENCY_FLIP)
+    if command.groups is not None:
+        groups = commands.Words(command.groups.names, command.groups.indices[rows])
+        codes = state.group_codes(groups)
+        if "groups" in table.uses:
+            state.groups.go(table.groups[places])
+        state.groups.come(codes)
+        table.widen(places, "groups", codes)
+        state.groups_moved = True
+    state.schedule(places, dues_ms.copy())
+    _sweep(state)
     return Effects(statuses=statuses)
 
 
@@ -213,8 +407,8 @@ def cancel(state: PartitionState, command: commands.Cancel) -> Effects:
         mask = statuses == _OK
     if statuses is not None:
         places = places[mask]
-    freed = table.locators[places]
-    table.finish(places)
+    state.unschedule(places)
+    freed = state.finish(places)
     state.counts.scheduled -= places.size
     state.counts.cancelled += places.size
     _sweep(state)
@@ -238,6 +432,74 @@ def relocate(state: PartitionState, command: commands.Relocate) -> Effects:
     table.locators[places] = copies[mask]
     state.counts.relocated += places.size
     return Effects(freed_locators=freed)
+
+
+def configure(state: PartitionState, command: commands.Configure) -> Effects:
+    """The topic's settings are these now."""
+    begin(state, command.now_ms)
+    rules = Rules.from_text(command.rules)
+    if state.table.next_sequence and rules.kind is not state.rules.kind:
+        raise InternalError(f"kind {rules.kind} after {state.rules.kind}")
+    state.configure(rules)
+    return Effects()
+
+
+def bury(state: PartitionState, command: commands.Bury) -> Effects:
+    """Dead messages arrived in their dead-letter topic, and are gone here."""
+    begin(state, command.now_ms)
+    group = state.dead.pop(command.group, None)
+    if group is None:
+        return Effects()
+    freed = state.finish(state.table.places(group.sequences))
+    state.counts.dead -= freed.size
+    state.counts.buried += freed.size
+    return Effects(freed_locators=freed)
+
+
+def decide(state: PartitionState, command: commands.Decide) -> Effects:
+    """What a transaction staged counts from now on, or never was (rule 12)."""
+    begin(state, command.now_ms)
+    staged = state.staged.pop(command.transaction, None)
+    if staged is None:
+        return Effects()
+    table, counts = state.table, state.counts
+    places = table.places(np.concatenate([*staged.enqueued, _NONE]))
+    acked = table.places(np.concatenate([*staged.acked, _NONE]))
+    counts.staged -= places.size
+    counts.staged_acks -= acked.size
+    if not command.commit:
+        counts.aborted += places.size
+        freed = state.finish(places)
+        dues_ms = np.full(acked.size, state.now_ms, dtype=np.int64)
+        come_back(state, acked, dues_ms, REFUSED, waits=False, wears_out=False)
+        return Effects(freed_locators=freed)
+    counts.acked += acked.size
+    freed_parts = [state.finish(acked)]
+    if staged.replaced:
+        freed_parts.append(_replace(state, np.concatenate(staged.replaced)))
+    table.will_write(places)
+    table.states[places] = SCHEDULED
+    counts.scheduled += places.size
+    state.schedule(places, table.dues_ms[places])
+    _will_die_of_age(state, places)
+    return Effects(freed_locators=np.concatenate(freed_parts))
+
+
+def remember(state: PartitionState, command: commands.Remember) -> Effects:
+    """A transaction whose home is here is decided; or everybody knows it, and it is forgotten."""
+    begin(state, command.now_ms)
+    if command.commit is None:
+        state.decided.pop(command.transaction, None)
+    else:
+        state.decided[command.transaction] = command.commit, command.participants
+    return Effects()
+
+
+def _staged(state: PartitionState, stage: commands.Stage) -> Staged:
+    """What that transaction staged here so far."""
+    staged = state.staged.setdefault(stage.transaction, Staged(stage.until_ms))
+    staged.until_ms = max(staged.until_ms, stage.until_ms)
+    return staged
 
 
 class _Held:
@@ -316,5 +578,5 @@ def _later_repeats(places: Int64s) -> npt.NDArray[np.bool_] | None:
 
 def _sweep(state: PartitionState) -> None:
     """Drop remains of what is done, if they have become too many; a bounded piece at a time."""
-    state.order.sweep(state.is_due, state.counts.scheduled)
+    state.sweep_order()
     state.leases.sweep(state.table, state.counts.leased)

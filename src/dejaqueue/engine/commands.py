@@ -15,6 +15,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dejaqueue.model import TagFilter
+
 Int64s: TypeAlias = npt.NDArray[np.int64]
 """int64 array, shape (n,)."""
 UInt16s: TypeAlias = npt.NDArray[np.uint16]
@@ -62,21 +64,6 @@ class Words:
 
     names: tuple[str, ...]
     indices: Int32s
-
-
-@dataclass(frozen=True, slots=True)
-class TagFilter:
-    """Which messages a consumer takes, by their tags; an empty tuple asks for nothing.
-
-    Attributes:
-        any_of: at least one of these.
-        all_of: each of these.
-        none_of: none of these.
-    """
-
-    any_of: tuple[str, ...] = ()
-    all_of: tuple[str, ...] = ()
-    none_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +155,7 @@ class Nack:
     Attributes:
         reason: why, for the dead letter.
         bury: they die now, however often they were delivered.
+        release: they do not die, however often: their consumer went before it looked at them.
     """
 
     now_ms: int
@@ -177,6 +165,7 @@ class Nack:
     attempts: UInt16s | None = None
     reason: str = ""
     bury: bool = False
+    release: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +246,7 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """A transaction whose home is here is decided so; `commit` None = everybody knows, forget it."""
+    """A transaction whose home is here is decided so; `commit` None = all know it, forget it."""
 
     now_ms: int
     transaction: str
@@ -352,6 +341,8 @@ class Leased:
         attempts: the attempt that this delivery is, from 1.
         dues_ms: when each became due: its due time, or when it came back.
         locators: where the stored rows are (position << 20 | row).
+        priorities: 0 is most urgent; None = the default for all.
+        groups: where groups were changed since they were stored: those of now; else None.
     """
 
     lease_id: int
@@ -360,3 +351,5 @@ class Leased:
     attempts: UInt16s
     dues_ms: Int64s
     locators: Int64s
+    priorities: UInt16s | None = None
+    groups: Words | None = None

@@ -26,15 +26,17 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.engine import apply, commands, invariants, page
-from dejaqueue.engine.commands import Command, Effects, Int64s, UInt8s, UInt16s
+from dejaqueue.engine.commands import Command, Effects, Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import held_mask
 from dejaqueue.engine.producers import Answer
-from dejaqueue.engine.runs import Mask
+from dejaqueue.engine.rules import Rules
+from dejaqueue.engine.runs import Mask, sort_pairs
 from dejaqueue.engine.state import Counts, PartitionState
 from dejaqueue.engine.state_hash import hash_state
 from dejaqueue.engine.table import DONE
 from dejaqueue.errors import InternalError
+from dejaqueue.model import TagFilter
 
 _STEPS: dict[type, Callable[[PartitionState, Any], Effects]] = {
     commands.OpenEpoch: apply.open_epoch,
@@ -46,6 +48,10 @@ _STEPS: dict[type, Callable[[PartitionState, Any], Effects]] = {
     commands.Move: apply.move,
     commands.Cancel: apply.cancel,
     commands.Relocate: apply.relocate,
+    commands.Configure: apply.configure,
+    commands.Decide: apply.decide,
+    commands.Remember: apply.remember,
+    commands.Bury: apply.bury,
 }
 _STORY_LINES = 64
 _PAGE_ROWS = 65_536
@@ -70,7 +76,7 @@ class Engine:
     def apply(self, command: Command) -> Effects:
         """Do what the command says.
 
-        A Lease that hands nothing out changes nothing, and is not to be journalled.
+        A Lease whose effects are void changed nothing, and is not to be journalled.
 
         Raises:
             InternalError: the command cannot be what was meant: time runs backwards, rows do not
@@ -109,6 +115,16 @@ class Engine:
         return self.state.epoch
 
     @property
+    def rules(self) -> Rules:
+        """The topic's settings that it knows."""
+        return self.state.rules
+
+    @property
+    def has_mortals(self) -> bool:
+        """True if messages can die without a consumer: of age, or of attempts."""
+        return bool(self.state.rules.max_attempts or self.state.expiries.entry_count)
+
+    @property
     def counts(self) -> Counts:
         """How many messages are where, and how often things happened. Not to be changed."""
         return self.state.counts
@@ -119,14 +135,26 @@ class Engine:
 
     # --- what it waits for
 
-    def next_due_ms(self) -> int | None:
-        """When the next scheduled message is due; None if there is none."""
-        return self.state.order.head(self.state.is_due)
+    def next_due_ms(self, wanted: TagFilter | None = None) -> int | None:
+        """When there may be a message to lease; None if there is none.
+
+        Args:
+            wanted: for a consumer that takes such messages only: exact about what was looked at
+                for this filter, but what was not yet may turn out not to match.
+        """
+        state = self.state
+        if state.ready is not None:
+            if state.ready.has_next(wanted, state.is_ready):
+                return state.ready_until_ms
+            return state.order.head(state.is_due)
+        if wanted is None:
+            return state.order.head(state.is_due)
+        return state.lane.next_key(wanted, state.is_due)
 
     def next_expiry_ms(self) -> int | None:
-        """When the next lease ends; None if there is none. Its rows come back at any command then;
-        a Lease with `until_ms` from then on hands them out."""
-        return self.state.leases.next_end_ms(self.state.table)
+        """When the next lease or life ends; None if none does. Any command from then on, also a
+        Lease of no rows, gives the messages back, or has them die."""
+        return apply.next_end_ms(self.state)
 
     # --- looking up
 
@@ -151,6 +179,16 @@ class Engine:
         places = table.places(sequences)
         locators: Int64s = np.where(table.states[places] != DONE, table.locators[places], -1)
         return locators
+
+    def priorities(self, sequences: Int64s) -> UInt16s | None:
+        """The priority of each; None = all have the default."""
+        return self.state.priorities(self.state.table.places(sequences))
+
+    def moved_groups(self, sequences: Int64s) -> Words | None:
+        """The group of each, if groups changed since they were stored; else None."""
+        if not self.state.groups_moved:
+            return None
+        return self.state.groups_of(self.state.table.places(sequences))
 
     def find_keys(self, key_hashes: Int64s) -> tuple[Int64s, Int64s]:
         """Live messages that may have these keys: those with the same hash.
@@ -180,15 +218,29 @@ class Engine:
             after_due_ms, after_sequence: the last one of the page before; -1, -1 for the first.
             until_ms: none that is due later.
         """
-        found: list[Int64s] = []
-        after = (after_due_ms, after_sequence)
         state = self.state
-        for _, sequences in page.read_pages(state.order, after, until_ms, limit, state.is_due):
-            found.append(sequences[:limit])
-            limit -= found[-1].size
-            if limit <= 0:
-                break
-        return np.concatenate(found) if found else _NONE
+        after = (after_due_ms, after_sequence)
+        found = [self._ready_page(after, until_ms)[:limit]]
+        limit -= found[0].size
+        if limit > 0:
+            for _, sequences in page.read_pages(state.order, after, until_ms, limit, state.is_due):
+                found.append(sequences[:limit])
+                limit -= found[-1].size
+                if limit <= 0:
+                    break
+        return np.concatenate(found)
+
+    def _ready_page(self, after: tuple[int, int], until_ms: int) -> Int64s:
+        """Ready messages that are not in the order index, by (due, sequence), after the given one.
+        All of them are due before any that is in the index."""
+        state = self.state
+        if state.ready is None or after[0] > state.ready_until_ms:
+            return _NONE
+        places = state.ready_places()
+        dues_ms, sequences = state.table.dues_ms[places], places + state.table.base
+        mask: Mask = dues_ms <= until_ms
+        mask &= (dues_ms > after[0]) | ((dues_ms == after[0]) & (sequences > after[1]))
+        return sort_pairs(dues_ms[mask], sequences[mask])[1]
 
     def leased_page(
         self, *, after_due_ms: int, after_sequence: int, until_ms: int, limit: int
@@ -212,7 +264,9 @@ class Engine:
         """How many scheduled messages are due by then. Cost: O(that many)."""
         state = self.state
         pages = page.read_pages(state.order, (-1, -1), until_ms, _PAGE_ROWS, state.is_due)
-        return sum(sequences.size for _, sequences in pages)
+        return self._ready_page((-1, -1), until_ms).size + sum(
+            sequences.size for _, sequences in pages
+        )
 
     # --- for tests and replicas
 
@@ -263,4 +317,6 @@ def _subject(command: Command) -> object:
         return command.lease_id if command.sequences is None else len(command.sequences)
     if isinstance(command, commands.Move | commands.Cancel | commands.Relocate):
         return len(command.sequences)
-    return command.epoch
+    if isinstance(command, commands.Decide | commands.Remember):
+        return command.transaction
+    return ""

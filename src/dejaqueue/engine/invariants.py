@@ -11,25 +11,30 @@ import numpy as np
 
 from dejaqueue.engine.leases import held_mask
 from dejaqueue.engine.state import PartitionState
-from dejaqueue.engine.table import LEASED, SCHEDULED
+from dejaqueue.engine.table import DEAD, LEASED, SCHEDULED, STAGED, STAGED_ACK
 from dejaqueue.errors import InternalError
 
 
 def counts_are_those_of_the_table(state: PartitionState) -> bool:
-    """As many rows are scheduled and leased as the counts say."""
-    states, counts = state.table.states, state.counts
-    return (
-        int(np.count_nonzero(states == SCHEDULED)) == counts.scheduled
-        and int(np.count_nonzero(states == LEASED)) == counts.leased
-    )
+    """As many rows are in each state as the counts say."""
+    found: list[int] = np.bincount(state.table.states, minlength=6).tolist()[1:]
+    counts = state.counts
+    return found == [
+        counts.scheduled,
+        counts.leased,
+        counts.dead,
+        counts.staged,
+        counts.staged_acks,
+    ]
 
 
 def what_came_in_is_live_or_went(state: PartitionState) -> bool:
-    """Every message that was enqueued is live, acked or cancelled."""
+    """Every message that was enqueued is live, acked, cancelled, buried or aborted."""
     counts = state.counts
     return (
         counts.enqueued == state.table.next_sequence
-        and counts.enqueued == counts.live + counts.acked + counts.cancelled
+        and counts.enqueued
+        == counts.live + counts.acked + counts.cancelled + counts.buried + counts.aborted
     )
 
 
@@ -62,7 +67,7 @@ def entries_are_counted(state: PartitionState) -> bool:
 
 
 def scheduled_rows_are_in_the_order_index(state: PartitionState) -> bool:
-    """Every scheduled row has an entry with its due time."""
+    """Every scheduled row has an entry with its due time, unless it is among the ready ones."""
     order, table = state.order, state.table
     runs = order.small + order.sealed
     keys = [run.keys[run.start :] for run in runs] + [batch[3] for batch in order.young]
@@ -71,6 +76,8 @@ def scheduled_rows_are_in_the_order_index(state: PartitionState) -> bool:
     for some_keys, some_sequences in zip(keys, sequences, strict=True):
         mask = state.is_due(some_keys, some_sequences)
         found[some_sequences[mask] - table.base] = True
+    if state.ready is not None:
+        found |= (table.states == SCHEDULED) & (table.dues_ms <= state.ready_until_ms)
     return bool((found == (table.states == SCHEDULED)).all())
 
 
@@ -98,7 +105,34 @@ def no_message_has_two_keys(state: PartitionState) -> bool:
     return bool((sequences[1:] > sequences[:-1]).all())
 
 
+def dead_rows_are_in_groups(state: PartitionState) -> bool:
+    """Every dead row is in one group of dead, every staged one in one transaction."""
+    table = state.table
+    dead = [group.sequences for group in state.dead.values()]
+    enqueued = [part for staged in state.staged.values() for part in staged.enqueued]
+    acked = [part for staged in state.staged.values() for part in staged.acked]
+    for parts, code in ((dead, DEAD), (enqueued, STAGED), (acked, STAGED_ACK)):
+        sequences = np.sort(np.concatenate([*parts, np.zeros(0, dtype=np.int64)]), kind="stable")
+        if not np.array_equal(sequences - table.base, np.flatnonzero(table.states == code)):
+            return False
+    return True
+
+
+def names_count_their_messages(state: PartitionState) -> bool:
+    """Each group and each set of tags knows how many live messages have it."""
+    table = state.table
+    for column, words in (("groups", state.groups), ("tag_sets", state.tag_sets)):
+        if column in table.uses:
+            codes = getattr(table, column)[table.states != 0]
+            lives = np.bincount(codes, minlength=words.lives.size)
+            if not np.array_equal(lives[1:], words.lives[1:]):
+                return False
+    return True
+
+
 INVARIANTS = (
+    dead_rows_are_in_groups,
+    names_count_their_messages,
     counts_are_those_of_the_table,
     what_came_in_is_live_or_went,
     slabs_count_their_live_rows,

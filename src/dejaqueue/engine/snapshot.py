@@ -9,8 +9,10 @@ Slabs of the table that were not written since the snapshot before, and sealed r
 again without their content. Everything else is small and is written each time.
 
     slab-…     dues int64 × rows · locators int64 × rows · attempts uint16 × rows · states uint8 × rows
+               and in slabs that have such: expires int64 · groups int32 · tag sets int32 · urgencies uint16
     run-…      keys int64 × rows · sequences int64 × rows     (keyrun-…, order-…, keys-… alike)
     leases-…   ids int64 × n · sizes int64 × n · sequences int64 × m · attempts uint16 × m
+    small-…    JSON: rules, names of groups and tag sets, the dead, transactions (state_hash.py)
     producers-…  JSON: {name: [last_ms, [[number, first, count, [places], [ids], [statuses]], …]]}
 
 All numbers are little-endian.
@@ -30,9 +32,20 @@ from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.producers import Answer, Producer
+from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.runs import Run
-from dejaqueue.engine.state import Counts, PartitionState
-from dejaqueue.engine.table import LEASED, ROW_BYTES, SCHEDULED, MessageTable
+from dejaqueue.engine.state import Counts, DeadGroup, PartitionState, Staged
+from dejaqueue.engine.state_hash import small_values
+from dejaqueue.engine.table import (
+    COLUMNS,
+    ROW_BYTES,
+    SCHEDULED,
+    STAGED_ACK,
+    WIDE_COLUMNS,
+    WIDE_ROW_BYTES,
+    MessageTable,
+)
+from dejaqueue.engine.words import Dictionary
 from dejaqueue.errors import JournalDamaged
 
 FORMAT = 1
@@ -109,6 +122,7 @@ def begin_snapshot(engine: Engine) -> SnapshotPlan:
         "key_runs": [plan.sealed_run("keyrun", run) for run in state.keys.sealed],
         "keys": plan.pairs("keys", *_concat_runs(state.keys.small)),
         "leases": _plan_leases(state, plan),
+        "small": plan.file("small", json.dumps(small_values(state)).encode()),
         "producers": plan.file("producers", _producers_text(state)),
     }
     return SnapshotPlan(
@@ -182,7 +196,15 @@ def _plan_slabs(state: PartitionState, plan: _Plan) -> list[list[object]]:
 def _unsealed_entries(state: PartitionState) -> tuple[Int64s, Int64s]:
     keys, sequences = _concat_runs(state.order.small)
     mask = state.is_due(keys, sequences)
-    return keys[mask], sequences[mask]
+    keys, sequences = keys[mask], sequences[mask]
+    if state.ready is None:
+        return keys, sequences
+    # What is ready goes back where it came from: it is ready again at the next lease.
+    places = state.ready_places()
+    return (
+        np.concatenate([keys, state.table.dues_ms[places]]),
+        np.concatenate([sequences, places + state.table.base]),
+    )
 
 
 def _concat_runs(runs: list[Run]) -> tuple[Int64s, Int64s]:
@@ -243,7 +265,9 @@ def restore(meta: str, read: Read, layout: Layout = STANDARD) -> Engine:
         state.now_ms, state.epoch = int(values["now_ms"]), int(values["epoch"])
         state.snapshot_number = int(values["snapshot_number"])
         state.counts = Counts(**values["counts"])
-        _restore_table(state, values, read)
+        small = json.loads(bytes(read(str(values["small"]))))
+        _restore_table(state, values, small[1], read)
+        _restore_small(state, small)
         _restore_runs(state, values, read)
         _restore_leases(state, values["leases"], read)
         _restore_producers(state, values["producers"], read)
@@ -263,7 +287,39 @@ def _read_bytes(read: Read, name: str, byte_count: int) -> memoryview:
     return content
 
 
-def _restore_table(state: PartitionState, values: dict[str, Any], read: Read) -> None:
+def _restore_small(state: PartitionState, small: list[Any]) -> None:
+    """What is JSON; the table is there."""
+    rules, _, groups_moved, groups, tag_sets, dead_number, dead, staged, decided = small
+    table = state.table
+    state.groups_moved = bool(groups_moved)
+    state.groups, state.tag_sets = Dictionary.from_values(groups), Dictionary.from_values(tag_sets)
+    for places in table.live_places():
+        for name, words in (("groups", state.groups), ("tag_sets", state.tag_sets)):
+            if name in table.uses:
+                codes = getattr(table, name)[places]
+                _check(int(codes.max()) < len(words), f"a code of {name} without a name")
+                words.come(codes)
+        if "expires_ms" in table.uses:
+            mask = (table.expires_ms[places] > 0) & (table.states[places] == SCHEDULED)
+            state.expiries.insert(table.expires_ms[places[mask]], places[mask] + table.base)
+    state.configure(Rules.from_text(rules))
+    state.dead_number = int(dead_number)
+    for number, reason, now_ms, sequences in dead:
+        state.dead[int(number)] = DeadGroup(_int64s(sequences), str(reason), int(now_ms))
+    for name, until_ms, *parts in staged:
+        columns = [[_int64s(part) for part in some] for some in parts]
+        state.staged[str(name)] = Staged(int(until_ms), *columns)
+    for name, commit, text in decided:
+        state.decided[str(name)] = bool(commit), str(text)
+
+
+def _int64s(values: list[int]) -> Int64s:
+    return np.array(values, dtype=np.int64)
+
+
+def _restore_table(
+    state: PartitionState, values: dict[str, Any], uses: list[str], read: Read
+) -> None:
     """Copy the slabs in; the table begins with the first that is live."""
     bits = state.layout.slab_bits
     slabs = [(int(slab), str(name)) for slab, name in values["slabs"]]
@@ -279,16 +335,23 @@ def _restore_table(state: PartitionState, values: dict[str, Any], read: Read) ->
         first = (slab - first_slab) << bits
         rows = min(1 << bits, row_count - first)
         _check(rows > 0, f"{name} begins after sequence {next_sequence}")
-        content = _read_bytes(read, name, rows * ROW_BYTES)
-        places = slice(first, first + rows)
-        table.dues_ms[places] = np.frombuffer(content, np.int64, rows)
-        table.locators[places] = np.frombuffer(content, np.int64, rows, 8 * rows)
-        table.attempts[places] = np.frombuffer(content, np.uint16, rows, 16 * rows)
-        states = np.frombuffer(content, np.uint8, rows, 18 * rows)
-        _check(int(states.max()) <= int(LEASED), f"{name} has a state that does not exist")
-        table.states[places] = states
+        content = memoryview(read(name)).cast("B")
+        is_wide = len(content) == rows * WIDE_ROW_BYTES
+        if not is_wide:
+            content = _read_bytes(read, name, rows * ROW_BYTES)
+        at = 0
+        for column, dtype in (*COLUMNS, *WIDE_COLUMNS) if is_wide else COLUMNS:
+            values_of_rows = np.frombuffer(content, dtype, rows, at)
+            getattr(table, column)[first : first + rows] = values_of_rows
+            at += values_of_rows.nbytes
+        table.slab_wide_mask[slab - first_slab] = is_wide
+        states = table.states[first : first + rows]
+        _check(int(states.max()) <= int(STAGED_ACK), f"{name} has a state that does not exist")
         table.slab_lives[slab - first_slab] = np.count_nonzero(states)
     state.slab_files = dict(slabs)
+    names = [name for name, _ in WIDE_COLUMNS]
+    _check(all(name in names for name in uses), f"columns {uses}, known are {names}")
+    table.uses = set(uses)
     scheduled = sum(
         int(np.count_nonzero(table.states[first:end] == SCHEDULED))
         for first, end in table.live_slabs()

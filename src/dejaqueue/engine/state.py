@@ -11,13 +11,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.commands import Int32s, Int64s, UInt16s, Words
 from dejaqueue.engine.keys import KeyIndex
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.producers import Producers
+from dejaqueue.engine.ready import Lane, Matches, PriorityReady
+from dejaqueue.engine.rules import TIMELINE, Rules
 from dejaqueue.engine.runs import Mask, SortedRuns
-from dejaqueue.engine.table import DONE, SCHEDULED, MessageTable
+from dejaqueue.engine.table import DONE, SCHEDULED, URGENCY_FLIP, MessageTable
+from dejaqueue.engine.words import Dictionary
+from dejaqueue.model import TagFilter, TopicKind
 
 
 @dataclass(slots=True)
@@ -25,12 +29,15 @@ class Counts:
     """How many messages are in a state now, and how often things happened since the first.
 
     Attributes:
-        scheduled, leased: messages in that state; a lease that ended counts as leased until the
-            next command.
-        enqueued: messages that ever came in.
+        scheduled, leased, dead, staged, staged_acks: messages in that state; a lease that ended
+            counts as leased until the next command.
+        enqueued: messages that ever came in, staged ones included.
         delivered: rows handed out, `redelivered` of them not for the first time.
         acked, nacked, extended, moved, cancelled: rows for which that was done.
         expired: leases of rows that ended unsettled.
+        outlived: messages that died because their own time (`expires`) was over.
+        buried: dead messages that arrived in their dead-letter topic.
+        aborted: staged messages of transactions that were aborted.
         relocated: rows copied forward.
     """
 
@@ -46,11 +53,48 @@ class Counts:
     cancelled: int = 0
     expired: int = 0
     relocated: int = 0
+    dead: int = 0
+    staged: int = 0
+    staged_acks: int = 0
+    outlived: int = 0
+    buried: int = 0
+    aborted: int = 0
 
     @property
     def live(self) -> int:
         """Messages that are not done."""
-        return self.scheduled + self.leased
+        return self.scheduled + self.leased + self.dead + self.staged + self.staged_acks
+
+
+@dataclass(slots=True)
+class DeadGroup:
+    """Messages that died in one command, for one reason: they travel together.
+
+    Attributes:
+        reason: why, for the reader of the dead letter.
+        now_ms: when.
+    """
+
+    sequences: Int64s
+    reason: str
+    now_ms: int
+
+
+@dataclass(slots=True)
+class Staged:
+    """What a transaction staged in this partition.
+
+    Attributes:
+        until_ms: when its home is to be asked, if it was not decided by then.
+        enqueued: sequences of its messages, in parts.
+        acked: sequences of the messages it acks, in parts.
+        replaced: sequences of messages that go when it is committed, in parts.
+    """
+
+    until_ms: int
+    enqueued: list[Int64s] = field(default_factory=list)
+    acked: list[Int64s] = field(default_factory=list)
+    replaced: list[Int64s] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -60,27 +104,59 @@ class PartitionState:
     Attributes:
         now_ms: time of the last command.
         epoch: number of the ownership, 0 before the first.
+        rules: the topic's settings that matter here.
+        lane: scheduled messages by due time; where `ready` is used, those that are not ready.
+        ready: messages that are due, where their order is another than by due time; else None.
+        ready_until_ms: whatever is scheduled up to here is in `ready`; not part of the state.
+        groups_moved: True once a message changed its group: stored texts may be outdated.
+        expiries: messages that can die of age, by that time.
+        groups, tag_sets: names of the codes in the table.
+        dead: messages on their way to the dead-letter topic, by number.
+        dead_number: the number that the next ones get.
+        staged: undecided transactions by name.
+        decided: decisions of transactions whose home is here: (commit, participants) by name.
         slab_files: snapshot file of each slab (numbered from sequence 0) that has one.
         snapshot_number: snapshots planned so far.
+        filter_takes: which tag sets each filter takes, and the dictionary's version; a cache.
     """
 
     layout: Layout = STANDARD
     now_ms: int = 0
     epoch: int = 0
     counts: Counts = field(default_factory=Counts)
+    rules: Rules = TIMELINE
     table: MessageTable = field(init=False)
-    order: SortedRuns = field(init=False)
+    lane: Lane = field(init=False)
+    ready: PriorityReady | None = None
+    ready_until_ms: int = -1
+    groups_moved: bool = False
+    expiries: SortedRuns = field(init=False)
     leases: Leases = field(init=False)
     keys: KeyIndex = field(init=False)
+    groups: Dictionary = field(default_factory=Dictionary)
+    tag_sets: Dictionary = field(default_factory=Dictionary)
+    dead: dict[int, DeadGroup] = field(default_factory=dict)
+    dead_number: int = 0
+    staged: dict[str, Staged] = field(default_factory=dict)
+    decided: dict[str, tuple[bool, str]] = field(default_factory=dict)
     producers: Producers = field(default_factory=Producers)
     slab_files: dict[int, str] = field(default_factory=dict)
     snapshot_number: int = 0
+    filter_takes: dict[TagFilter, tuple[int, Mask]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.table = MessageTable(self.layout)
-        self.order = SortedRuns(self.layout)
+        self.lane = Lane(self.layout)
+        self.expiries = SortedRuns(self.layout)
         self.leases = Leases(self.layout)
         self.keys = KeyIndex(self.layout)
+
+    # --- what is alive
+
+    @property
+    def order(self) -> SortedRuns:
+        """The order index by due time."""
+        return self.lane.runs
 
     def is_due(self, keys: Int64s, sequences: Int64s) -> Mask:
         """Which of these entries of the order index are alive: scheduled, for that time."""
@@ -93,6 +169,144 @@ class PartitionState:
         """Which of these messages are not done."""
         mask: Mask = self.table.states[self.table.places(sequences)] != DONE
         return mask
+
+    def is_ready(self, sequences: Int64s) -> Mask:
+        """Which of these messages are ready, that is in `ready`."""
+        table = self.table
+        places = table.places(sequences)
+        mask: Mask = table.states[places] == SCHEDULED
+        mask &= table.dues_ms[places] <= self.ready_until_ms
+        return mask
+
+    def dies_then(self, keys: Int64s, sequences: Int64s) -> Mask:
+        """Which of these entries of `expiries` are alive: scheduled, to die at that time."""
+        table = self.table
+        places = table.places(sequences)
+        mask: Mask = (table.expires_ms[places] == keys) & (table.states[places] == SCHEDULED)
+        return mask
+
+    def matching(self, wanted: TagFilter) -> Matches:
+        """Tells which messages a filter takes. Cost: O(new sets of tags), then O(1) a message."""
+        takes = self._takes(wanted)
+
+        def matches(sequences: Int64s) -> Mask:
+            table = self.table
+            if "tag_sets" not in table.uses:
+                return np.full(sequences.size, takes[0], dtype=np.bool_)
+            mask: Mask = takes[table.tag_sets[table.places(sequences)]]
+            return mask
+
+        return matches
+
+    def _takes(self, wanted: TagFilter) -> Mask:
+        version, takes = self.filter_takes.get(wanted, (-1, _NO_MASK))
+        if version != self.tag_sets.version:
+            any_of, all_of, none_of = map(frozenset, (wanted.any_of, wanted.all_of, wanted.none_of))
+            sets = [frozenset(name.split(TAG_SEPARATOR)) for name in self.tag_sets.names]
+            takes = np.array(
+                [
+                    (not any_of or bool(any_of & tags)) and all_of <= tags and not none_of & tags
+                    for tags in sets
+                ],
+                dtype=np.bool_,
+            )
+            if len(self.filter_takes) >= _FILTERS_MAX:
+                self.filter_takes.clear()
+            self.filter_takes[wanted] = self.tag_sets.version, takes
+        return takes
+
+    def priorities(self, places: Int64s) -> UInt16s | None:
+        """The priority of each row; None = all have the default."""
+        if "urgencies" not in self.table.uses:
+            return None
+        urgencies: UInt16s = self.table.urgencies[places]
+        return urgencies ^ URGENCY_FLIP
+
+    def groups_of(self, places: Int64s) -> Words:
+        """The group of each row."""
+        if "groups" not in self.table.uses:
+            return Words(("",), np.zeros(places.size, dtype=np.int32))
+        codes, indices = np.unique(self.table.groups[places], return_inverse=True)
+        names = tuple(self.groups.names[code] for code in codes.tolist())
+        return Words(names, indices.astype(np.int32))
+
+    # --- in and out of the indexes; the caller writes states, dues and counts
+
+    def configure(self, rules: Rules) -> None:
+        """Use these rules. What is ready is found again at the next lease."""
+        self.rules = rules
+        if self.ready is None and rules.kind is TopicKind.PRIORITY:
+            self.ready = PriorityReady(self.table, self.layout, rules.ageing_ms)
+
+    def schedule(self, places: Int64s, dues_ms: Int64s) -> None:
+        """These rows are scheduled now. `dues_ms` is kept and must not be changed any more."""
+        if self.ready is not None:
+            ready_mask = dues_ms <= self.ready_until_ms
+            if ready_mask.any():
+                self.ready.add(places[ready_mask])
+                places, dues_ms = places[~ready_mask], dues_ms[~ready_mask]
+        self.lane.insert(dues_ms, places + self.table.base)
+
+    def unschedule(self, places: Int64s) -> None:
+        """These rows are scheduled and will not be, but for a lease. Before it is written."""
+        if self.ready is not None:
+            ready_mask = self.table.dues_ms[places] <= self.ready_until_ms
+            self.ready.remove(places[ready_mask])
+
+    def unlease(self, places: Int64s) -> None:
+        """These rows are not leased any more."""
+        if self.ready is not None:
+            self.ready.returned(places)
+
+    def promote(self, now_ms: int) -> None:
+        """What is due by now is ready."""
+        assert self.ready is not None
+        if now_ms > self.ready_until_ms:
+            _, sequences = self.order.pop(self.counts.scheduled + 1, now_ms, self.is_due)
+            self.ready_until_ms = now_ms
+            if sequences.size:
+                self.ready.add(self.table.places(sequences))
+
+    def finish(self, places: Int64s) -> Int64s:
+        """These rows, each named once, are done; returns their locators."""
+        table = self.table
+        if "groups" in table.uses:
+            self.groups.go(table.groups[places])
+        if "tag_sets" in table.uses:
+            self.tag_sets.go(table.tag_sets[places])
+        freed = table.locators[places]
+        table.finish(places)
+        return freed
+
+    def group_codes(self, groups: Words) -> Int32s:
+        """Codes of these groups, by row."""
+        return self.groups.codes(groups)
+
+    def sweep_order(self) -> None:
+        """Drop dead entries of the order indexes if they have become too many."""
+        scheduled = self.counts.scheduled
+        self.order.sweep(self.is_due, scheduled)
+        if self.expiries.entry_count:
+            self.expiries.sweep(self.dies_then, scheduled)
+        if self.ready is not None:
+            self.ready.sweep(scheduled, self.is_ready)
+
+    def ready_places(self) -> Int64s:
+        """All rows that are in `ready`. Cost: O(live messages)."""
+        table = self.table
+        found = [_NONE]
+        for places in table.live_places():
+            mask = table.states[places] == SCHEDULED
+            mask &= table.dues_ms[places] <= self.ready_until_ms
+            found.append(places[mask])
+        return np.concatenate(found)
+
+
+_NONE = np.zeros(0, dtype=np.int64)
+_NO_MASK = np.zeros(0, dtype=np.bool_)
+_FILTERS_MAX = 64
+TAG_SEPARATOR = "\x1f"
+"""Between the tags of a set, as schema/packing.py joins them."""
 
 
 def new_sequences(first_sequence: int, count: int) -> Int64s:

@@ -8,25 +8,32 @@ See: rule 13.
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
 from dejaqueue.engine.state import PartitionState
+from dejaqueue.engine.table import WIDE_COLUMNS
 
 
 def hash_state(state: PartitionState) -> int:
     """64 bits that tell two states apart. Cost: O(live messages)."""
-    columns = [xxhash.xxh3_64() for _ in range(5)]
     table = state.table
+    wide = [(name, f"<{np.dtype(dtype).str[1:]}") for name, dtype in WIDE_COLUMNS]
+    wide = [(name, dtype) for name, dtype in wide if name in table.uses]
+    columns = [xxhash.xxh3_64() for _ in range(5 + len(wide))]
     for places in table.live_places():
         _update(columns[0], places + table.base, "<i8")
         _update(columns[1], table.dues_ms[places], "<i8")
         _update(columns[2], table.states[places], "<u1")
         _update(columns[3], table.attempts[places], "<u2")
         _update(columns[4], table.locators[places], "<i8")
+        for hasher, (name, dtype) in zip(columns[5:], wide, strict=True):
+            _update(hasher, getattr(table, name)[places], dtype)
     keys = xxhash.xxh3_64()
     for column in state.keys.entries(state.is_live):
         _update(keys, column, "<i8")
@@ -43,9 +50,35 @@ def hash_state(state: PartitionState) -> int:
     whole = xxhash.xxh3_64()
     scalars = [state.now_ms, state.epoch, table.next_sequence, *asdict(state.counts).values()]
     whole.update(" ".join(str(scalar) for scalar in scalars).encode())
+    whole.update(json.dumps(small_values(state)).encode())
     for part in [*columns, keys, leases, producers]:
         whole.update(part.digest())
     return whole.intdigest()
+
+
+def small_values(state: PartitionState) -> list[Any]:
+    """What is small enough for JSON: rules, names, the dead, transactions."""
+    return [
+        state.rules.to_text(),
+        sorted(state.table.uses),
+        state.groups_moved,
+        state.groups.to_values(),
+        state.tag_sets.to_values(),
+        state.dead_number,
+        [
+            [number, group.reason, group.now_ms, group.sequences.tolist()]
+            for number, group in state.dead.items()
+        ],
+        [
+            [name, staged.until_ms]
+            + [
+                [part.tolist() for part in parts]
+                for parts in (staged.enqueued, staged.acked, staged.replaced)
+            ]
+            for name, staged in state.staged.items()
+        ],
+        [[name, commit, text] for name, (commit, text) in state.decided.items()],
+    ]
 
 
 def _update(hasher: xxhash.xxh3_64, column: npt.NDArray[np.integer], dtype: str) -> None:

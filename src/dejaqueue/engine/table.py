@@ -1,8 +1,9 @@
 """MessageTable: what is known of each message, as columns by sequence.
 
 Room: engine; pure, memory only.
-Holds: 19 bytes a message; a row that was never used, or is done, reads as DONE; a full slab whose
-    rows are all done holds no memory; rows outside the window read as DONE.
+Holds: 19 bytes a message, 37 in slabs where a message has more than a time; a row that was never
+    used, or is done, reads as DONE; a full slab whose rows are all done holds no memory; rows
+    outside the window read as DONE.
 See: layout.py for sizes; runs.py for the order of messages.
 
 Each column is one flat array over anonymous pages, so that any set of sequences is read and written
@@ -19,16 +20,38 @@ import numpy as np
 import numpy.typing as npt
 
 from dejaqueue import limits
-from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s
+from dejaqueue.engine.commands import Int32s, Int64s, UInt8s, UInt16s
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.model import MessageState
 
 DONE = np.uint8(MessageState.DONE)
 SCHEDULED = np.uint8(MessageState.SCHEDULED)
 LEASED = np.uint8(MessageState.LEASED)
+DEAD = np.uint8(MessageState.DEAD)
+STAGED = np.uint8(MessageState.STAGED)
+STAGED_ACK = np.uint8(MessageState.STAGED_ACK)
 
-ROW_BYTES = 19
+COLUMNS: tuple[tuple[str, type[np.integer[Any]]], ...] = (
+    ("dues_ms", np.int64),
+    ("locators", np.int64),
+    ("attempts", np.uint16),
+    ("states", np.uint8),
+)
+"""The columns that every row has, in the order of a snapshot's slab."""
+WIDE_COLUMNS: tuple[tuple[str, type[np.integer[Any]]], ...] = (
+    ("expires_ms", np.int64),
+    ("groups", np.int32),
+    ("tag_sets", np.int32),
+    ("urgencies", np.uint16),
+)
+"""The columns that take memory only in slabs where a row has such; in the order of a slab."""
+_ALL_COLUMNS = (*COLUMNS, *WIDE_COLUMNS)
+ROW_BYTES = sum(np.dtype(dtype).itemsize for _, dtype in COLUMNS)
+"""Bytes of one row over the columns that every row has."""
+WIDE_ROW_BYTES = sum(np.dtype(dtype).itemsize for _, dtype in _ALL_COLUMNS)
 """Bytes of one row over all columns."""
+URGENCY_FLIP = np.uint16(limits.PRIORITY_DEFAULT)
+"""urgency ^ this = priority, so that the default priority is a zero, which takes no memory."""
 
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 _GIVE_BACK = getattr(mmap, "MADV_DONTNEED", None)
@@ -72,12 +95,26 @@ class MessageTable:
         row_count: places in use; place `row_count` always exists and reads as DONE.
         dues_ms, states, attempts, locators: the columns by place. Views of them must not be kept
             across `append`, which may move them.
+        expires_ms, groups, tag_sets, urgencies: the wide columns, 0 where a row has none. Not to
+            be read before `uses` says so: looking at a page that nobody wrote takes time.
+        uses: names of the wide columns that were ever written.
         slab_lives: live rows by slab.
+        slab_wide_mask: slabs with a value in a wide column.
         slab_dirty_mask: slabs written since they were last held.
         copies: held slabs as they were when they were held, by slab number from sequence 0.
     """
 
+    dues_ms: Int64s
+    locators: Int64s
+    attempts: UInt16s
+    states: UInt8s
+    expires_ms: Int64s
+    groups: Int32s
+    tag_sets: Int32s
+    urgencies: UInt16s
+
     def __init__(self, layout: Layout = STANDARD, base: int = 0) -> None:
+        self.uses: set[str] = set()
         self.slab_bits = layout.slab_bits
         self.slab_rows = 1 << layout.slab_bits
         self._rebase_slabs_min = layout.rebase_slabs_min
@@ -90,20 +127,18 @@ class MessageTable:
 
     def _allocate(self, slab_count: int) -> None:
         rows = slab_count << self.slab_bits
-        self._pages = [Pages(rows * size) for size in (8, 1, 2, 8)]
+        self._pages = [Pages(rows * np.dtype(dtype).itemsize) for _, dtype in _ALL_COLUMNS]
         self._bind()
+        self.slab_wide_mask: npt.NDArray[np.bool_] = np.zeros(slab_count, dtype=np.bool_)
         self.slab_lives: Int64s = np.zeros(slab_count, dtype=np.int64)
         self.slab_dirty_mask: npt.NDArray[np.bool_] = np.zeros(slab_count, dtype=np.bool_)
 
     def _bind(self) -> None:
-        dues, states, attempts, locators = self._pages
-        self.dues_ms: Int64s = dues.array(np.int64)
-        self.states: UInt8s = states.array(np.uint8)
-        self.attempts: UInt16s = attempts.array(np.uint16)
-        self.locators: Int64s = locators.array(np.int64)
+        for pages, (name, dtype) in zip(self._pages, _ALL_COLUMNS, strict=True):
+            setattr(self, name, pages.array(dtype))
 
     def _columns(self) -> list[npt.NDArray[Any]]:
-        return [self.dues_ms, self.states, self.attempts, self.locators]
+        return [getattr(self, name) for name, _ in _ALL_COLUMNS]
 
     @property
     def next_sequence(self) -> int:
@@ -119,18 +154,18 @@ class MessageTable:
         # Pages that nobody touched cost nothing, so growing generously is free.
         slab_count = max(needed, slab_count + slab_count // 4 + 4)
         rows = slab_count << self.slab_bits
-        del self.dues_ms, self.states, self.attempts, self.locators
-        for pages, size in zip(self._pages, (8, 1, 2, 8), strict=True):
-            pages.grow(rows * size)
+        for pages, (name, dtype) in zip(self._pages, _ALL_COLUMNS, strict=True):
+            delattr(self, name)
+            pages.grow(rows * np.dtype(dtype).itemsize)
         self._bind()
         more = slab_count - self.slab_lives.size
         self.slab_lives = np.concatenate([self.slab_lives, np.zeros(more, dtype=np.int64)])
-        self.slab_dirty_mask = np.concatenate(
-            [self.slab_dirty_mask, np.zeros(more, dtype=np.bool_)]
-        )
+        none = np.zeros(more, dtype=np.bool_)
+        self.slab_dirty_mask = np.concatenate([self.slab_dirty_mask, none])
+        self.slab_wide_mask = np.concatenate([self.slab_wide_mask, none])
 
-    def append(self, dues_ms: Int64s, first_locator: int) -> int:
-        """Add scheduled rows, stored at `first_locator` and the locators after it.
+    def append(self, dues_ms: Int64s, first_locator: int, state: np.uint8 = SCHEDULED) -> int:
+        """Add rows in that state, stored at `first_locator` and the locators after it.
 
         Returns:
             The sequence of the first row; the others follow.
@@ -143,7 +178,7 @@ class MessageTable:
         first, end = self.row_count, self.row_count + count
         self.reserve(end)
         self.dues_ms[first:end] = dues_ms
-        self.states[first:end] = SCHEDULED
+        self.states[first:end] = state
         # It is zero already, but its pages are touched here one after the other: a first lease of
         # a thousand scattered rows would fault a thousand pages, measured 10 ms.
         self.attempts[first:end] = 0
@@ -160,6 +195,12 @@ class MessageTable:
             if not self.slab_lives[first_slab]:  # it was not full yet when its last row died
                 self._release(first_slab)
         return first_sequence
+
+    def widen(self, places: Int64s, name: str, values: npt.NDArray[Any]) -> None:
+        """Write a wide column of these rows; `will_write` was called, or they are new."""
+        getattr(self, name)[places] = values
+        self.uses.add(name)
+        self.slab_wide_mask[places >> self.slab_bits] = True
 
     def places(self, sequences: Int64s) -> Int64s:
         """Where these rows are; those outside the window at the place that reads as DONE."""
@@ -189,7 +230,7 @@ class MessageTable:
         self.slab_dirty_mask[place] = False
 
     def copy_held(self, count: int | None = None) -> bool:
-        """Copy so many held slabs, None = all; True if none is left. Cost: 1.2 MB a slab."""
+        """Copy so many held slabs, None = all; True if none is left. Cost: 1.2 to 2.4 MB each."""
         for slab in list(self._held)[:count]:
             self._copy(slab)
         return not self._held
@@ -197,12 +238,14 @@ class MessageTable:
     def _copy(self, slab: int) -> None:
         first = (slab << self.slab_bits) - self.base
         end = self._held.pop(slab)
+        is_wide = bool(self.slab_wide_mask[first >> self.slab_bits])
+        row_bytes = WIDE_ROW_BYTES if is_wide else ROW_BYTES
         # Pages of its own, which go back to the machine when the copy is dropped: a gigabyte of
         # copies on the heap would stay there.
-        pages = mmap.mmap(-1, max(1, (end - first) * ROW_BYTES), flags=_FLAGS)
+        pages = mmap.mmap(-1, max(1, (end - first) * row_bytes), flags=_FLAGS)
         at = 0
-        for column in (self.dues_ms, self.locators, self.attempts, self.states):
-            content = column[first:end].data.cast("B")
+        for name, _ in _ALL_COLUMNS if is_wide else COLUMNS:
+            content = getattr(self, name)[first:end].data.cast("B")
             pages[at : at + content.nbytes] = content
             at += content.nbytes
         self.copies[slab] = memoryview(pages)[:at]
@@ -239,7 +282,9 @@ class MessageTable:
         end = first + self.slab_rows
         if end > self.row_count:
             return  # rows are still to come
-        for pages, column in zip(self._pages, self._columns(), strict=True):
+        columns = self._columns() if self.slab_wide_mask[slab] else self._columns()[: len(COLUMNS)]
+        self.slab_wide_mask[slab] = False
+        for pages, column in zip(self._pages, columns, strict=False):
             size = column.itemsize
             if not pages.give_back(first * size, self.slab_rows * size):
                 column[first:end] = 0
@@ -255,13 +300,16 @@ class MessageTable:
             return
         self.copy_held()  # held slabs are known by where they are
         first, end = dead << self.slab_bits, self.row_count
-        kept = [column[first:end].copy() for column in self._columns()]
+        names = [name for name, _ in COLUMNS] + sorted(self.uses)
+        kept = {name: getattr(self, name)[first:end].copy() for name in names}
         slab_lives, dirty_mask = self.slab_lives[dead:used], self.slab_dirty_mask[dead:used]
+        wide_mask = self.slab_wide_mask[dead:used]
         self._allocate(used - dead)
         self.base += first
         self.row_count = end - first
-        for column, rows in zip(self._columns(), kept, strict=True):
-            column[: rows.size] = rows
+        for name, rows in kept.items():
+            getattr(self, name)[: rows.size] = rows
+        self.slab_wide_mask[:] = wide_mask
         self.slab_lives[:] = slab_lives
         self.slab_dirty_mask[:] = dirty_mask
         self._dead_slabs = 0

@@ -57,6 +57,12 @@ class EntryKind(IntEnum):
     MOVE = 7
     CANCEL = 8
     RELOCATE = 9
+    CONFIGURE = 10
+    DECIDE = 11
+    REMEMBER = 12
+    BURY = 13
+    PUT_ENTRY = 14
+    DROP_ENTRY = 15
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from dejaqueue import limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import Topic
 from dejaqueue.schema import packing
-from dejaqueue.schema.messages import CANCEL, MOVE, SEND, SETTLE
+from dejaqueue.schema.messages import CANCEL, DEFAULT_PRIORITY, MOVE, SEND, SETTLE
 
 _SCHEMAS = {
     "enqueue": SEND,
@@ -30,7 +30,7 @@ _SCHEMAS = {
 }
 _REQUIRED = {
     "enqueue": ("payload",),
-    "move": ("due",),
+    "move": (),
     "cancel": (),
     "ack": ("id", "attempts"),
     "nack": ("id", "attempts"),
@@ -47,7 +47,9 @@ class SendColumns:
         dues_ms: int64 array, shape (rows,).
         payloads: binary column.
         keys, groups: utf8 columns, or None where no row has one; a row without is the empty text.
-        tags, headers: packed texts (packing.py), or None. Priority travels in `headers`.
+        tags, headers: packed texts (packing.py), or None.
+        priorities: uint16 array, or None where all rows have the default.
+        expires_ms: int64 array, 0 = never, or None where no row dies of age.
         partitions: int32 array of the producer's choice, or None.
         payload_bytes: bytes of all payloads together.
     """
@@ -61,6 +63,8 @@ class SendColumns:
     headers: pa.StringArray | None
     partitions: npt.NDArray[np.int32] | None
     payload_bytes: int
+    priorities: npt.NDArray[np.uint16] | None = None
+    expires_ms: npt.NDArray[np.int64] | None = None
 
     def take(self, indices: npt.NDArray[np.int64]) -> SendColumns:
         """The rows at these places."""
@@ -80,6 +84,8 @@ class SendColumns:
             headers=chosen(self.headers),
             partitions=None,
             payload_bytes=text_bytes(payloads),
+            priorities=None if self.priorities is None else self.priorities[indices],
+            expires_ms=None if self.expires_ms is None else self.expires_ms[indices],
         )
 
 
@@ -90,7 +96,7 @@ class NamedRows:
     Attributes:
         ids: int64 array, shape (rows,), or None if the rows name keys.
         keys: utf8 column, or None if the rows name ids.
-        dues_ms: new due times of a move, or None.
+        dues_ms, priorities, groups: what a move changes, or None.
         attempts: uint16 array of ack, nack, extend, or None.
     """
 
@@ -98,6 +104,8 @@ class NamedRows:
     ids: npt.NDArray[np.int64] | None = None
     keys: pa.StringArray | None = None
     dues_ms: npt.NDArray[np.int64] | None = None
+    priorities: npt.NDArray[np.uint16] | None = None
+    groups: pa.StringArray | None = None
     attempts: npt.NDArray[np.uint16] | None = None
 
 
@@ -119,6 +127,8 @@ def check_schema(op: str, schema: pa.Schema) -> None:
             raise BadRequest(name, "a column of this name", ", ".join(schema.names))
     if op in ("move", "cancel") and ("id" in schema.names) == ("key" in schema.names):
         raise BadRequest("columns", "either id or key", ", ".join(schema.names))
+    if op == "move" and not {"due", "priority", "group"} & set(schema.names):
+        raise BadRequest("columns", "one of due, priority, group", ", ".join(schema.names))
 
 
 def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
@@ -242,29 +252,40 @@ def _refuse_separators(name: str, values: pa.Array) -> None:
 
 def _headers(batch: pa.RecordBatch) -> pa.Array | None:
     place = batch.schema.get_field_index("headers")
-    headers = None
-    if place >= 0 and batch.column(place).null_count < batch.num_rows:
-        headers = batch.column(place).cast(pa.map_(pa.utf8(), pa.utf8()))
-        _, first, last = packing.list_bounds(headers)
-        names = headers.keys.slice(first, last - first)
-        values = headers.items.slice(first, last - first)
-        _refuse_nulls("headers", values)
-        _refuse_separators("headers", names)
-        _refuse_separators("headers", values)
-        if pc.any(pc.equal(names, "")).as_py():
-            raise BadRequest("headers", "no empty name", "")
-        if not len(names):
-            headers = None
-    priority = _column(batch, "priority", pa.uint16())
-    if priority is not None:
-        _refuse_nulls("priority", priority)
-        if pc.all(pc.equal(priority, pa.scalar(32_768, pa.uint16()))).as_py():
-            priority = None
-    if headers is None and priority is None:
+    if place < 0 or batch.column(place).null_count == batch.num_rows:
         return None
-    packed = packing.pack_headers(headers, None if priority is None else priority.to_numpy())
+    headers = batch.column(place).cast(pa.map_(pa.utf8(), pa.utf8()))
+    _, first, last = packing.list_bounds(headers)
+    names = headers.keys.slice(first, last - first)
+    values = headers.items.slice(first, last - first)
+    if not len(names):
+        return None
+    _refuse_nulls("headers", values)
+    _refuse_separators("headers", names)
+    _refuse_separators("headers", values)
+    if pc.any(pc.equal(names, "")).as_py():
+        raise BadRequest("headers", "no empty name", "")
+    packed = packing.pack_headers(headers)
     _check_bytes("headers", packed, limits.HEADERS_BYTES_MAX)
     return packed
+
+
+def _priorities(batch: pa.RecordBatch) -> npt.NDArray[np.uint16] | None:
+    column = _column(batch, "priority", pa.uint16())
+    if column is None:
+        return None
+    _refuse_nulls("priority", column)
+    priorities: npt.NDArray[np.uint16] = column.to_numpy()
+    return priorities
+
+
+def _expires(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
+    column = _column(batch, "expires", pa.int64())
+    if column is None or column.null_count == len(column):
+        return None
+    expires_ms: npt.NDArray[np.int64] = column.fill_null(0).to_numpy()
+    _check_range("expires", expires_ms, 0, limits.INSTANT_MS_MAX)
+    return expires_ms if expires_ms.any() else None
 
 
 def check_send(batch: pa.RecordBatch, topic: Topic, now_ms: int) -> SendColumns:
@@ -301,6 +322,9 @@ def check_send(batch: pa.RecordBatch, topic: Topic, now_ms: int) -> SendColumns:
             raise BadRequest("partition", "not together with key, which decides it", "both")
         partitions = partitions.to_numpy()
         _check_range("partition", partitions, 0, topic.partitions - 1)
+    priorities = _priorities(batch)
+    if priorities is not None and bool((priorities == DEFAULT_PRIORITY).all()):
+        priorities = None
     return SendColumns(
         rows=rows,
         dues_ms=dues_ms,
@@ -311,7 +335,19 @@ def check_send(batch: pa.RecordBatch, topic: Topic, now_ms: int) -> SendColumns:
         headers=_headers(batch),
         partitions=partitions,
         payload_bytes=payload_bytes,
+        priorities=priorities,
+        expires_ms=_expires(batch),
     )
+
+
+def _group_names(batch: pa.RecordBatch) -> pa.Array | None:
+    """A column of groups, of which "" is one."""
+    groups = _column(batch, "group", pa.utf8())
+    if groups is None:
+        return None
+    groups = groups.fill_null("")
+    _check_bytes("group", groups, limits.GROUP_BYTES_MAX)
+    return groups
 
 
 def check_named(op: str, batch: pa.RecordBatch) -> NamedRows:
@@ -336,6 +372,8 @@ def check_named(op: str, batch: pa.RecordBatch) -> NamedRows:
         named.keys = keys
     if op == "move":
         named.dues_ms = _instants(batch, "due")
+        named.priorities = _priorities(batch)
+        named.groups = _group_names(batch)
     attempts = _column(batch, "attempts", pa.uint16())
     if attempts is not None:
         _refuse_nulls("attempts", attempts)

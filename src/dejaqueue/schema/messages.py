@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from dejaqueue import limits
+
 TAGS = pa.list_(pa.utf8())
 HEADERS = pa.map_(pa.utf8(), pa.utf8())
 
@@ -20,6 +22,7 @@ SEND = pa.schema(
         pa.field("priority", pa.uint16(), nullable=False),
         pa.field("tags", TAGS),
         pa.field("headers", HEADERS),
+        pa.field("expires", pa.int64()),
         pa.field("partition", pa.int32()),
     ]
 )
@@ -48,9 +51,11 @@ MOVE = pa.schema(
         pa.field("id", pa.int64()),
         pa.field("key", pa.utf8()),
         pa.field("due", pa.int64(), nullable=False),
+        pa.field("priority", pa.uint16(), nullable=False),
+        pa.field("group", pa.utf8()),
     ]
 )
-"""Moves: `id` or `key` (one of the two columns), and the new due time."""
+"""Moves: `id` or `key` (one of the two columns), and what changes: due time, priority, group."""
 
 CANCEL = pa.schema([pa.field("id", pa.int64()), pa.field("key", pa.utf8())])
 """Cancels: `id` or `key` (one of the two columns)."""
@@ -63,4 +68,4 @@ SETTLE = pa.schema(
 )
 """Acks, nacks and extends of single rows (rule 4)."""
 
-DEFAULT_PRIORITY = 32_768
+DEFAULT_PRIORITY = limits.PRIORITY_DEFAULT

@@ -1,12 +1,11 @@
-"""Nested columns as flat texts: tags, headers and priority, packed for the journal.
+"""Nested columns as flat texts: tags and headers, packed for the journal.
 
     tags       tag US tag …                        "red␟urgent"
-    headers    name US value RS name US value …    priority, where it is not the default, is the
-                                                   header with the empty name
+    headers    name US value RS name US value …
 
 Room: schema. Arrow compute over whole columns; no loop over rows.
-Holds: unpack(pack(x)) == x for every column that `checks.py` lets through; a row without tags,
-headers or priority packs to the empty text.
+Holds: unpack(pack(x)) == x for every column that `checks.py` lets through; a row without tags or
+headers packs to the empty text.
 See: docs/adr/0004; docs/reference/journal-format.md.
 
 The journal gathers rows of a thousand entries in one step, which it can do for flat columns only.
@@ -20,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dejaqueue.schema.messages import DEFAULT_PRIORITY, HEADERS, TAGS
+from dejaqueue.schema.messages import HEADERS, TAGS
 
 UNIT = "\x1f"
 RECORD = "\x1e"
@@ -41,28 +40,13 @@ def pack_tags(column: pa.ListArray) -> pa.StringArray:
     return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), values), UNIT)
 
 
-def pack_headers(
-    headers: pa.MapArray | None, priorities: npt.NDArray[np.uint16] | None
-) -> pa.StringArray:
-    """One text per row of a map<utf8, utf8> column and a priority column; one may be None."""
-    packed = None
-    if headers is not None:
-        offsets, first, last = list_bounds(headers)
-        names = headers.keys.slice(first, last - first)
-        values = headers.items.slice(first, last - first)
-        joined = pc.binary_join_element_wise(names, values, UNIT)
-        packed = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), joined), RECORD)
-    if priorities is None:
-        assert packed is not None
-        return packed
-    numbers = pc.binary_join_element_wise("", pc.cast(pa.array(priorities), pa.utf8()), UNIT)
-    first_part = pc.if_else(pa.array(priorities != DEFAULT_PRIORITY), numbers, "")
-    if packed is None:
-        return first_part
-    separator = pc.if_else(
-        pc.and_(pc.not_equal(first_part, ""), pc.not_equal(packed, "")), RECORD, ""
-    )
-    return pc.binary_join_element_wise(first_part, separator, packed, "")
+def pack_headers(headers: pa.MapArray) -> pa.StringArray:
+    """One text per row of a map<utf8, utf8> column."""
+    offsets, first, last = list_bounds(headers)
+    names = headers.keys.slice(first, last - first)
+    values = headers.items.slice(first, last - first)
+    joined = pc.binary_join_element_wise(names, values, UNIT)
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), joined), RECORD)
 
 
 def _split(column: pa.StringArray, separator: str) -> tuple[npt.NDArray[np.int32], pa.StringArray]:
@@ -93,26 +77,14 @@ def unpack_tags(column: pa.StringArray) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets), parts)
 
 
-def unpack_headers(column: pa.StringArray) -> tuple[pa.MapArray, npt.NDArray[np.uint16]]:
-    """The map<utf8, utf8> column and the priorities, shape (n,), of packed texts."""
-    rows = len(column)
-    priorities = np.full(rows, DEFAULT_PRIORITY, dtype=np.uint16)
+def unpack_headers(column: pa.StringArray) -> pa.MapArray:
+    """The map<utf8, utf8> column of packed texts; nulls where a row has no headers."""
     if is_empty(column):
-        return pa.nulls(rows, HEADERS), priorities
+        return pa.nulls(len(column), HEADERS)
     offsets, parts = _split(column.fill_null(""), RECORD)
     pairs = pc.split_pattern(parts, UNIT, max_splits=1).values
     names, values = (
         pairs.take(pa.array(np.arange(0, len(pairs), 2))),
         pairs.take(pa.array(np.arange(1, len(pairs), 2))),
     )
-    priority_mask = np.asarray(pc.equal(names, "").cast(pa.uint8())) == 1
-    if priority_mask.any():
-        row_of_part = np.repeat(np.arange(rows), np.diff(offsets))
-        numbers = values.filter(pa.array(priority_mask)).cast(pa.uint16())
-        priorities[row_of_part[priority_mask]] = np.asarray(numbers)
-        keep = pa.array(~priority_mask)
-        names, values = names.filter(keep), values.filter(keep)
-        shrink = np.zeros(rows + 1, dtype=np.int32)
-        np.cumsum(np.bincount(row_of_part[priority_mask], minlength=rows), out=shrink[1:])
-        offsets = offsets - shrink
-    return pa.MapArray.from_arrays(pa.array(offsets), names, values), priorities
+    return pa.MapArray.from_arrays(pa.array(offsets), names, values)

@@ -1,25 +1,29 @@
 """ReferenceModel: the engine's contract once more, slow and obvious, message by message.
 
-Room: testing; pure. Dictionaries and lists only, nothing shared with the engine but its commands.
+Room: testing; pure. Dictionaries and lists only, nothing shared with the engine but its commands
+    and rules.
 Holds: the same commands give the same effects as the engine's, and the same answers to questions.
 See: tests/model/test_engine_against_model.py; docs/reference/semantics.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.engine import commands
 from dejaqueue.engine.commands import Command
-from dejaqueue.model import MessageState, RowStatus
+from dejaqueue.engine.rules import Rules
+from dejaqueue.model import MessageState, RowStatus, TagFilter, TopicKind
 
 OK, LOST = int(RowStatus.OK), int(RowStatus.LEASE_LOST)
 
 
 @dataclass
 class Message:
-    """One live message. `due_ms` is when it is due, or when its lease ends."""
+    """One live message. `due_ms`: when it is due, or its lease ends; `expires_ms`: 0 = never."""
 
     sequence: int
     due_ms: int
@@ -27,6 +31,10 @@ class Message:
     key_hash: int
     state: MessageState = MessageState.SCHEDULED
     attempts: int = 0
+    priority: int = limits.PRIORITY_DEFAULT
+    group: str = ""
+    tags: str = ""
+    expires_ms: int = 0
 
 
 @dataclass
@@ -38,6 +46,17 @@ class Outcome:
     freed: list[int] | None = None
     leased: list[tuple[int, int, int, int]] | None = None
     """(sequence, attempt, due_ms, locator) of each row."""
+    is_void: bool = False
+
+
+@dataclass
+class Transaction:
+    """What was staged, in the order it came."""
+
+    until_ms: int = 0
+    enqueued: list[int] = field(default_factory=list)
+    acked: list[int] = field(default_factory=list)
+    replaced: list[int] = field(default_factory=list)
 
 
 class ReferenceModel:
@@ -57,50 +76,151 @@ class ReferenceModel:
         self.leases: dict[int, list[tuple[int, int]]] = {}
         self.answers: dict[str, list[tuple[int, tuple[int, int]]]] = {}
         self.heard_ms: dict[str, int] = {}
+        self.rules = Rules()
+        self.dead: dict[int, tuple[str, list[int]]] = {}
+        self.dead_number = 0
+        self.staged: dict[str, Transaction] = {}
+        self.decided: dict[str, bool] = {}
 
     def apply(self, command: Command) -> Outcome:
         """Do what the command says."""
         if isinstance(command, commands.Lease):
             return self.lease(command)
         self.begin(command.now_ms)
-        if isinstance(command, commands.Enqueue):
-            return self.enqueue(command)
-        if isinstance(command, commands.Move):
-            return self.move(command)
-        if isinstance(command, commands.Cancel):
-            return self.cancel(command)
-        if isinstance(command, commands.Relocate):
-            return self.relocate(command)
-        if isinstance(command, commands.OpenEpoch):
-            self.epoch = command.epoch
-            return Outcome()
-        return self.settle(command)
+        match command:
+            case commands.Enqueue():
+                return self.enqueue(command)
+            case commands.Move():
+                return self.move(command)
+            case commands.Cancel():
+                return self.cancel(command)
+            case commands.Relocate():
+                return self.relocate(command)
+            case commands.Ack() | commands.Nack() | commands.Extend():
+                return self.settle(command)
+            case commands.Decide():
+                return self.decide(command)
+            case commands.Bury():
+                _, sequences = self.dead.pop(command.group, ("", []))
+                return Outcome(freed=sorted(self.live.pop(s).locator for s in sequences))
+            case commands.Configure():
+                self.rules = Rules.from_text(command.rules)
+            case commands.Remember():
+                self.decided.pop(command.transaction, None)
+                if command.commit is not None:
+                    self.decided[command.transaction] = command.commit
+            case commands.OpenEpoch():
+                self.epoch = command.epoch
+            case _:
+                raise TypeError(command)
+        return Outcome()
 
-    def begin(self, now_ms: int) -> None:
-        """Leases that ended by now are over; their messages are due since then."""
+    def begin(self, now_ms: int) -> bool:
+        """Leases that ended by now are over, and so are lives; True if there was one."""
         self.now_ms = now_ms
-        for message in self.live.values():
-            if message.state is MessageState.LEASED and message.due_ms <= now_ms:
-                message.state = MessageState.SCHEDULED
+        ended = [m for m in self.in_state(MessageState.LEASED) if m.due_ms <= now_ms]
+        for message in ended:
+            message.state = MessageState.SCHEDULED
+        self.come_back(ended, "lease ended")
+        old = [m for m in self.in_state(MessageState.SCHEDULED) if 0 < m.expires_ms <= now_ms]
+        self.die(old, "expired")
+        return bool(ended or old)
+
+    def come_back(
+        self, messages: list[Message], reason: str, *, waits: bool = True, wears_out: bool = True
+    ) -> None:
+        """Messages that were leased are scheduled for their `due_ms`, or dead."""
+        limit = self.rules.max_attempts if wears_out else 0
+        worn_out = [m for m in messages if limit and m.attempts >= limit]
+        self.die(worn_out, reason)
+        others = [m for m in messages if m not in worn_out]
+        old = [m for m in others if 0 < m.expires_ms <= self.now_ms]
+        self.die(old, "expired")
+        for message in others:
+            if message in old:
+                continue
+            message.state = MessageState.SCHEDULED
+            if waits:
+                sequences = np.array([message.sequence], dtype=np.int64)
+                attempts = np.array([message.attempts], dtype=np.uint16)
+                wait_ms = self.rules.waits_ms(sequences, attempts)
+                message.due_ms += 0 if wait_ms is None else int(wait_ms[0])
+
+    def die(self, messages: list[Message], reason: str) -> None:
+        """These messages are dead, together."""
+        if messages:
+            for message in messages:
+                message.state = MessageState.DEAD
+            sequences = sorted(message.sequence for message in messages)
+            self.dead[self.dead_number] = (reason, sequences)
+            self.dead_number += 1
 
     def enqueue(self, command: commands.Enqueue) -> Outcome:
-        """Messages come in and get the next sequences; those that they replace go."""
-        replaced = set() if command.replaced is None else set(command.replaced.tolist())
-        gone = [old for old in sorted(replaced) if self.refusal(old) == OK]
-        freed = [self.live.pop(old).locator for old in gone]
+        """Messages come in and get the next sequences."""
         first = self.next_sequence
+        freed = []
+        staged = None if command.stage is None else self.stage(command.stage)
+        replaced = [] if command.replaced is None else command.replaced.tolist()
+        if staged is None:
+            freed = self.replace(replaced)
+        else:
+            staged.replaced += replaced
         for row, due_ms in enumerate(command.dues_ms.tolist()):
-            key_hash = 0 if command.key_hashes is None else int(command.key_hashes[row])
-            locator = (command.position << limits.ROW_BITS) + row
             sequence = self.next_sequence
-            self.live[sequence] = Message(sequence, due_ms, locator, key_hash)
+            message = Message(
+                sequence,
+                due_ms,
+                (command.position << limits.ROW_BITS) + row,
+                0 if command.key_hashes is None else int(command.key_hashes[row]),
+            )
+            if command.priorities is not None:
+                message.priority = int(command.priorities[row])
+            if command.groups is not None:
+                message.group = command.groups.names[command.groups.indices[row]]
+            if command.tags is not None:
+                message.tags = command.tags.names[command.tags.indices[row]]
+            if command.expires_ms is not None:
+                message.expires_ms = int(command.expires_ms[row])
+            if staged is not None:
+                message.state = MessageState.STAGED
+                staged.enqueued.append(sequence)
+            self.live[sequence] = message
             self.next_sequence += 1
         sequence = first
         for batch in command.sub_batches:
             if batch.producer:
                 self.remember(batch.producer, batch.number, (sequence, batch.count))
             sequence += batch.count
-        return Outcome(first_sequence=first, freed=sorted(freed))
+        return Outcome(first_sequence=first, freed=freed)
+
+    def stage(self, stage: commands.Stage) -> Transaction:
+        """The transaction, which may be new."""
+        staged = self.staged.setdefault(stage.transaction, Transaction())
+        staged.until_ms = max(staged.until_ms, stage.until_ms)
+        return staged
+
+    def replace(self, sequences: list[int]) -> list[int]:
+        """Those that are scheduled are gone; returns their locators."""
+        gone = {s for s in sequences if self.refusal(s) == OK}
+        return sorted(self.live.pop(sequence).locator for sequence in gone)
+
+    def decide(self, command: commands.Decide) -> Outcome:
+        """A transaction is committed or aborted."""
+        staged = self.staged.pop(command.transaction, None)
+        if staged is None:
+            return Outcome()
+        acked = [self.live[sequence] for sequence in staged.acked]
+        if command.commit:
+            freed = [self.live.pop(message.sequence).locator for message in acked]
+            freed += self.replace(staged.replaced)
+            for sequence in staged.enqueued:
+                self.live[sequence].state = MessageState.SCHEDULED
+        else:
+            freed = [self.live.pop(sequence).locator for sequence in staged.enqueued]
+            for message in acked:
+                message.due_ms = self.now_ms
+            self.come_back(acked, "refused", waits=False, wears_out=False)
+        return Outcome(freed=sorted(freed))
 
     def remember(self, name: str, number: int, answer: tuple[int, int]) -> None:
         """Keep an answer; forget old answers, silent producers, too many producers."""
@@ -118,24 +238,45 @@ class ReferenceModel:
         """First sequence and count that a batch was answered."""
         return dict(self.answers.get(name, [])).get(number)
 
+    def key(self, message: Message) -> tuple[int, int]:
+        """Where a ready message stands in the order."""
+        if self.rules.kind is TopicKind.PRIORITY:
+            ageing_ms = self.rules.ageing_ms
+            urgency = message.priority * (ageing_ms or 1) + (message.due_ms if ageing_ms else 0)
+            return urgency, message.sequence
+        return message.due_ms, message.sequence
+
+    def takes(self, command: commands.Lease, message: Message) -> bool:
+        """Whether a consumer with the command's filter takes it."""
+        tags = message.tags.split("\x1f")
+        wanted = command.filter or TagFilter()
+        return (
+            (not wanted.any_of or any(tag in tags for tag in wanted.any_of))
+            and all(tag in tags for tag in wanted.all_of)
+            and not any(tag in tags for tag in wanted.none_of)
+        )
+
     def lease(self, command: commands.Lease) -> Outcome:
         """Hand out what is due, in order; nothing changes if nothing is."""
-        due = sorted(
-            (message.due_ms, message.sequence)
-            for message in self.live.values()
-            if message.due_ms <= command.until_ms
-            and (message.state is MessageState.SCHEDULED or message.due_ms <= command.now_ms)
-        )[: command.count]
-        if not due:
-            return Outcome()
-        self.begin(command.now_ms)
+        then_ms = self.now_ms
+        is_void = not self.begin(command.now_ms)
+        by_time = self.rules.kind in (TopicKind.TIMELINE, TopicKind.CRON)
+        until_ms = command.until_ms if by_time else command.now_ms
+        due = [
+            message
+            for message in self.in_state(MessageState.SCHEDULED)
+            if message.due_ms <= until_ms and self.takes(command, message)
+        ]
         rows = []
-        for due_ms, sequence in due:
-            message = self.live[sequence]
+        for message in sorted(due, key=self.key)[: command.count]:
             message.state = MessageState.LEASED
             message.attempts = min(message.attempts + 1, limits.ATTEMPTS_MAX)
+            rows.append((message.sequence, message.attempts, message.due_ms, message.locator))
             message.due_ms = command.lease_end_ms
-            rows.append((sequence, message.attempts, due_ms, message.locator))
+        if not rows:
+            if is_void:
+                self.now_ms = then_ms
+            return Outcome(is_void=is_void)
         self.leases[command.lease_id] = [(row[0], row[1]) for row in rows]
         return Outcome(leased=rows)
 
@@ -148,21 +289,32 @@ class ReferenceModel:
             assert command.attempts is not None
             pairs = zip(command.sequences.tolist(), command.attempts.tolist(), strict=True)
             rows = list(pairs)
-        statuses, freed = [], []
+        statuses, freed, nacked = [], [], []
         for sequence, attempt in rows:
             message = self.held(sequence, attempt)
             if message is None:
                 statuses.append(LOST)
                 continue
             statuses.append(OK)
-            if isinstance(command, commands.Ack):
-                freed.append(message.locator)
-                del self.live[sequence]
+            if isinstance(command, commands.Extend):
+                message.due_ms = command.lease_end_ms
             elif isinstance(command, commands.Nack):
                 message.state = MessageState.SCHEDULED
-                message.due_ms = command.due_ms
+                message.due_ms = command.now_ms if command.due_ms < 0 else command.due_ms
+                nacked.append(message)
+            elif command.stage is not None:
+                message.state = MessageState.STAGED_ACK
+                self.stage(command.stage).acked.append(sequence)
             else:
-                message.due_ms = command.lease_end_ms
+                freed.append(message.locator)
+                del self.live[sequence]
+        if isinstance(command, commands.Nack):
+            reason = command.reason or "refused"
+            if command.bury:
+                self.die(nacked, reason)
+            else:
+                waits, wears_out = command.due_ms < 0, not command.release
+                self.come_back(nacked, reason, waits=waits, wears_out=wears_out)
         if command.lease_id >= 0 and OK not in statuses:
             statuses = [LOST]
         return Outcome(statuses=statuses, freed=sorted(freed))
@@ -176,19 +328,26 @@ class ReferenceModel:
 
     def refusal(self, sequence: int) -> int:
         """Why a producer may not change this message; OK if it may."""
-        if sequence not in self.live:
+        message = self.live.get(sequence)
+        if message is None or message.state not in (MessageState.SCHEDULED, MessageState.LEASED):
             return int(RowStatus.NOT_FOUND)
-        leased = self.live[sequence].state is MessageState.LEASED
+        leased = message.state is MessageState.LEASED
         return int(RowStatus.LEASED if leased else RowStatus.OK)
 
     def move(self, command: commands.Move) -> Outcome:
-        """Give scheduled messages other times."""
+        """Give scheduled messages other times, priorities or groups."""
         statuses = []
-        pairs = zip(command.sequences.tolist(), command.dues_ms.tolist(), strict=True)
-        for sequence, due_ms in pairs:
+        for row, sequence in enumerate(command.sequences.tolist()):
             statuses.append(self.refusal(sequence))
-            if statuses[-1] == OK:
-                self.live[sequence].due_ms = due_ms
+            if statuses[-1] != OK:
+                continue
+            message = self.live[sequence]
+            if command.dues_ms is not None:
+                message.due_ms = int(command.dues_ms[row])
+            if command.priorities is not None:
+                message.priority = int(command.priorities[row])
+            if command.groups is not None:
+                message.group = command.groups.names[command.groups.indices[row]]
         return Outcome(statuses=statuses)
 
     def cancel(self, command: commands.Cancel) -> Outcome:
@@ -220,9 +379,11 @@ class ReferenceModel:
         return min((message.due_ms for message in scheduled), default=None)
 
     def next_expiry_ms(self) -> int | None:
-        """When the next lease ends."""
-        leased = self.in_state(MessageState.LEASED)
-        return min((message.due_ms for message in leased), default=None)
+        """When the next lease or life ends."""
+        ends = [message.due_ms for message in self.in_state(MessageState.LEASED)]
+        scheduled = self.in_state(MessageState.SCHEDULED)
+        ends += [message.expires_ms for message in scheduled if message.expires_ms]
+        return min(ends, default=None)
 
     def in_state(self, state: MessageState) -> list[Message]:
         """Messages in that state, by (due, sequence)."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest
-from dejaqueue.model import check_topic_name
+from dejaqueue.model import TagFilter, check_topic_name
 
 WRITE_OPS = ("enqueue", "move", "cancel", "ack", "nack", "extend")
 ACKS = ("all", "leader", "none")
@@ -64,6 +64,8 @@ class ConsumeStream:
         lease_ms: lease of its deliveries; 0 = the topic's.
         batch_rows_max: rows of one delivery at most.
         holds: True if the client holds messages until due, so that the broker may lease ahead.
+        auto_ack: True: messages are acked when they are sent (at most once).
+        tags_any, tags_all, tags_none: only messages with such tags (model.TagFilter).
     """
 
     topic: str
@@ -71,6 +73,16 @@ class ConsumeStream:
     lease_ms: int = 0
     batch_rows_max: int = 1_000
     holds: bool = True
+    auto_ack: bool = False
+    tags_any: tuple[str, ...] = ()
+    tags_all: tuple[str, ...] = ()
+    tags_none: tuple[str, ...] = ()
+
+    @property
+    def tag_filter(self) -> TagFilter | None:
+        """Which messages it takes; None = all."""
+        wanted = TagFilter(tuple(self.tags_any), tuple(self.tags_all), tuple(self.tags_none))
+        return None if wanted == TagFilter() else wanted
 
     def check(self) -> ConsumeStream:
         """Return self, or raise BadRequest."""
@@ -82,9 +94,20 @@ class ConsumeStream:
         rows, most = self.batch_rows_max, limits.DISPATCH_ROWS_MAX
         if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= most:
             raise BadRequest("batch_rows_max", f"a whole number from 1 to {most}", rows)
-        if not isinstance(self.holds, bool):
-            raise BadRequest("holds", "true or false", self.holds)
+        for name in ("holds", "auto_ack"):
+            if not isinstance(getattr(self, name), bool):
+                raise BadRequest(name, "true or false", getattr(self, name))
+        for name in ("tags_any", "tags_all", "tags_none"):
+            _check_tags(name, getattr(self, name))
         return self
+
+
+def _check_tags(name: str, tags: object) -> None:
+    if not isinstance(tags, list | tuple) or len(tags) > limits.TAGS_MAX:
+        raise BadRequest(name, f"a list of at most {limits.TAGS_MAX} tags", tags)
+    for tag in tags:
+        if not isinstance(tag, str) or not 1 <= len(tag.encode()) <= limits.TAG_BYTES_MAX:
+            raise BadRequest(name, f"texts of 1 to {limits.TAG_BYTES_MAX} bytes", tag)
 
 
 Stream = TypeVar("Stream", WriteStream, ConsumeStream)
