@@ -51,7 +51,7 @@ SMALLEST = Layout(
     seal_rows=3,
     draw_rows=1,
     young_batches_max=1,
-    key_seal_rows=2,
+    key_bucket_bits=0,
     sweep_rows_min=0,
     sweep_groups_min=0,
 )

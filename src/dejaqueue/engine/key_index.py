@@ -28,8 +28,8 @@ import numpy.typing as npt
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.keys import NO_KEY
 from dejaqueue.engine.layout import STANDARD, Layout
-from dejaqueue.engine.pages import Pages
 from dejaqueue.engine.runs import sort_pairs
+from dejaqueue.engine.table import Pages
 
 UInt64s = npt.NDArray[np.uint64]
 
@@ -46,12 +46,14 @@ _WRAP: Final = 1 << 32
 _NONE = np.zeros(0, dtype=np.int64)
 _NONE.flags.writeable = False
 
-# A table is moved when more than 3/4 of its slots are used, to one of which 3/7 are: 11.7 bytes of
+# A table is moved when 740/1024 of its slots are used, to one of which 430/1024 are: 11.9 bytes of
 # 5-byte slots a message at most, and a second bucket that is hardly ever full as well.
-_FULL_SHARE: Final = 768
-_FRESH_SHARE: Final = 438
+_FULL_SHARE: Final = 740
+_FRESH_SHARE: Final = 430
 _SHARES: Final = 1_024
-_MOVED_PER_ROW: Final = 8
+_MOVED_PER_ROW: Final = 16
+_CROWD_SLOTS: Final = 6
+"""So many slots of a bucket are given away without looking at the other bucket."""
 _SAMPLE_BLOCKS: Final = 16
 
 
@@ -198,7 +200,7 @@ class _Table:
         starts = np.flatnonzero(begins)
         ranks = np.arange(ordered.size) - np.repeat(starts, np.diff(starts, append=ordered.size))
         ranks += np.bitwise_count(self.words[ordered] & _HIGHS)
-        fits = ranks < SLOTS
+        fits = ranks < _CROWD_SLOTS
         slots = (ordered[fits] << _SLOT_BITS) + ranks[fits]
         chosen = order[fits]
         self.tags[slots] = tags[chosen]
@@ -230,6 +232,16 @@ class KeyIndex:
     def slot_count(self) -> int:
         """Slots of the tables, used or not."""
         return sum(table.slot_count for table in (self._table, self._old) if table is not None)
+
+    @property
+    def moving_share(self) -> float:
+        """How much of the old table is moved, from 0 to 1; 0 also if there is none."""
+        return 0.0 if self._old is None else self._moved / self._old.block_count
+
+    @property
+    def lost_count(self) -> int:
+        """Entries that lie beside the tables."""
+        return self._lost_hashes.size
 
     def reserve(self, count: int) -> None:
         """Make the empty index large enough for so many."""
@@ -264,8 +276,7 @@ class KeyIndex:
             left = table.put(part, lows if places is None else lows[places])
             if left.size:
                 left = left if places is None else places[left]
-                for row in left.tolist():  # rare: both buckets are full, mostly of the dead
-                    self._squeeze(table, mixed[row : row + 1], hashes[row], sequences[row], rows)
+                self._squeeze(table, mixed[left], hashes[left], sequences[left], rows)
 
     def _parts(self, mixed: UInt64s) -> list[tuple[_Table, Int64s | None]]:
         """Which table has which of these hashes; None = all of them."""
@@ -283,24 +294,30 @@ class KeyIndex:
         return parts
 
     def _squeeze(
-        self, table: _Table, mixed: UInt64s, key_hash: np.int64, sequence: np.int64, rows: Rows
+        self, table: _Table, mixed: UInt64s, hashes: Int64s, sequences: Int64s, rows: Rows
     ) -> None:
-        """Put an entry into the slot of a dead one; if there is none, beside the tables."""
-        slots = np.concatenate(table.buckets(mixed)) << _SLOT_BITS
-        slots = (slots[:, None] + _SLOT_PLACES).ravel()
-        alive = np.zeros(slots.size, dtype=np.bool_)
-        for sequences in _sequences(table.lows[slots], rows):
-            alive |= rows.live_key_hashes(sequences) != NO_KEY
-        if not alive.all():
-            slot = int(slots[int(alive.argmin())])
-            table.tags[slot] = np.uint8((int(mixed[0]) & 0x7F) | 0x80)
-            table.lows[slot] = np.uint32(int(sequence) & (_WRAP - 1))
-            return
-        keep = rows.live_key_hashes(self._lost_sequences) != NO_KEY
-        self._lost_hashes, self._lost_sequences = sort_pairs(
-            np.append(self._lost_hashes[keep], key_hash),
-            np.append(self._lost_sequences[keep], sequence),
-        )
+        """Put entries into slots of dead ones; those that find none, beside the tables."""
+        slots = np.stack(table.buckets(mixed), axis=1) << _SLOT_BITS
+        slots = (slots[:, :, None] + _SLOT_PLACES).reshape(mixed.size, -1)
+        dead = np.ones(slots.shape, dtype=np.bool_)
+        for found in _sequences(table.lows[slots], rows):
+            dead &= (rows.live_key_hashes(found.ravel()) == NO_KEY).reshape(slots.shape)
+        is_lost = np.ones(mixed.size, dtype=np.bool_)
+        taken: set[int] = set()
+        for row in np.flatnonzero(dead.any(axis=1)).tolist():
+            for slot in slots[row, dead[row]].tolist():
+                if slot not in taken:
+                    taken.add(slot)
+                    table.tags[slot] = np.uint8((int(mixed[row]) & 0x7F) | 0x80)
+                    table.lows[slot] = np.uint32(int(sequences[row]) & (_WRAP - 1))
+                    is_lost[row] = False
+                    break
+        if is_lost.any():
+            keep = rows.live_key_hashes(self._lost_sequences) != NO_KEY
+            self._lost_hashes, self._lost_sequences = sort_pairs(
+                np.concatenate([self._lost_hashes[keep], hashes[is_lost]]),
+                np.concatenate([self._lost_sequences[keep], sequences[is_lost]]),
+            )
 
     def candidates(self, hashes: Int64s, rows: Rows) -> tuple[Int64s, Int64s]:
         """Live messages with these hashes.
@@ -325,7 +342,9 @@ class KeyIndex:
                 found_places.append(places[same])
                 found_sequences.append(sequences[same])
         if self._lost_hashes.size:
-            for place in np.flatnonzero(np.isin(hashes, self._lost_hashes)).tolist():
+            firsts = self._lost_hashes.searchsorted(hashes, "left")
+            np.minimum(firsts, self._lost_hashes.size - 1, out=firsts)
+            for place in np.flatnonzero(self._lost_hashes[firsts] == hashes).tolist():
                 sequences = self._lost_sequences[self._lost_hashes == hashes[place]]
                 sequences = sequences[rows.live_key_hashes(sequences) == hashes[place]]
                 found_places.append(np.full(sequences.size, place, dtype=np.int64))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dejaqueue.engine.commands import Int32s, Int64s, UInt16s, Words
-from dejaqueue.engine.keys import KeyIndex
+from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.producers import Producers

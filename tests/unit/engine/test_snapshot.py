@@ -14,7 +14,7 @@ from dejaqueue.engine.layout import Layout
 from dejaqueue.engine.snapshot import abandon_snapshot, plan_snapshot, restore
 from dejaqueue.errors import JournalDamaged
 
-LAYOUT = Layout(slab_bits=6, seal_rows=100, draw_rows=32, key_seal_rows=100)
+LAYOUT = Layout(slab_bits=6, seal_rows=100, draw_rows=32, key_bucket_bits=2)
 
 
 def filled() -> Engine:
