@@ -80,7 +80,9 @@ class SendResult:
         return not bool(self._failed().any())
 
     def _failed(self) -> npt.NDArray[np.bool_]:
-        return (self.statuses != RowStatus.OK) & (self.statuses != RowStatus.KEPT)
+        mask: npt.NDArray[np.bool_] = self.statuses != RowStatus.OK
+        mask &= self.statuses != RowStatus.KEPT
+        return mask
 
     def counts(self) -> dict[RowStatus, int]:
         """How many rows have each status."""

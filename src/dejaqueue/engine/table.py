@@ -2,8 +2,8 @@
 
 Room: engine; pure, memory only.
 Holds: 19 bytes a message, and those of each wide column in slabs where a message has a value in
-    it; a row that was never used, or is done, reads as DONE; a full slab whose rows are all done holds no memory; rows
-    outside the window read as DONE.
+    it; a row that was never used, or is done, reads as DONE; a full slab whose rows are all done
+    holds no memory; rows outside the window read as DONE.
 See: layout.py for sizes; runs.py for the order of messages.
 
 Each column is one flat array over anonymous pages, so that any set of sequences is read and written
@@ -103,8 +103,9 @@ class MessageTable:
         row_count: places in use; place `row_count` always exists and reads as DONE.
         dues_ms, states, attempts, locators: the columns by place. Views of them must not be kept
             across `append`, which may move them.
-        expires_ms, groups, tag_sets, urgencies, key_hashes: the wide columns, 0 where a row has none. Not to
-            be read before `uses` says so: looking at a page that nobody wrote takes time.
+        expires_ms, groups, tag_sets, urgencies, key_hashes: the wide columns, 0 where a row has
+            none. Not to be read before `uses` says so: looking at a page that nobody wrote takes
+            time.
         uses: names of the wide columns that were ever written.
         slab_lives: live rows by slab.
         slab_uses: bits of the wide columns in which a slab has a value.
