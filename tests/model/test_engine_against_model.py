@@ -191,6 +191,7 @@ class EngineMachine(RuleBasedStateMachine):
             if lives is None
             else int64s([max(0, ms and self.now_ms + ms) for ms in lives[: len(after)]]),
             replaced=None if replaced is None else self.pick(replaced),
+            payload_sizes=None if split % 3 else np.arange(len(after), dtype=np.uint32),
             stage=stage,
         )
         self.apply(command)

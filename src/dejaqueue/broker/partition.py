@@ -24,6 +24,7 @@ from dejaqueue.broker.dispatch import Dispatcher, Push
 from dejaqueue.broker.duplicates import Resolution, resolve, sub_batches, too_late
 from dejaqueue.broker.keys import find_live, find_repeats
 from dejaqueue.broker.merging import Merged, merge
+from dejaqueue.broker.quotas import Backlog, check_backlog
 from dejaqueue.broker.requests import (
     EnqueueRequest,
     LookRequest,
@@ -90,7 +91,7 @@ class Partition:
         clock: Clock,
         settings: BrokerSettings,
         dispatcher: Dispatcher,
-        live_count: Callable[[], int],
+        topic_backlog: Callable[[], Backlog],
         committer: Committer,
         ring: Callable[[Partition], None],
     ) -> None:
@@ -101,12 +102,12 @@ class Partition:
         self.clock = clock
         self.loaded = False
         self._closed = False
-        self.live_count = 0
+        self.backlog = Backlog()
         self.maintenance: Maintenance | None = None
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal
-        self._topic_live_count = live_count
+        self._topic_backlog = topic_backlog
         self._committer = committer
         self._ring = ring
         self._inbox: deque[Request] = deque()
@@ -154,8 +155,7 @@ class Partition:
             self._fail(error)
         if not self.loaded:
             return self.clock.now_us() + 100_000 if self._inbox else None
-        counts = self.engine.counts
-        self.live_count = counts.scheduled + counts.leased
+        self.backlog = self._backlog()
         if self._inbox:
             full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
             return None if full and self._commits.in_flight else self.clock.now_us()
@@ -373,29 +373,22 @@ class Partition:
         self._answer(request.acks, request.reply, reply)
         return True
 
+    def _backlog(self) -> Backlog:
+        return Backlog.of(self.engine.state, self.mean_payload_bytes)
+
     def _room_for(self, rows: int, byte_count: int) -> ResourceExhausted | None:
         """Rule 14."""
         topic = self.topic()
-        if topic.max_backlog_count:
-            counts = self.engine.counts
-            others = self._topic_live_count() - self.live_count
-            live = others + counts.scheduled + counts.leased
-            if live + rows > topic.max_backlog_count:
-                return ResourceExhausted(
-                    f"topic {topic.name}: max_backlog_count is {topic.max_backlog_count}, "
-                    f"{live} messages are live; retry when some are done",
-                    1_000,
-                )
-        if topic.max_backlog_bytes:
-            counts = self.engine.counts
-            live_bytes = (counts.scheduled + counts.leased) * self.mean_payload_bytes
-            if live_bytes + byte_count > topic.max_backlog_bytes // topic.partitions:
-                return ResourceExhausted(
-                    f"topic {topic.name}: max_backlog_bytes is {topic.max_backlog_bytes}, "
-                    f"about {live_bytes} are live in partition {self.number}; "
-                    "retry when some are done",
-                    1_000,
-                )
+        if topic.max_backlog_count or topic.max_backlog_bytes:
+            here, all_live = self._backlog(), self._topic_backlog()
+            live = Backlog(
+                all_live.count - self.backlog.count + here.count,
+                all_live.byte_count - self.backlog.byte_count + here.byte_count,
+            )
+            try:
+                check_backlog(topic, live, rows, byte_count)
+            except ResourceExhausted as full:
+                return full
         if not self.journal.has_room(byte_count + 128 * rows):
             if self.maintenance is not None:
                 self.maintenance.want_room()
@@ -431,6 +424,7 @@ class Partition:
                 merged.columns.expires_ms,
                 stage=requests[0].stage,
                 replaced=replaced if replaced is not None and replaced.size else None,
+                payload_sizes=merged.payload_sizes() if self.topic().max_backlog_bytes else None,
             )
             effects = self.engine.apply(command)
             self._commits.group.add(entries.enqueue_entry(command, merged.texts()), effects)

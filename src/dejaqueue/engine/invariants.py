@@ -112,6 +112,16 @@ def every_key_finds_its_messages(state: PartitionState) -> bool:
     return True
 
 
+def payloads_add_up(state: PartitionState) -> bool:
+    """The sizes of live payloads that were noted add up to what is counted."""
+    if "payload_sizes" not in state.table.uses:
+        return state.payload_bytes == state.sized_count == 0
+    found = [state.table.payload_sizes[places] for places in state.table.live_places()]
+    sizes = np.concatenate([*found, np.zeros(0, dtype=np.uint32)])
+    sizes = sizes[sizes > 0].astype(np.int64) - 1
+    return (int(sizes.sum()), sizes.size) == (state.payload_bytes, state.sized_count)
+
+
 def dead_rows_are_in_groups(state: PartitionState) -> bool:
     """Every dead row is in one group of dead, every staged one in one transaction."""
     table = state.table
@@ -149,6 +159,7 @@ INVARIANTS = (
     leased_rows_are_in_leases,
     next_end_is_that_of_the_table,
     every_key_finds_its_messages,
+    payloads_add_up,
 )
 
 

@@ -68,7 +68,8 @@ class Rows(Protocol):
     base: int
 
     @property
-    def next_sequence(self) -> int: ...
+    def next_sequence(self) -> int:
+        """See the attributes."""
 
     def live_key_hashes(self, sequences: Int64s) -> Int64s:
         """The key's hash of each message; NO_KEY where it is done or has none."""

@@ -10,7 +10,7 @@ again without their content. Everything else is small and is written each time.
 
     slab-…     dues int64 × rows · locators int64 × rows · attempts uint16 × rows · states uint8 × rows
                those wide columns of expires int64 · groups int32 · tag sets int32 · urgencies uint16 ·
-               key hashes int64 that the slab uses · uint8: which (table.WIDE_BITS)
+               key hashes int64 · payload sizes uint32 that the slab uses · uint8: which (table.WIDE_BITS)
     run-…      keys int64 × rows · sequences int64 × rows     (order-… alike)
     leases-…   ids int64 × n · sizes int64 × n · sequences int64 × m · attempts uint16 × m
     small-…    JSON: rules, names of groups and tag sets, the dead, transactions (state_hash.py)
@@ -268,6 +268,7 @@ def restore(meta: str, read: Read, layout: Layout = STANDARD) -> Engine:
         _restore_small(state, small)
         _restore_runs(state, values, read)
         _restore_keys(state)
+        _restore_sizes(state)
         _restore_leases(state, values["leases"], read)
         _restore_producers(state, values["producers"], read)
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -378,6 +379,13 @@ def _restore_keys(state: PartitionState) -> None:
     state.keys.reserve(sum(places.size for places in keyed))
     for places in keyed:
         state.keys.insert(table.key_hashes[places], places + table.base, table)
+
+
+def _restore_sizes(state: PartitionState) -> None:
+    """Add up the payloads again."""
+    if "payload_sizes" in state.table.uses:
+        for places in state.table.live_places():
+            state.count_sizes(places, 1)
 
 
 def _restore_run(spec: list[Any], read: Read) -> Run:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dejaqueue import limits
-from dejaqueue.engine.commands import Int32s, Int64s, UInt8s, UInt16s
+from dejaqueue.engine.commands import Int32s, Int64s, UInt8s, UInt16s, UInt32s
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.model import MessageState
 
@@ -44,6 +44,7 @@ WIDE_COLUMNS: tuple[tuple[str, type[np.integer[Any]]], ...] = (
     ("tag_sets", np.int32),
     ("urgencies", np.uint16),
     ("key_hashes", np.int64),
+    ("payload_sizes", np.uint32),
 )
 """The columns that take memory only in slabs where a row has such; in the order of a slab."""
 WIDE_BITS = {name: np.uint8(1 << place) for place, (name, _) in enumerate(WIDE_COLUMNS)}
@@ -103,9 +104,9 @@ class MessageTable:
         row_count: places in use; place `row_count` always exists and reads as DONE.
         dues_ms, states, attempts, locators: the columns by place. Views of them must not be kept
             across `append`, which may move them.
-        expires_ms, groups, tag_sets, urgencies, key_hashes: the wide columns, 0 where a row has
-            none. Not to be read before `uses` says so: looking at a page that nobody wrote takes
-            time.
+        expires_ms, groups, tag_sets, urgencies, key_hashes, payload_sizes: the wide columns, 0
+            where a row has none; a size is one more than it is. Not to be read before `uses` says
+            so: looking at a page that nobody wrote takes time.
         uses: names of the wide columns that were ever written.
         slab_lives: live rows by slab.
         slab_uses: bits of the wide columns in which a slab has a value.
@@ -122,6 +123,7 @@ class MessageTable:
     tag_sets: Int32s
     urgencies: UInt16s
     key_hashes: Int64s
+    payload_sizes: UInt32s
 
     def __init__(self, layout: Layout = STANDARD, base: int = 0) -> None:
         self.uses: set[str] = set()

@@ -43,6 +43,7 @@ BREACHES: dict[str, Callable[[Engine], object]] = {
     "scheduled_rows_are_in_the_order_index": lambda e: e.state.table.dues_ms.__setitem__(50, 7777),
     "leased_rows_are_in_leases": lambda e: e.state.leases.by_id.clear(),
     "next_end_is_that_of_the_table": lambda e: e.state.leases._checks.clear(),
+    "payloads_add_up": lambda e: setattr(e.state, "payload_bytes", 3),
     "every_key_finds_its_messages": lambda e: setattr(e.state, "keys", KeyIndex()),
 }
 
