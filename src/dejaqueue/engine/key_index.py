@@ -235,9 +235,9 @@ class KeyIndex:
         return sum(table.slot_count for table in (self._table, self._old) if table is not None)
 
     @property
-    def moving_share(self) -> float:
-        """How much of the old table is moved, from 0 to 1; 0 also if there is none."""
-        return 0.0 if self._old is None else self._moved / self._old.block_count
+    def is_moving(self) -> bool:
+        """True if some blocks are still to be moved from the table before."""
+        return self._old is not None
 
     @property
     def lost_count(self) -> int:
