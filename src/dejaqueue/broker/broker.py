@@ -193,7 +193,7 @@ class Broker:
         return Writer(
             stream,
             self.runtime(stream.topic),
-            self.clock.now_ms,
+            self.clock,
             self.settings.dispatch.inbox_bytes_max,
         )
 

@@ -176,7 +176,7 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
             staged.replaced.append(command.replaced)
         state.counts.staged += count
     if command.key_hashes is not None:
-        state.keys.insert(command.key_hashes, sequences, state.is_live)
+        state.keys.insert(command.key_hashes, sequences, state.table)
     batch_first = first_sequence
     for batch in batches:
         if batch.producer:
@@ -189,6 +189,12 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
 def _widen(state: PartitionState, command: commands.Enqueue, places: Int64s) -> None:
     """Write what new rows have beside a time."""
     table = state.table
+    if command.key_hashes is not None:
+        table.widen(places, "key_hashes", command.key_hashes)
+    if command.payload_sizes is not None:
+        table.widen(places, "payload_sizes", command.payload_sizes + np.uint32(1))
+        state.payload_bytes += int(command.payload_sizes.sum(dtype=np.int64))
+        state.sized_count += places.size
     if command.priorities is not None:
         table.widen(places, "urgencies", command.priorities ^ URGENCY_FLIP)
     if command.expires_ms is not None:
@@ -226,13 +232,18 @@ def lease(state: PartitionState, command: commands.Lease) -> Effects:
     has_chores = chore_ms is not None and chore_ms <= now_ms
     if has_chores:
         begin(state, now_ms)
+    promotes = state.ready is not None and command.count > 0 and state.promote(now_ms)
     sequences = _take(state, command) if command.count > 0 else _NONE
     count = sequences.size
     if command.count_expected not in (-1, count):
         raise InternalError(f"leased {count} messages where {command.count_expected} were before")
-    if not count:
-        return Effects(is_void=not has_chores)
+    if not count and not has_chores and not promotes:
+        return Effects(is_void=True)
     state.now_ms = now_ms
+    if state.ready is not None and command.count > 0:
+        state.ready_until_ms = now_ms
+    if not count:
+        return Effects()
     places = table.places(sequences)
     attempts: UInt16s = table.attempts[places]
     counts.redelivered += int(np.count_nonzero(attempts))
@@ -271,7 +282,6 @@ def _take(state: PartitionState, command: commands.Lease) -> Int64s:
             return state.order.pop(count, until_ms, state.is_due)[1]
         matches = state.matching(wanted)
         return state.lane.pick(wanted, count, until_ms, state.is_due, matches)[1]
-    state.promote(command.now_ms)
     if wanted is None:
         return state.ready.take(count, state.is_ready)
     return state.ready.take_matching(wanted, count, state.is_ready, state.matching(wanted))

@@ -197,7 +197,7 @@ class Engine:
             Places in `key_hashes` and sequences, in order of both. Whether the stored key is the
             same is for the caller to compare.
         """
-        return self.state.keys.candidates(key_hashes, self.state.is_live)
+        return self.state.keys.candidates(key_hashes, self.state.table)
 
     def leased_rows(self, lease_id: int) -> tuple[Int64s, UInt16s] | None:
         """Sequences and attempts of a lease, in its order; None if none of them is held."""
