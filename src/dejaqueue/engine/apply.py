@@ -276,15 +276,17 @@ def lease(state: PartitionState, command: commands.Lease) -> Effects:
 def _take(state: PartitionState, command: commands.Lease) -> Int64s:
     """The messages to lease, in order."""
     wanted, count = command.filter, command.count
+    expected = command.count_expected
     if state.ready is None:
         until_ms = command.until_ms
         if wanted is None:
             return state.order.pop(count, until_ms, state.is_due)[1]
         matches = state.matching(wanted)
-        return state.lane.pick(wanted, count, until_ms, state.is_due, matches)[1]
+        return state.lane.pick(wanted, count, until_ms, state.is_due, matches, expected=expected)[1]
     if wanted is None:
         return state.ready.take(count, state.is_ready)
-    return state.ready.take_matching(wanted, count, state.is_ready, state.matching(wanted))
+    matches = state.matching(wanted)
+    return state.ready.take_matching(wanted, count, state.is_ready, matches, expected=expected)
 
 
 def next_end_ms(state: PartitionState) -> int | None:
