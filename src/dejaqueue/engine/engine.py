@@ -285,10 +285,10 @@ class Engine:
         return selection.tally(self.state, wanted, first, rows_max, bucket_ms, bucket_count)
 
     def tally_index(
-        self, due_from_ms: int, bucket_ms: int, bucket_count: int
+        self, due_from_ms: int, due_to_ms: int, bucket_ms: int, bucket_count: int
     ) -> tuple[Int64s, int]:
         """As `tally` of what is scheduled, of the order index alone (selection.tally_index)."""
-        return selection.tally_index(self.state, due_from_ms, bucket_ms, bucket_count)
+        return selection.tally_index(self.state, due_from_ms, due_to_ms, bucket_ms, bucket_count)
 
     def group_counts(self) -> tuple[list[str], Int64s]:
         """Every group that live messages have, and how many; those without one not counted."""
@@ -306,7 +306,7 @@ class Engine:
         """
         state = self.state
         if state.ready is None:
-            counts, excess = self.tally_index(0, until_ms + 1, 1)
+            counts, excess = self.tally_index(0, until_ms + 1, until_ms + 1, 1)
             if not excess or not counts[0]:
                 return int(counts[0])
         wanted = Selection(due_to_ms=until_ms + 1)
