@@ -120,10 +120,10 @@ def unpack_id(message_id: int) -> tuple[int, int]:
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
 
-def check_topic_name(name: object) -> str:
+def check_topic_name(name: object, field: str = "topic.name") -> str:
     """Return the name, or raise BadRequest if no topic may be called so."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in {".", ".."}:
-        raise BadRequest("topic.name", "1 to 255 characters of A-Z a-z 0-9 . _ -", name)
+        raise BadRequest(field, "1 to 255 characters of A-Z a-z 0-9 . _ -", name)
     return name
 
 
@@ -225,9 +225,9 @@ class Topic:
         if self.dead_letter == self.name:
             raise BadRequest("topic.dead_letter", "another topic", self.dead_letter)
         if self.dead_letter:
-            check_topic_name(self.dead_letter)
+            check_topic_name(self.dead_letter, "topic.dead_letter")
         elif self.max_attempts:
-            check_topic_name(self.dead_letter_name)
+            check_topic_name(self.dead_letter_name, "topic.dead_letter")
         return replace(
             self,
             kind=_choice(TopicKind, "kind", self.kind),
@@ -249,7 +249,7 @@ class Topic:
             is_number = isinstance(weight, int) and not isinstance(weight, bool)
             if not is_number or not 1 <= weight <= limits.WEIGHT_MAX:
                 limit = f"whole numbers from 1 to {limits.WEIGHT_MAX}"
-                raise BadRequest(f"topic.weights[{group}]", limit, weight)
+                raise BadRequest("topic.weights", limit, f"{group}: {weight}")
 
     @property
     def dead_letter_name(self) -> str:

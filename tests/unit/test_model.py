@@ -40,11 +40,15 @@ def test_numbers_on_the_wire_are_for_ever() -> None:
         ("LEASED", 2),
         ("LEASE_LOST", 3),
         ("DUPLICATE", 4),
+        ("KEPT", 5),
     ]
     assert [(s.name, s.value) for s in MessageState] == [
         ("DONE", 0),
         ("SCHEDULED", 1),
         ("LEASED", 2),
+        ("DEAD", 3),
+        ("STAGED", 4),
+        ("STAGED_ACK", 5),
     ]
 
 
@@ -86,7 +90,18 @@ def test_a_topic_survives_json() -> None:
         ("max_backlog_count", "many"),
         ("max_backlog_bytes", -5),
         ("kind", "stack"),
-        ("kind", "fair"),
+        ("on_duplicate", "drop"),
+        ("assignment", "alone"),
+        ("weights", {"a": 0}),
+        ("weights", {"a": 1.5}),
+        ("weights", {"g" * 257: 1}),
+        ("weights", ["a"]),
+        ("max_attempts", -1),
+        ("backoff_factor", 0.5),
+        ("backoff_factor", float("nan")),
+        ("backoff_jitter", 2),
+        ("paused", 1),
+        ("dead_letter", "a/b"),
     ],
 )
 def test_a_setting_out_of_bounds_is_refused_by_name(field: str, value: object) -> None:

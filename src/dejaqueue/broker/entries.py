@@ -226,6 +226,8 @@ def _move_entry(command: commands.Move) -> Entry:
 
 def _move_command(entry: Entry) -> commands.Move:
     flags = MoveFlag(entry.params[0])
+    if not flags:
+        raise ValueError("a move that changes nothing")
     sequences, *others = entry.ints
     dues_ms = others.pop(0) if MoveFlag.DUES in flags else None
     priorities = others.pop(0).astype(np.uint16) if MoveFlag.PRIORITIES in flags else None

@@ -13,6 +13,7 @@ from typing import Final
 from dejaqueue.model import MessageState, RowStatus
 
 DONE, SCHEDULED, LEASED = MessageState.DONE, MessageState.SCHEDULED, MessageState.LEASED
+DEAD, STAGED, STAGED_ACK = MessageState.DEAD, MessageState.STAGED, MessageState.STAGED_ACK
 
 TRANSITIONS: Final[dict[tuple[MessageState, str], MessageState]] = {
     (DONE, "enqueue"): SCHEDULED,
@@ -23,22 +24,39 @@ TRANSITIONS: Final[dict[tuple[MessageState, str], MessageState]] = {
     (LEASED, "nack"): SCHEDULED,
     (LEASED, "extend"): LEASED,
     (LEASED, "lease end"): SCHEDULED,
+    (SCHEDULED, "life end"): DEAD,
+    (LEASED, "nack as dead"): DEAD,
+    (DEAD, "bury"): DONE,
+    (DONE, "stage"): STAGED,
+    (STAGED, "commit"): SCHEDULED,
+    (STAGED, "abort"): DONE,
+    (LEASED, "stage ack"): STAGED_ACK,
+    (STAGED_ACK, "commit"): DONE,
+    (STAGED_ACK, "abort"): SCHEDULED,
     (SCHEDULED, "relocate"): SCHEDULED,
     (LEASED, "relocate"): LEASED,
+    (DEAD, "relocate"): DEAD,
+    (STAGED, "relocate"): STAGED,
+    (STAGED_ACK, "relocate"): STAGED_ACK,
 }
 """State and command -> the state after it. Ack, nack and extend need the attempt that is leased;
-with another one they are refused as if the message were not leased (rule 4)."""
+with another one they are refused as if the message were not leased (rule 4). A message whose
+attempts are used up is dead after a nack and a lease end."""
+
+_NOT_HELD = (DONE, SCHEDULED, DEAD, STAGED, STAGED_ACK)
 
 REFUSALS: Final[dict[tuple[MessageState, str], RowStatus]] = {
-    (DONE, "move"): RowStatus.NOT_FOUND,
     (LEASED, "move"): RowStatus.LEASED,
-    (DONE, "cancel"): RowStatus.NOT_FOUND,
     (LEASED, "cancel"): RowStatus.LEASED,
-    (DONE, "ack"): RowStatus.LEASE_LOST,
-    (SCHEDULED, "ack"): RowStatus.LEASE_LOST,
-    (DONE, "nack"): RowStatus.LEASE_LOST,
-    (SCHEDULED, "nack"): RowStatus.LEASE_LOST,
-    (DONE, "extend"): RowStatus.LEASE_LOST,
-    (SCHEDULED, "extend"): RowStatus.LEASE_LOST,
+    **{
+        (state, command): RowStatus.NOT_FOUND
+        for state in (DONE, DEAD, STAGED, STAGED_ACK)
+        for command in ("move", "cancel")
+    },
+    **{
+        (state, command): RowStatus.LEASE_LOST
+        for state in _NOT_HELD
+        for command in ("ack", "nack", "nack as dead", "stage ack", "extend")
+    },
 }
 """State and command -> why it changes nothing."""

@@ -8,7 +8,7 @@ See: docs/wire.md.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 from dejaqueue import limits
@@ -81,11 +81,11 @@ class ConsumeStream:
     @property
     def tag_filter(self) -> TagFilter | None:
         """Which messages it takes; None = all."""
-        wanted = TagFilter(tuple(self.tags_any), tuple(self.tags_all), tuple(self.tags_none))
+        wanted = TagFilter(self.tags_any, self.tags_all, self.tags_none)
         return None if wanted == TagFilter() else wanted
 
     def check(self) -> ConsumeStream:
-        """Return self, or raise BadRequest."""
+        """Return it, with tuples where JSON has lists, or raise BadRequest."""
         check_topic_name(self.topic)
         if not isinstance(self.consumer, str) or len(self.consumer) > limits.TOPIC_NAME_BYTES_MAX:
             raise BadRequest("consumer", "a text of at most 255 characters", self.consumer)
@@ -99,7 +99,12 @@ class ConsumeStream:
                 raise BadRequest(name, "true or false", getattr(self, name))
         for name in ("tags_any", "tags_all", "tags_none"):
             _check_tags(name, getattr(self, name))
-        return self
+        return replace(
+            self,
+            tags_any=tuple(self.tags_any),
+            tags_all=tuple(self.tags_all),
+            tags_none=tuple(self.tags_none),
+        )
 
 
 def _check_tags(name: str, tags: object) -> None:

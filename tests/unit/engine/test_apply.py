@@ -62,13 +62,17 @@ def test_a_lease_tells_when_rows_became_due_and_where_they_are(engine: Engine) -
     assert leased.locators.tolist() == [(1 << 20) + 3, 1 << 20]
 
 
-def test_a_lease_of_nothing_leaves_no_trace__a_lease_ended_meanwhile(engine: Engine) -> None:
+def test_a_lease_of_nothing_leaves_no_trace__unless_a_lease_ended_meanwhile(engine: Engine) -> None:
     lease(engine, 20, end_ms=30)
     before = engine.state_hash()
-    assert engine.apply(Lease(60, 9, 29, 5, 100)).leased is None
+    effects = engine.apply(Lease(29, 9, 29, 5, 100))
+    assert effects.leased is None
+    assert effects.is_void
     assert (engine.state_hash(), engine.now_ms, engine.counts.expired) == (before, 20, 0)
-    assert engine.apply(Lease(60, 9, 30, 1, 100)).leased is not None
-    assert engine.counts.expired == 4
+    effects = engine.apply(Lease(60, 9, 60, 0, 100))
+    assert effects.leased is None
+    assert not effects.is_void
+    assert (engine.now_ms, engine.counts.expired) == (60, 4)
 
 
 def test_a_replayed_lease_must_hand_out_as_many(engine: Engine) -> None:

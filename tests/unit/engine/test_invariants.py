@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 
 from dejaqueue.engine import invariants
-from dejaqueue.engine.commands import Enqueue, Lease
+from dejaqueue.engine.commands import Enqueue, Lease, Words
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import TINY
 from dejaqueue.errors import InternalError
+from dejaqueue.model import MessageState
 
 
 def filled() -> Engine:
     engine = Engine(0, TINY)
     for position in range(1, 11):
-        engine.apply(Enqueue(0, position, np.arange(10) + position, (), np.arange(10)))
+        groups = Words(("a", "b"), np.arange(10, dtype=np.int32) % 2)
+        dues_ms = np.arange(10) + position
+        engine.apply(Enqueue(0, position, dues_ms, (), np.arange(10), groups=groups))
     engine.apply(Lease(5, 11, 5, 7, 80))
     engine.check()
     return engine
@@ -29,6 +32,8 @@ def swap(engine: Engine) -> None:
 
 
 BREACHES: dict[str, Callable[[Engine], object]] = {
+    "dead_rows_are_in_groups": lambda e: e.state.table.states.__setitem__(50, MessageState.DEAD),
+    "names_count_their_messages": lambda e: e.state.groups.lives.__setitem__(1, 7),
     "counts_are_those_of_the_table": lambda e: setattr(e.state.counts, "leased", 3),
     "what_came_in_is_live_or_went": lambda e: setattr(e.state.counts, "acked", 3),
     "slabs_count_their_live_rows": lambda e: e.state.table.slab_lives.__setitem__(0, 1),

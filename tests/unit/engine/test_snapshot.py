@@ -68,7 +68,7 @@ def test_what_is_restored_is_what_was_planned() -> None:
 def test_a_second_snapshot_names_again_what_did_not_change() -> None:
     engine, shelf = filled(), Shelf()
     assert kinds(shelf.put(engine)) >= {"slab", "run", "keyrun"}
-    assert kinds(shelf.put(engine)) == {"order", "keys", "leases", "producers"}
+    assert kinds(shelf.put(engine)) == {"order", "keys", "leases", "small", "producers"}
     engine.apply(Move(200, np.array([70]), np.array([900])))
     written = [name for name in shelf.put(engine) if name.startswith("slab")]
     assert [name.rsplit("-", 1)[0] for name in written] == ["slab-1"]

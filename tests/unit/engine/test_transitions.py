@@ -23,6 +23,13 @@ COMMANDS: dict[str, commands.Command] = {
     "nack": commands.Nack(100, 300, -1, ROW, FIRST),
     "extend": commands.Extend(100, 800, -1, ROW, FIRST),
     "lease end": commands.OpenEpoch(500, 1),
+    "life end": commands.OpenEpoch(1_000, 1),
+    "nack as dead": commands.Nack(100, 300, -1, ROW, FIRST, "broken", bury=True),
+    "bury": commands.Bury(100, 0),
+    "stage": commands.Enqueue(100, 9, ROW, (), stage=commands.Stage("t", 900)),
+    "commit": commands.Decide(100, "t", commit=True),
+    "abort": commands.Decide(100, "t", commit=False),
+    "stage ack": commands.Ack(100, -1, ROW, FIRST, commands.Stage("t", 900)),
     "relocate": commands.Relocate(100, 9, ROW),
 }
 
@@ -32,11 +39,23 @@ def engine_with_message(state: MessageState) -> Engine:
     engine = Engine(0, TINY)
     if state is MessageState.DONE:
         return engine
-    engine.apply(commands.Enqueue(100, 1, ROW, ()))
-    engine.apply(commands.Lease(100, 2, 100, 1, 500))
+    stage = commands.Stage("t", 900)
+    if state is MessageState.STAGED:
+        engine.apply(commands.Enqueue(100, 1, ROW, (), stage=stage))
+        return engine
+    engine.apply(commands.Enqueue(100, 1, ROW, (), expires_ms=ROW + 1_000))
+    engine.apply(commands.Lease(100, 2, 100, 1, 500 if state is MessageState.LEASED else 5_000))
     if state is MessageState.SCHEDULED:
         engine.apply(commands.Nack(100, 100, 2))
+    elif state is MessageState.DEAD:
+        engine.apply(commands.Nack(100, 100, 2, bury=True))
+    elif state is MessageState.STAGED_ACK:
+        engine.apply(commands.Ack(100, 2, stage=stage))
     return engine
+
+
+def test_every_command_of_the_table_is_tried() -> None:
+    assert {name for _, name in TRANSITIONS} | {name for _, name in REFUSALS} == set(COMMANDS)
 
 
 @pytest.mark.parametrize("state", MessageState, ids=lambda state: state.name)
@@ -46,7 +65,9 @@ def test_each_cell_of_the_table_is_what_apply_does(state: MessageState, name: st
     effects = engine.apply(COMMANDS[name])
     after = MessageState(int(engine.states(ROW)[0]))
     expected = TRANSITIONS.get((state, name))
-    assert after is (state if expected is None else expected) or name == "enqueue"
+    if (state, name) == (MessageState.LEASED, "life end"):
+        expected = MessageState.DEAD  # its lease ended before
+    assert after is (state if expected is None else expected) or name in ("enqueue", "stage")
     refusal = REFUSALS.get((state, name))
     if refusal is not None:
         assert expected is None

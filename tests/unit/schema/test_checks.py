@@ -46,7 +46,7 @@ def test_kin_types_are_cast__a_fraction_of_a_millisecond_up() -> None:
     assert columns.payloads.to_pylist() == [b"a"]
     assert columns.dues_ms.tolist() == [int(instant.timestamp()) * 1_000 + 1]
     assert columns.groups.to_pylist() == ["g"]
-    assert columns.headers.to_pylist() == ["\x1f5"]
+    assert columns.priorities.tolist() == [5]
 
 
 def test_columns_that_say_nothing_are_left_out() -> None:

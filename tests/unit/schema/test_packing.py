@@ -1,14 +1,13 @@
-"""Packing of tags, headers and priority. What is refused before it is in test_checks.py."""
+"""Packing of tags and headers. What is refused before it is in test_checks.py."""
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dejaqueue.schema import packing
-from dejaqueue.schema.messages import DEFAULT_PRIORITY, HEADERS, TAGS
+from dejaqueue.schema.messages import HEADERS, TAGS
 
 WORD = st.text(st.characters(exclude_characters="\x1e\x1f", exclude_categories=["Cs"]), max_size=5)
 NAME = WORD.filter(bool)
@@ -21,23 +20,11 @@ def test_tags_come_back(rows: list[list[str]]) -> None:
     assert [row or [] for row in unpacked] == rows
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.lists(st.tuples(NAME, WORD), max_size=3),
-            st.sampled_from([0, 7, DEFAULT_PRIORITY, 65_535]),
-        ),
-        min_size=1,
-        max_size=6,
-    )
-)
-def test_headers_and_priorities_come_back(rows: list[tuple[list[tuple[str, str]], int]]) -> None:
-    headers = pa.array([row[0] for row in rows], HEADERS)
-    priorities = np.array([row[1] for row in rows], dtype=np.uint16)
-    packed = packing.pack_headers(headers, priorities)
-    maps, numbers = packing.unpack_headers(packed)
-    assert [row or [] for row in maps.to_pylist()] == [row[0] for row in rows]
-    assert numbers.tolist() == priorities.tolist()
+@given(st.lists(st.lists(st.tuples(NAME, WORD), max_size=3), min_size=1, max_size=6))
+def test_headers_come_back(rows: list[list[tuple[str, str]]]) -> None:
+    packed = packing.pack_headers(pa.array(rows, HEADERS))
+    maps = packing.unpack_headers(packed)
+    assert [row or [] for row in maps.to_pylist()] == rows
 
 
 def test_a_slice_packs_as_its_rows() -> None:

@@ -18,6 +18,7 @@ from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span, d
         WriteStream("reminders", producer="billing-1"),
         ConsumeStream("reminders"),
         ConsumeStream("reminders", "worker 1", 60_000, 100, holds=False),
+        ConsumeStream("reminders", auto_ack=True, tags_any=("red",), tags_none=("x", "y")),
     ],
 )
 def test_a_descriptor_survives_the_wire(stream: WriteStream | ConsumeStream) -> None:
@@ -56,6 +57,11 @@ def test_a_bad_write_field_is_refused_by_name(field: str, value: object) -> None
         ("batch_rows_max", 8_193),
         ("batch_rows_max", True),
         ("holds", 1),
+        ("auto_ack", "yes"),
+        ("tags_any", "red"),
+        ("tags_all", [""]),
+        ("tags_none", ["x" * 65]),
+        ("tags_none", ["x"] * 17),
     ],
 )
 def test_a_bad_consume_field_is_refused_by_name(field: str, value: object) -> None:
