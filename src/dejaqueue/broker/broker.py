@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
@@ -63,6 +64,7 @@ class Broker:
         self._topics: dict[str, TopicRuntime] = {}
         self._workers: list[PartitionWorker] = []
         self.snapshot_writer = ThreadPoolExecutor(1, thread_name_prefix="dejaq-snapshots")
+        self.carrier = Carrier(self)
         self._running = False
         self._started_us = 0
 
@@ -101,6 +103,7 @@ class Broker:
                 return
             self._running = False
             runtimes = list(self._topics.values())
+        self.carrier.close()
         for runtime in runtimes:
             runtime.close(self._close_partition)
         for worker in self._workers:
@@ -124,7 +127,13 @@ class Broker:
 
     def _serve(self, topic: Topic) -> TopicRuntime:
         return TopicRuntime(
-            topic, self.store, self.clock, self.settings, self.worker_of, self.snapshot_writer
+            topic,
+            self.store,
+            self.clock,
+            self.settings,
+            self.worker_of,
+            self.snapshot_writer,
+            self.carrier,
         )
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:

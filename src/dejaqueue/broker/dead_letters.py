@@ -239,9 +239,9 @@ def read_rows(parcel: Parcel, journal: Journal) -> pa.RecordBatch:
         byte_count += text_bytes(payloads)
         if rows < asked:
             break
-    return pa.Table.from_batches(parts).combine_chunks().to_batches(first or 1)[0] if first else (
-        parts[0].slice(0, 0)
-    )
+    if not first:
+        return parts[0].slice(0, 0)
+    return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
 
 
 def _texts(stored: pa.RecordBatch, name: str) -> pa.StringArray:
@@ -457,8 +457,8 @@ class DeadLetters:
         if not sequences:
             return None
         rows = np.concatenate(sequences)
-        names = tuple(dict.fromkeys(reasons))
-        places = np.array([names.index(reason) for reason in reasons], dtype=np.int32)
+        names = {reason: place for place, reason in enumerate(dict.fromkeys(reasons))}
+        places = np.array([names[reason] for reason in reasons], dtype=np.int32)
         return Parcel(
             partition.topic(),
             partition.number,
@@ -468,13 +468,13 @@ class DeadLetters:
             engine.locators(rows),
             engine.priorities(rows),
             engine.moved_groups(rows),
-            Words(names, np.repeat(places, counts)),
+            Words(tuple(names), np.repeat(places, counts)),
             np.repeat(np.array(deaths_ms, dtype=np.int64), counts),
         )
 
     def next_us(self) -> int | None:
         """When to be called though nothing happens; None = no need."""
         return min(
-            (lane.until_us for lane in self._lanes.values() if lane.waiting and not lane.on_way),
+            (lane.until_us for lane in self._lanes.values() if lane.failures and not lane.on_way),
             default=None,
         )

@@ -123,8 +123,17 @@ class Writer:
     # --- enqueue ----------------------------------------------------------------------------
 
     def _enqueue(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
-        topic = self._topic.topic
-        columns = check_send(batch, topic, self._now_ms())
+        columns = check_send(batch, self._topic.topic, self._now_ms())
+        self._send(number, columns, reply)
+
+    def submit_columns(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
+        """Take a batch that was checked before. `reply` as for `submit`."""
+        try:
+            self._send(number, columns, reply)
+        except DejaQError as error:
+            reply(Reply(number, columns.rows, error=error))
+
+    def _send(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
         key_hashes = None
         if columns.keys is not None:
             key_hashes = hash_column(text_column(columns.keys))
