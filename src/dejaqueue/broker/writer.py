@@ -227,6 +227,8 @@ class Writer:
                 sequences=sequences,
                 attempts=attempts.astype(np.uint16),
                 acks=self._stream.acks,
+                reason=self._stream.reason,
+                bury=self._stream.dead,
             )
         keys = named.keys
         if keys is not None and rows is not None:

@@ -75,6 +75,17 @@ def delay_ms_of(delay: object, field: str = "delay") -> int:
     return round(seconds * 1000)
 
 
+def reason_of(reason: object) -> str:
+    """Why a message was refused, as the wire takes it: cut to its limit. Raises BadRequest."""
+    if not isinstance(reason, str):
+        raise BadRequest("reason", "a text", reason)
+    shown = reason.translate(_SEPARATORS)
+    return shown.encode(errors="replace")[: limits.REASON_BYTES_MAX].decode(errors="ignore")
+
+
+_SEPARATORS = {0x1E: " ", 0x1F: " "}
+
+
 def payload_of(payload: object) -> bytes:
     """The bytes of a payload; a text is encoded as UTF-8. Raises BadRequest."""
     if isinstance(payload, bytes):
