@@ -167,3 +167,87 @@ def test_a_dead_letter_topic_that_is_full_holds_nobody_up(make_broker: MakeBroke
     broker.advance(1_000)
     broker.letters_arrive()
     assert [row["payload"] for row in broker.peek(DEAD)] == [b"a", b"b"]
+
+
+def dead(broker: BrokerFixture, payloads: list[bytes], **columns: pa.Array) -> None:
+    """Send these, and have them die of their first attempt."""
+    broker.write("enqueue", {"payload": pa.array(payloads, pa.binary()), **columns})
+    die_of_attempts(broker, 1)
+    broker.letters_arrive()
+
+
+def test_a_letter_sent_back_is_what_it_was(make_broker: MakeBroker) -> None:
+    broker = make_broker(max_attempts=1)
+    dead(
+        broker,
+        [b"a"],
+        key=pa.array(["k"]),
+        group=pa.array(["g"]),
+        priority=pa.array([3], pa.uint16()),
+        tags=pa.array([["t"]]),
+        headers=pa.array([[("trace", "1")]], pa.map_(pa.utf8(), pa.utf8())),
+    )
+    broker.advance(5)
+    assert broker.broker.redrive({"topic": DEAD}) == {"moved": 1, "left": 0, "after": None}
+    broker.letters_arrive()
+    [row] = broker.peek()
+    del row["id"]
+    assert row == {
+        "due": broker.now_ms,
+        "attempts": 0,
+        "key": "k",
+        "group": "g",
+        "priority": 3,
+        "tags": ["t"],
+        "headers": {"trace": "1"},
+        "payload": b"a",
+        "state": "scheduled",
+    }
+    assert broker.peek(DEAD) == []
+    assert broker.consumer().payloads() == [b"a"]
+
+
+def test_letters_are_chosen_by_reason_group_and_id(make_broker: MakeBroker) -> None:
+    broker = make_broker(max_attempts=1)
+    broker.broker.create_topic(Topic("other"))
+    dead(broker, [b"a", b"b", b"c"], group=pa.array(["x", "y", "x"]))
+    ids = [row["id"] for row in broker.peek(DEAD)]
+    redrive = broker.broker.redrive
+    assert redrive({"topic": DEAD, "reason": "no such"})["moved"] == 0
+    assert redrive({"topic": DEAD, "reason": "lease ended", "group": "y"})["moved"] == 1
+    broker.letters_arrive()
+    assert [row["payload"] for row in broker.peek()] == [b"b"]
+    assert redrive({"topic": DEAD, "ids": ids[2:], "to": "other"})["moved"] == 1
+    broker.letters_arrive()
+    assert [row["payload"] for row in broker.peek("other")] == [b"c"]
+    assert redrive({"topic": DEAD, "limit": 0})["moved"] == 0
+    assert [row["payload"] for row in broker.peek(DEAD)] == [b"a"]
+
+
+def test_a_letter_whose_key_is_taken_stays(make_broker: MakeBroker) -> None:
+    broker = make_broker(max_attempts=1)
+    dead(broker, [b"old", b"other"], key=pa.array(["k", "l"]))
+    broker.send([b"new"], keys=["k"])
+    assert broker.broker.redrive({"topic": DEAD}) == {"moved": 1, "left": 1, "after": None}
+    broker.letters_arrive()
+    assert sorted(row["payload"] for row in broker.peek()) == [b"new", b"other"]
+    assert [row["payload"] for row in broker.peek(DEAD)] == [b"old"]
+
+
+def test_a_letter_that_a_consumer_has_stays(make_broker: MakeBroker) -> None:
+    broker = make_broker(max_attempts=1)
+    dead(broker, [b"a"])
+    consumer = broker.consumer(topic=DEAD)
+    assert consumer.payloads() == [b"a"]
+    assert broker.broker.redrive({"topic": DEAD})["moved"] == 0
+
+
+def test_what_never_was_a_dead_letter_has_no_way_back(make_broker: MakeBroker) -> None:
+    broker = make_broker(dead_letter="graveyard")
+    broker.broker.create_topic(Topic("graveyard"))
+    redrive = broker.broker.redrive
+    broker.send([b"a"])
+    assert redrive({"topic": TOPIC}) == {"moved": 0, "left": 1, "after": None}
+    assert redrive({"topic": TOPIC, "to": "graveyard"})["moved"] == 1
+    broker.letters_arrive()
+    assert [row["payload"] for row in broker.peek("graveyard")] == [b"a"]

@@ -19,6 +19,7 @@ from dejaqueue.broker.dispatch import Sink
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.peek import peek
+from dejaqueue.broker.redrive import redrive
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.stats import topic_stats
@@ -210,6 +211,10 @@ class Broker:
         runtime = self.runtime(options.topic)
         offset_us_max = self.settings.clock.offset_us_max
         return ConsumerSession(runtime, options, sink, self.clock, offset_us_max)
+
+    def redrive(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Send a page of dead letters back (broker/redrive.py)."""
+        return redrive(self, values)
 
     # --- looking ------------------------------------------------------------------------------
 
