@@ -14,6 +14,7 @@ from dejaqueue.cli.connection import connect, json_option, url_option
 from dejaqueue.cli.output import print_fields, print_rows
 from dejaqueue.cli.times import Span
 
+KINDS = ("timeline", "priority", "fair", "cron")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -26,6 +27,12 @@ def _changeable_options(function: Function) -> Function:
         ("--max-delay", "max_delay_ms", Span(), "The furthest due time from now; 0 = no limit."),
         ("--max-backlog", "max_backlog_count", int, "Live messages at most; 0 = no limit."),
         ("--max-backlog-bytes", "max_backlog_bytes", int, "Payload bytes at most; 0 = no limit."),
+        ("--max-attempts", "max_attempts", int, "Deliveries before it is dead; 0 = no limit."),
+        ("--dead-letter", "dead_letter", str, "Topic for dead messages; default NAME.dead."),
+        ("--backoff", "backoff_ms", Span(), "Wait before the second delivery."),
+        ("--backoff-factor", "backoff_factor", float, "Each further wait is longer by this."),
+        ("--backoff-max", "backoff_max_ms", Span(), "No wait is longer."),
+        ("--backoff-jitter", "backoff_jitter", float, "Part of a wait left away by chance, 0-1."),
     )
     for flag, name, kind, text in reversed(options):
         function = click.option(flag, name, type=kind, help=text)(function)
@@ -45,6 +52,8 @@ def topic() -> None:
     epilog="Example: `dejaq topic create reminders --partitions 4 --lease 10s`",
 )
 @click.argument("name")
+@click.option("--kind", type=click.Choice(KINDS), help="What decides the order. [timeline]")
+@click.option("--ageing", "ageing_ms", type=Span(), help="So long a wait is worth one priority.")
 @click.option("--partitions", type=int, help="Parts that work side by side; 1 keeps one order.")
 @_changeable_options
 @click.option("--exist-ok", is_flag=True, help="Fine if it exists already with these settings.")
