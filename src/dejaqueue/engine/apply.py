@@ -226,13 +226,18 @@ def lease(state: PartitionState, command: commands.Lease) -> Effects:
     has_chores = chore_ms is not None and chore_ms <= now_ms
     if has_chores:
         begin(state, now_ms)
+    promotes = state.ready is not None and command.count > 0 and state.promote(now_ms)
     sequences = _take(state, command) if command.count > 0 else _NONE
     count = sequences.size
     if command.count_expected not in (-1, count):
         raise InternalError(f"leased {count} messages where {command.count_expected} were before")
-    if not count:
-        return Effects(is_void=not has_chores)
+    if not count and not has_chores and not promotes:
+        return Effects(is_void=True)
     state.now_ms = now_ms
+    if state.ready is not None and command.count > 0:
+        state.ready_until_ms = now_ms
+    if not count:
+        return Effects()
     places = table.places(sequences)
     attempts: UInt16s = table.attempts[places]
     counts.redelivered += int(np.count_nonzero(attempts))
@@ -271,7 +276,6 @@ def _take(state: PartitionState, command: commands.Lease) -> Int64s:
             return state.order.pop(count, until_ms, state.is_due)[1]
         matches = state.matching(wanted)
         return state.lane.pick(wanted, count, until_ms, state.is_due, matches)[1]
-    state.promote(command.now_ms)
     if wanted is None:
         return state.ready.take(count, state.is_ready)
     return state.ready.take_matching(wanted, count, state.is_ready, state.matching(wanted))

@@ -30,10 +30,12 @@ import numpy as np
 
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.producers import Answer, Producer
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.runs import Run
+from dejaqueue.engine.shares import Starts
 from dejaqueue.engine.state import Counts, DeadGroup, PartitionState, Staged
 from dejaqueue.engine.state_hash import small_values
 from dejaqueue.engine.table import (
@@ -113,6 +115,7 @@ def begin_snapshot(engine: Engine) -> SnapshotPlan:
         "slab_bits": state.table.slab_bits,
         "now_ms": state.now_ms,
         "epoch": state.epoch,
+        "ready_until_ms": state.ready_until_ms,
         "next_sequence": state.table.next_sequence,
         "snapshot_number": state.snapshot_number,
         "counts": asdict(state.counts),
@@ -267,8 +270,13 @@ def restore(meta: str, read: Read, layout: Layout = STANDARD) -> Engine:
         state.counts = Counts(**values["counts"])
         small = json.loads(bytes(read(str(values["small"]))))
         _restore_table(state, values, small[1], read)
-        _restore_small(state, small)
+        starts = _restore_small(state, small)
         _restore_runs(state, values, read)
+        if state.ready is not None:
+            state.promote(int(values["ready_until_ms"]))
+            state.ready_until_ms = int(values["ready_until_ms"])
+        if isinstance(state.ready, FairReady):
+            state.ready.restore(starts)
         _restore_leases(state, values["leases"], read)
         _restore_producers(state, values["producers"], read)
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -287,9 +295,9 @@ def _read_bytes(read: Read, name: str, byte_count: int) -> memoryview:
     return content
 
 
-def _restore_small(state: PartitionState, small: list[Any]) -> None:
-    """What is JSON; the table is there."""
-    rules, _, groups_moved, groups, tag_sets, dead_number, dead, staged, decided = small
+def _restore_small(state: PartitionState, small: list[Any]) -> Starts:
+    """What is JSON; the table is there. Returns what decides the next turns of groups."""
+    rules, _, groups_moved, groups, tag_sets, dead_number, dead, staged, decided, starts, _ = small
     table = state.table
     state.groups_moved = bool(groups_moved)
     state.groups, state.tag_sets = Dictionary.from_values(groups), Dictionary.from_values(tag_sets)
@@ -312,6 +320,7 @@ def _restore_small(state: PartitionState, small: list[Any]) -> None:
         state.staged[str(name)] = Staged(int(until_ms), *columns)
     for name, commit, text in decided:
         state.decided[str(name)] = bool(commit), str(text)
+    return [[str(name), int(time)] for name, time in starts]
 
 
 def _int64s(values: list[int]) -> Int64s:

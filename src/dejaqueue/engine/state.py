@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dejaqueue.engine.commands import Int32s, Int64s, UInt16s, Words
+from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.keys import KeyIndex
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import Leases
@@ -19,6 +20,7 @@ from dejaqueue.engine.producers import Producers
 from dejaqueue.engine.ready import Lane, Matches, PriorityReady
 from dejaqueue.engine.rules import TIMELINE, Rules
 from dejaqueue.engine.runs import Mask, SortedRuns
+from dejaqueue.engine.shares import Starts
 from dejaqueue.engine.table import DONE, SCHEDULED, URGENCY_FLIP, MessageTable
 from dejaqueue.engine.words import Dictionary
 from dejaqueue.model import TagFilter, TopicKind
@@ -109,7 +111,8 @@ class PartitionState:
         rules: the topic's settings that matter here.
         lane: scheduled messages by due time; where `ready` is used, those that are not ready.
         ready: messages that are due, where their order is another than by due time; else None.
-        ready_until_ms: whatever is scheduled up to here is in `ready`; not part of the state.
+        ready_until_ms: whatever is scheduled up to here is in `ready`; the time of the last lease
+            that left a trace.
         groups_moved: True once a message changed its group: stored texts may be outdated.
         expiries: messages that can die of age, by that time.
         groups, tag_sets: names of the codes in the table.
@@ -129,7 +132,7 @@ class PartitionState:
     rules: Rules = TIMELINE
     table: MessageTable = field(init=False)
     lane: Lane = field(init=False)
-    ready: PriorityReady | None = None
+    ready: PriorityReady | FairReady | None = None
     ready_until_ms: int = -1
     groups_moved: bool = False
     expiries: SortedRuns = field(init=False)
@@ -239,6 +242,10 @@ class PartitionState:
         self.rules = rules
         if self.ready is None and rules.kind is TopicKind.PRIORITY:
             self.ready = PriorityReady(self.table, self.layout, rules.ageing_ms)
+        if self.ready is None and rules.kind is TopicKind.FAIR:
+            self.ready = FairReady(self.table, self.layout, self.groups)
+        if isinstance(self.ready, FairReady):
+            self.ready.configure(rules.weights, rules.group_in_flight_max)
 
     def schedule(self, places: Int64s, dues_ms: Int64s) -> None:
         """These rows are scheduled now. `dues_ms` is kept and must not be changed any more."""
@@ -260,14 +267,19 @@ class PartitionState:
         if self.ready is not None:
             self.ready.returned(places)
 
-    def promote(self, now_ms: int) -> None:
-        """What is due by now is ready."""
+    def starts(self) -> Starts:
+        """What of the turns of groups so far decides the next ones."""
+        return self.ready.starts() if isinstance(self.ready, FairReady) else []
+
+    def promote(self, now_ms: int) -> bool:
+        """What is due by now is ready; True if there was something that was not before."""
         assert self.ready is not None
-        if now_ms > self.ready_until_ms:
-            _, sequences = self.order.pop(self.counts.scheduled + 1, now_ms, self.is_due)
-            self.ready_until_ms = now_ms
-            if sequences.size:
-                self.ready.add(self.table.places(sequences))
+        _, sequences = self.order.pop(self.counts.scheduled + 1, now_ms, self.is_due)
+        if not sequences.size:
+            return False
+        self.ready_until_ms = now_ms
+        self.ready.add(self.table.places(sequences))
+        return True
 
     def finish(self, places: Int64s) -> Int64s:
         """These rows, each named once, are done; returns their locators."""
@@ -282,7 +294,13 @@ class PartitionState:
 
     def group_codes(self, groups: Words) -> Int32s:
         """Codes of these groups, by row."""
-        return self.groups.codes(groups)
+        if not isinstance(self.ready, FairReady):
+            return self.groups.codes(groups)
+        self.groups.fresh.clear()
+        codes = self.groups.codes(groups, self.ready.forget)
+        for code in self.groups.fresh:
+            self.ready.name(code)
+        return codes
 
     def sweep_order(self) -> None:
         """Drop dead entries of the order indexes if they have become too many."""

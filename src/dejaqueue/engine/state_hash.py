@@ -78,6 +78,8 @@ def small_values(state: PartitionState) -> list[Any]:
             for name, staged in state.staged.items()
         ],
         [[name, commit, text] for name, (commit, text) in state.decided.items()],
+        state.starts(),
+        state.ready_until_ms,
     ]
 
 

@@ -28,6 +28,7 @@ class Dictionary:
         names: name by code; "" also for codes that are free.
         lives: live messages by code, shape (at least len(names),); that of code 0 means nothing.
         version: rises whenever a code gets another name.
+        fresh: codes that got a name since somebody cleared this.
     """
 
     def __init__(self) -> None:
@@ -37,6 +38,7 @@ class Dictionary:
         self._free: list[int] = []
         self._sweep_at = _SWEEP_MIN
         self.version = 0
+        self.fresh: list[int] = []
 
     def __len__(self) -> int:
         return len(self.names)
@@ -66,6 +68,7 @@ class Dictionary:
             if code == self.lives.size:
                 self.lives = np.concatenate([self.lives, np.zeros(code, dtype=np.int64)])
         self._by_name[name] = code
+        self.fresh.append(code)
         return code
 
     def _sweep(self, forget: Forget | None) -> None:

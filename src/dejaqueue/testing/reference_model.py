@@ -8,7 +8,9 @@ See: tests/model/test_engine_against_model.py; docs/reference/semantics.md.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,8 +18,11 @@ from dejaqueue import limits
 from dejaqueue.engine import commands
 from dejaqueue.engine.commands import Command
 from dejaqueue.engine.rules import Rules
+from dejaqueue.engine.shares import SCALE
 from dejaqueue.model import MessageState, RowStatus, TagFilter, TopicKind
 
+Path: TypeAlias = tuple[str, ...]
+"""A node in the tree of groups; its last part is "\\0" for a group itself."""
 OK, LOST = int(RowStatus.OK), int(RowStatus.LEASE_LOST)
 
 
@@ -59,6 +64,64 @@ class Transaction:
     replaced: list[int] = field(default_factory=list)
 
 
+class Turns:
+    """Whose turn it is, told obviously: a tree of groups, each node with its own virtual time.
+
+    Attributes:
+        starts: time of each node below that of all its siblings, by path.
+        nows: time of all children of a node, by its path.
+        listed: nodes that take part.
+        codes: groups in the order they came; ties go by it until there are levels.
+    """
+
+    def __init__(self) -> None:
+        self.weights: dict[str, int] = {}
+        self.starts: dict[Path, int] = {}
+        self.nows: dict[Path, int] = {}
+        self.listed: set[Path] = set()
+        self.codes: dict[str, int] = {"": 0}
+        self.has_levels = False
+
+    @staticmethod
+    def paths(group: str) -> list[Path]:
+        """The nodes from the top down to the group itself."""
+        parts = (*group.split("."), "\0")
+        return [parts[:length] for length in range(1, len(parts) + 1)]
+
+    def name(self, group: str) -> None:
+        """A group that may be new."""
+        self.codes.setdefault(group, len(self.codes))
+        self.has_levels |= "." in group
+
+    def finish(self, path: Path) -> int:
+        """When the next message of this node ends, in virtual time."""
+        weight = 1 if path[-1] == "\0" else self.weights.get(".".join(path), 1)
+        return self.starts.get(path, 0) + SCALE // weight
+
+    def relist(self, gives: dict[str, int]) -> None:
+        """Nodes with something to give take part."""
+        active = {path for group, give in gives.items() if give for path in self.paths(group)}
+        self.listed &= active
+        for path in active - self.listed:
+            self.starts[path] = max(self.starts.get(path, 0), self.nows.get(path[:-1], 0))
+        self.listed |= active
+
+    def next(self, groups: set[str]) -> str:
+        """The group among these whose turn it is; it is taken."""
+        node: Path = ()
+        while not node or node[-1] != "\0":
+            below = {paths[len(node)] for g in groups if len(paths := self.paths(g)) > len(node)}
+            children = [path for path in below if path[:-1] == node]
+            node = min(children, key=lambda path: (self.finish(path), self.tie(path)))
+            self.starts[node] = self.finish(node)
+            self.nows[node[:-1]] = max(self.nows.get(node[:-1], 0), self.starts[node])
+        return ".".join(node[:-1])
+
+    def tie(self, path: Path) -> tuple[int, str]:
+        """Who comes first of two that are equal."""
+        return (0, path[-1]) if self.has_levels else (self.codes.get(path[0], 0), "")
+
+
 class ReferenceModel:
     """A partition, told obviously.
 
@@ -81,9 +144,39 @@ class ReferenceModel:
         self.dead_number = 0
         self.staged: dict[str, Transaction] = {}
         self.decided: dict[str, bool] = {}
+        self.ready_until_ms = -1
+        self.turns = Turns()
 
     def apply(self, command: Command) -> Outcome:
         """Do what the command says."""
+        outcome = self.do(command)
+        self.relist()
+        return outcome
+
+    def relist(self) -> None:
+        """Groups that have something to give now, or nothing any more, begin or end to take part
+        in the turns."""
+        if self.rules.kind is TopicKind.FAIR:
+            self.turns.relist(self.gives())
+
+    def is_ready(self, message: Message) -> bool:
+        """Whether it takes part in an order other than by time."""
+        is_scheduled = message.state is MessageState.SCHEDULED
+        return is_scheduled and message.due_ms <= self.ready_until_ms
+
+    def gives(self) -> dict[str, int]:
+        """How many messages each group can give now."""
+        readies = Counter(m.group for m in self.live.values() if self.is_ready(m))
+        leased = Counter(m.group for m in self.in_state(MessageState.LEASED))
+        cap = self.rules.group_in_flight_max or 1 << 40
+        return {
+            group: give
+            for group, count in readies.items()
+            if (give := min(count, max(0, cap - leased[group]))) > 0
+        }
+
+    def do(self, command: Command) -> Outcome:
+        """As `apply`."""
         if isinstance(command, commands.Lease):
             return self.lease(command)
         self.begin(command.now_ms)
@@ -107,6 +200,7 @@ class ReferenceModel:
                 return Outcome(freed=sorted(self.live.pop(s).locator for s in sequences))
             case commands.Configure():
                 self.rules = Rules.from_text(command.rules)
+                self.turns.weights = self.rules.weights
             case commands.Remember():
                 self.decided.pop(command.transaction, None)
                 if command.commit is not None:
@@ -124,8 +218,10 @@ class ReferenceModel:
         for message in ended:
             message.state = MessageState.SCHEDULED
         self.come_back(ended, "lease ended")
+        self.relist()
         old = [m for m in self.in_state(MessageState.SCHEDULED) if 0 < m.expires_ms <= now_ms]
         self.die(old, "expired")
+        self.relist()
         return bool(ended or old)
 
     def come_back(
@@ -167,6 +263,9 @@ class ReferenceModel:
             freed = self.replace(replaced)
         else:
             staged.replaced += replaced
+        self.relist()
+        for name in () if command.groups is None else command.groups.names:
+            self.turns.name(name)
         for row, due_ms in enumerate(command.dues_ms.tolist()):
             sequence = self.next_sequence
             message = Message(
@@ -215,6 +314,7 @@ class ReferenceModel:
         if command.commit:
             freed = [self.live.pop(message.sequence).locator for message in acked]
             freed += self.replace(staged.replaced)
+            self.relist()
             for sequence in staged.enqueued:
                 self.live[sequence].state = MessageState.SCHEDULED
         else:
@@ -263,6 +363,12 @@ class ReferenceModel:
         then_ms = self.now_ms
         is_void = not self.begin(command.now_ms)
         by_time = self.rules.kind in (TopicKind.TIMELINE, TopicKind.CRON)
+        bound_ms = self.ready_until_ms
+        scheduled = self.in_state(MessageState.SCHEDULED)
+        if not by_time and command.count > 0:
+            is_void &= not any(bound_ms < m.due_ms <= command.now_ms for m in scheduled)
+            self.ready_until_ms = command.now_ms
+            self.relist()
         until_ms = command.until_ms if by_time else command.now_ms
         due = [
             message
@@ -270,17 +376,37 @@ class ReferenceModel:
             if message.due_ms <= until_ms and self.takes(command, message)
         ]
         rows = []
-        for message in sorted(due, key=self.key)[: command.count]:
+        if self.rules.kind is TopicKind.FAIR:
+            chosen = self.choose(due, command.count)
+        else:
+            chosen = sorted(due, key=self.key)[: command.count]
+        for message in chosen:
             message.state = MessageState.LEASED
             message.attempts = min(message.attempts + 1, limits.ATTEMPTS_MAX)
             rows.append((message.sequence, message.attempts, message.due_ms, message.locator))
             message.due_ms = command.lease_end_ms
         if not rows:
             if is_void:
-                self.now_ms = then_ms
+                self.now_ms, self.ready_until_ms = then_ms, bound_ms
             return Outcome(is_void=is_void)
         self.leases[command.lease_id] = [(row[0], row[1]) for row in rows]
         return Outcome(leased=rows)
+
+    def choose(self, due: list[Message], count: int) -> list[Message]:
+        """The next messages of a fair topic, one turn after the other."""
+        waiting: dict[str, list[Message]] = {}
+        for message in sorted(due, key=lambda message: message.sequence):
+            waiting.setdefault(message.group, []).append(message)
+        gives, chosen = self.gives(), []
+        for _ in range(count):
+            open_groups = {g for g, messages in waiting.items() if messages and gives.get(g)}
+            if not open_groups:
+                break
+            group = self.turns.next(open_groups)
+            chosen.append(waiting[group].pop(0))
+            gives[group] -= 1
+            self.turns.relist(gives)
+        return chosen
 
     def settle(self, command: commands.Ack | commands.Nack | commands.Extend) -> Outcome:
         """Ack, nack or extend the rows that are held as the command says."""
@@ -338,10 +464,22 @@ class ReferenceModel:
 
     def move(self, command: commands.Move) -> Outcome:
         """Give scheduled messages other times, priorities or groups."""
-        statuses = []
+        statuses = [self.refusal(sequence) for sequence in command.sequences.tolist()]
+        if command.dues_ms is not None and command.groups is None and command.priorities is None:
+            last = dict(zip(command.sequences.tolist(), command.dues_ms.tolist(), strict=True))
+            moved = [s for s, due in last.items() if s in self.live and self.live[s].due_ms != due]
+        else:
+            moved = command.sequences.tolist()
+        away = {s for s in moved if self.refusal(s) == OK}
+        for sequence in away:  # they lose their turn
+            self.live[sequence].state = MessageState.STAGED
+        self.relist()
+        for name in () if command.groups is None or not away else command.groups.names:
+            self.turns.name(name)
+        for sequence in away:
+            self.live[sequence].state = MessageState.SCHEDULED
         for row, sequence in enumerate(command.sequences.tolist()):
-            statuses.append(self.refusal(sequence))
-            if statuses[-1] != OK:
+            if statuses[row] != OK:
                 continue
             message = self.live[sequence]
             if command.dues_ms is not None:
@@ -390,6 +528,15 @@ class ReferenceModel:
         """When the next scheduled message is due."""
         scheduled = self.in_state(MessageState.SCHEDULED)
         return min((message.due_ms for message in scheduled), default=None)
+
+    def next_ready_ms(self) -> int | None:
+        """As `next_due_ms`, where groups at their cap have nothing to give."""
+        if self.rules.kind is not TopicKind.FAIR or not self.rules.group_in_flight_max:
+            return self.next_due_ms()
+        if self.gives():
+            return self.ready_until_ms
+        later = [m.due_ms for m in self.in_state(MessageState.SCHEDULED) if not self.is_ready(m)]
+        return min(later, default=None)
 
     def next_expiry_ms(self) -> int | None:
         """When the next lease or life ends."""

@@ -1,0 +1,208 @@
+"""GroupRuns: messages by group and, within a group, in the order they came.
+
+Room: engine; pure, memory only.
+Holds: what comes out of a group ascends by sequence; nothing comes out twice; an entry whose
+    message is not ready any more never comes out (lazy deletion).
+See: fair.py, which says how many of which group; runs.py for the same idea with one order.
+
+A run is sorted by (group, sequence) and knows where each of its groups begins. Taking the first few
+of a thousand groups is then one search and one gather in each run, whatever the runs' length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.layout import Layout
+from dejaqueue.engine.runs import Mask, sort_pairs
+
+IsReady: TypeAlias = Callable[[Int64s, Int64s], Mask]
+"""(groups, sequences) -> which of these entries are ready messages of that group."""
+
+_NONE = np.zeros(0, dtype=np.int64)
+_SLACK = 2
+_NEVER = np.int64((1 << 63) - 1)
+
+
+class GroupRun:
+    """Entries sorted by (group, sequence), taken from the front of each group.
+
+    Attributes:
+        groups: the groups it has, ascending.
+        firsts, ends: where the entries that are left of each group begin and end.
+        sequences: all entries.
+        count: entries that are left.
+    """
+
+    __slots__ = ("count", "ends", "firsts", "groups", "sequences")
+
+    def __init__(self, codes: Int64s, sequences: Int64s) -> None:
+        starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
+        self.groups: Int64s = codes[starts]
+        self.firsts: Int64s = starts.astype(np.int64)
+        self.ends: Int64s = np.append(starts[1:], codes.size).astype(np.int64)
+        self.sequences = sequences
+        self.count = codes.size
+
+    def __len__(self) -> int:
+        return self.count
+
+    def left(self) -> tuple[Int64s, Int64s]:
+        """(groups, sequences) of the entries that are left."""
+        counts = self.ends - self.firsts
+        return np.repeat(self.groups, counts), self.sequences[_ranges(self.firsts, counts)]
+
+
+def _ranges(firsts: Int64s, counts: Int64s) -> Int64s:
+    """first, first + 1, … for each, one after the other."""
+    before = np.cumsum(counts) - counts
+    ranges: Int64s = np.arange(int(counts.sum()), dtype=np.int64) + np.repeat(
+        firsts - before, counts
+    )
+    return ranges
+
+
+class GroupRuns:
+    """All entries of a partition.
+
+    Attributes:
+        entry_count: entries held, dead ones included.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._seal_rows = layout.seal_rows
+        self._sweep_rows_min = layout.sweep_rows_min
+        self._young: list[tuple[Int64s, Int64s]] = []
+        self._runs: list[GroupRun] = []
+        self.entry_count = 0
+
+    def insert(self, codes: Int64s, sequences: Int64s) -> None:
+        """Add entries, in any order. The arrays are kept and must not be changed any more."""
+        if codes.size:
+            self._young.append((codes, sequences))
+            self.entry_count += codes.size
+
+    def _sort_young(self) -> None:
+        if not self._young:
+            return
+        codes = np.concatenate([batch[0] for batch in self._young])
+        sequences = np.concatenate([batch[1] for batch in self._young])
+        self._young = []
+        runs = [run for run in self._runs if len(run) >= self._seal_rows]
+        small = [run for run in self._runs if 0 < len(run) < self._seal_rows]
+        small.sort(key=len, reverse=True)
+        # Each run is to be at least twice as long as all after it together, or they are merged.
+        total = codes.size
+        merged = [(codes, sequences)]
+        while small and len(small[-1]) < 2 * total:
+            run = small.pop()
+            total += len(run)
+            merged.append(run.left())
+        codes = np.concatenate([part[0] for part in merged])
+        sequences = np.concatenate([part[1] for part in merged])
+        self._runs = [*runs, *small, GroupRun(*sort_pairs(codes, sequences))]
+
+    def take(self, groups: Int64s, counts: Int64s, is_ready: IsReady) -> tuple[Int64s, Int64s]:
+        """The first `counts` ready entries of each group; groups ascend, each is there once.
+
+        Returns:
+            Groups and sequences, in order of both; fewer of a group only if it has no more.
+        """
+        self._sort_young()
+        found: list[tuple[Int64s, Int64s]] = []
+        while groups.size:
+            codes, sequences, left_counts = self._take_once(groups, counts, is_ready)
+            found.append((codes, sequences))
+            more = left_counts > 0
+            groups, counts = groups[more], left_counts[more]
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            return _NONE, _NONE
+        return sort_pairs(
+            np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
+        )
+
+    def _take_once(
+        self, groups: Int64s, counts: Int64s, is_ready: IsReady
+    ) -> tuple[Int64s, Int64s, Int64s]:
+        """As `take`, but it may stop short; returns how many of each group are still wanted."""
+        parts: list[tuple[GroupRun, Int64s, Int64s, Int64s, Int64s]] = []
+        cuts = np.full(groups.size, _NEVER)  # beyond it some run has entries not looked at
+        for run in self._runs:
+            rows = np.minimum(run.groups.searchsorted(groups), run.groups.size - 1)
+            wanted = np.flatnonzero(
+                (run.groups[rows] == groups) & (run.firsts[rows] < run.ends[rows])
+            )
+            if not wanted.size:
+                continue
+            rows = rows[wanted]
+            firsts, lefts = run.firsts[rows], run.ends[rows] - run.firsts[rows]
+            lengths = np.minimum(lefts, counts[wanted] + _SLACK)
+            sequences = run.sequences[_ranges(firsts, lengths)]
+            places = np.repeat(wanted, lengths)
+            parts.append((run, rows, places, sequences, lengths))
+            short = np.flatnonzero(lengths < lefts)
+            if short.size:
+                lasts = sequences[np.cumsum(lengths)[short] - 1]
+                cuts[wanted[short]] = np.minimum(cuts[wanted[short]], lasts)
+        if not parts:
+            return _NONE, _NONE, np.zeros(groups.size, dtype=np.int64)
+        if len(parts) == 1:
+            places, sequences = parts[0][2], parts[0][3]
+        else:
+            places, sequences = sort_pairs(
+                np.concatenate([part[2] for part in parts]),
+                np.concatenate([part[3] for part in parts]),
+            )
+        mask = is_ready(groups[places], sequences)
+        mask &= sequences <= cuts[places]
+        mask[1:] &= (places[1:] != places[:-1]) | (sequences[1:] != sequences[:-1])
+        places, sequences = places[mask], sequences[mask]
+        founds = np.bincount(places, minlength=groups.size)
+        ranks = np.arange(places.size) - np.repeat(np.cumsum(founds) - founds, founds)
+        taken_mask = ranks < counts[places]
+        places, sequences = places[taken_mask], sequences[taken_mask]
+        takens = np.minimum(founds, counts)
+        # What was looked at: up to the last one taken, or, if that was not enough, up to the cut.
+        lefts = counts - takens
+        bounds = cuts.copy()
+        enough = np.flatnonzero(lefts == 0)
+        bounds[enough] = sequences[np.cumsum(takens)[enough] - 1]
+        self._advance(parts, bounds)
+        lefts[cuts == _NEVER] = 0
+        return groups[places], sequences, lefts
+
+    def _advance(
+        self, parts: list[tuple[GroupRun, Int64s, Int64s, Int64s, Int64s]], bounds: Int64s
+    ) -> None:
+        """Entries that were looked at, up to the bound of their group, are taken."""
+        for run, rows, places, sequences, lengths in parts:
+            done = (sequences <= bounds[places]).astype(np.int64)
+            ends = np.cumsum(lengths)
+            takens = np.add.reduceat(done, ends - lengths)
+            run.firsts[rows] += takens
+            count = int(takens.sum())
+            run.count -= count
+            self.entry_count -= count
+        self._runs = [run for run in self._runs if len(run)]
+
+    def sweep(self, is_ready: IsReady, ready_count: int) -> None:
+        """If dead entries are the greater part, drop them. Cost: O(entries), seldom."""
+        if self.entry_count <= 2 * ready_count + self._sweep_rows_min:
+            return
+        parts = [run.left() for run in self._runs] + self._young
+        codes = np.concatenate([part[0] for part in parts])
+        sequences = np.concatenate([part[1] for part in parts])
+        mask = is_ready(codes, sequences)
+        codes, sequences = sort_pairs(codes[mask], sequences[mask])
+        once = np.ones(codes.size, dtype=np.bool_)
+        once[1:] = (codes[1:] != codes[:-1]) | (sequences[1:] != sequences[:-1])
+        codes, sequences = codes[once], sequences[once]
+        self._young, self._runs, self.entry_count = [], [], codes.size
+        if codes.size:
+            self._runs.append(GroupRun(codes, sequences))

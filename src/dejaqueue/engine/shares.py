@@ -1,0 +1,395 @@
+"""Shares: which group is next, by virtual finish times.
+
+Room: engine; pure, memory only. Whole numbers only.
+Holds: over any stretch in which two groups always have a message, what they get differs from their
+    weights by at most one message each (rule 8); ties go by code; the same changes give the same
+    turns.
+See: docs/adr/0007-fair-by-two-levels.md.
+
+Self-clocked fair queuing: each group has a virtual time, and its next message finishes SCALE /
+weight later. The smallest finish is served, and is the virtual time of all. A group that had
+nothing begins at that time: it neither saves up turns nor pays for them. Finish times are made when
+messages are handed out, not when they come in, so weights and caps hold at once and what is
+cancelled leaves no gap.
+
+`FlatShares` does this for a thousand turns at once; `NestedShares` for groups within groups, turn
+by turn.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.layout import Layout
+from dejaqueue.engine.runs import Mask, SortedRuns, sort_pairs
+
+SCALE = 1 << 32
+"""Virtual time that a message of weight 1 takes."""
+KEY_MAX = (1 << 62) - 1
+_TIME_MAX = 1 << 60
+_UNLISTED = -1
+_NONE = np.zeros(0, dtype=np.int64)
+
+Starts: TypeAlias = list[list[Any]]
+"""[name of the group or inner node, its time less that of all], in order of the names."""
+
+
+class FlatShares:
+    """Turns of groups that are all on one level. Columns are by code."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._index = SortedRuns(layout)
+        self._now = 0
+        self._starts: Int64s = _NONE
+        self._steps: Int64s = _NONE
+        self._listed: Int64s = _NONE
+        self._names: list[str] = []
+        self._listed_count = 0
+
+    def name(self, code: int, name: str, weight: int) -> None:
+        """A code has this name from now on, and that weight."""
+        if code >= self._starts.size:
+            more = max(16, code + 1, 2 * self._starts.size) - self._starts.size
+            self._starts = np.append(self._starts, np.zeros(more, dtype=np.int64))
+            self._steps = np.append(self._steps, np.full(more, SCALE, dtype=np.int64))
+            self._listed = np.append(self._listed, np.full(more, _UNLISTED, dtype=np.int64))
+            self._names += [""] * more
+        self._names[code] = name
+        self._starts[code] = 0
+        self._steps[code] = SCALE // weight
+
+    def weigh(self, codes: Int64s, weights: Int64s) -> None:
+        """These groups have other weights from now on."""
+        self._steps[codes] = SCALE // weights
+        listed = codes[self._listed[codes] != _UNLISTED]
+        self._list(listed)
+
+    def changed(self, codes: Int64s, counts: Int64s) -> None:
+        """These groups, each once, have so many messages to give now."""
+        has_some = counts > 0
+        is_listed = self._listed[codes] != _UNLISTED
+        gone = codes[is_listed & ~has_some]
+        self._listed[gone] = _UNLISTED
+        self._listed_count -= gone.size
+        new = codes[has_some & ~is_listed]
+        if new.size:
+            self._starts[new] = np.maximum(self._starts[new], self._now)
+            self._listed_count += new.size
+            self._list(new)
+
+    def _list(self, codes: Int64s) -> None:
+        finishes = self._starts[codes] + self._steps[codes]
+        self._listed[codes] = finishes
+        self._index.insert(finishes, codes)
+
+    def _is_listed(self, finishes: Int64s, codes: Int64s) -> Mask:
+        mask: Mask = self._listed[codes] == finishes
+        return mask
+
+    def share(self, count: int, counts: Int64s) -> Int64s:
+        """The codes of the next `count` turns, in order; fewer if there are no more messages.
+
+        Args:
+            counts: what each group has to give, by code.
+        """
+        finishes, codes = self._index.pop(count, KEY_MAX, self._is_listed)
+        return self._serve(finishes, codes, np.minimum(counts[codes], count), count, counts)
+
+    def share_among(self, codes: Int64s, limits: Int64s, count: int, counts: Int64s) -> Int64s:
+        """As `share`, among these groups only, which give no more than `limits`."""
+        finishes = self._listed[codes]
+        finishes, codes, limits = (
+            part[finishes != _UNLISTED] for part in (finishes, codes, limits)
+        )
+        order = np.lexsort((codes, finishes))
+        limits = np.minimum(np.minimum(limits, counts[codes]), count)
+        return self._serve(finishes[order], codes[order], limits[order], count, counts, among=True)
+
+    def _serve(
+        self,
+        finishes: Int64s,
+        codes: Int64s,
+        gives: Int64s,
+        count: int,
+        counts: Int64s,
+        *,
+        among: bool = False,
+    ) -> Int64s:
+        if not codes.size:
+            return _NONE
+        order = np.argsort(codes, kind="stable")
+        last = int(finishes[-1])  # of as many groups as there are turns nobody needs a later one
+        finishes, codes, gives = finishes[order], codes[order], gives[order]
+        steps = self._steps[codes]
+        turns = _turns(finishes, steps, gives, count, None if among else last)
+        places: Int64s = np.repeat(np.arange(codes.size), turns)
+        before: Int64s = np.cumsum(turns) - turns
+        nth: Int64s = np.arange(places.size) - before[places]
+        ends, places = sort_pairs(finishes[places] + nth * steps[places], places)
+        ends, places = ends[:count], places[:count]
+        served = np.bincount(places, minlength=codes.size)
+        self._now = max(self._now, int(ends[-1]))
+        self._starts[codes] += served * steps
+        some_left = counts[codes] > served
+        # Those of the index were taken out of it, whether they got a turn or not.
+        self._list(codes[some_left & (served > 0)] if among else codes[some_left])
+        gone = codes[~some_left]
+        self._listed[gone] = _UNLISTED
+        self._listed_count -= gone.size
+        if self._now > _TIME_MAX:
+            self._begin_anew()
+        self._index.sweep(self._is_listed, self._listed_count)
+        return codes[places]
+
+    def _begin_anew(self) -> None:
+        """Take the time of all off every time, before they are too large."""
+        listed = np.flatnonzero(self._listed != _UNLISTED)
+        self._starts -= self._now
+        unlisted_mask = self._listed == _UNLISTED
+        np.maximum(self._starts, 0, out=self._starts, where=unlisted_mask)
+        # Times of listed groups may be before that of all; keys of the index may not be negative.
+        self._now = SCALE - min(0, int(self._starts.min()))
+        self._starts += self._now
+        self._index = SortedRuns(self._layout)
+        self._list(listed)
+
+    def forget(self, codes: Int64s) -> Int64s:
+        """Which of these groups, which have no messages, need not be remembered."""
+        forgotten: Int64s = codes[self._starts[codes] <= self._now]
+        for code in forgotten.tolist():
+            self._names[code] = ""
+        return forgotten
+
+    def starts(self) -> Starts:
+        """What tells apart what comes: times less that of all."""
+        times = self._starts - self._now
+        is_listed = self._listed != _UNLISTED
+        codes = np.flatnonzero((is_listed & (times != 0)) | (times > 0))
+        pairs = zip(codes.tolist(), times[codes].tolist(), strict=True)
+        return sorted([self._names[code], time] for code, time in pairs)
+
+    def restore(self, starts: Starts, code_of: dict[str, int]) -> None:
+        """Begin with these times; the groups are named and have their messages again."""
+        self._now = _headroom(starts)
+        self._starts[:] = self._now
+        for name, time in starts:
+            self._starts[code_of[name]] += time
+        self._index = SortedRuns(self._layout)
+        self._list(np.flatnonzero(self._listed != _UNLISTED))
+
+
+def _turns(finishes: Int64s, steps: Int64s, gives: Int64s, count: int, last: int | None) -> Int64s:
+    """How many turns of each group may be among the first `count`: at least as many as are."""
+    time = int(finishes.min())
+    if last is not None and finishes.size >= count:
+        turns: Int64s = np.minimum(gives, (last - finishes) // steps + 1)
+        if int(turns.sum()) <= 4 * count:
+            return turns
+    wanted = min(count, int(gives.sum()))
+    step = max(1, SCALE * wanted // max(1, int((SCALE // steps).sum())))
+    while True:
+        time += step
+        turns = np.clip((time - finishes) // steps + 1, 0, gives)
+        if int(turns.sum()) >= wanted:
+            return turns
+        step *= 2
+
+
+def _headroom(starts: Starts) -> int:
+    """A time of all with which no time is negative."""
+    return SCALE - min([0, *(int(time) for _, time in starts)])
+
+
+class Node:
+    """A group, or what groups have in common up to a `.`."""
+
+    __slots__ = (
+        "children",
+        "code",
+        "count",
+        "finish",
+        "heap",
+        "name",
+        "now",
+        "parent",
+        "start",
+        "step",
+    )
+
+    def __init__(self, name: str, parent: Node | None, step: int, code: int = -1) -> None:
+        self.name, self.parent, self.step, self.code = name, parent, step, code
+        self.start = self.now = self.count = 0
+        self.finish = _UNLISTED
+        self.children: dict[str, Node] = {}
+        self.heap: list[tuple[int, str, Node]] = []
+
+    def list(self) -> None:
+        """It has something to give: take part in the parent's turns."""
+        assert self.parent is not None
+        self.finish = self.start + self.step
+        heapq.heappush(self.parent.heap, (self.finish, self.name, self))
+
+    def next(self) -> Node:
+        """The child whose turn it is."""
+        heap = self.heap
+        while True:
+            finish, _, child = heap[0]
+            if child.finish == finish and child.count:
+                return child
+            heapq.heappop(heap)
+
+
+class NestedShares:
+    """Turns of groups within groups: names are joined by `.`, and each level shares its turns.
+
+    A group that is also the beginning of others ("a" beside "a.x") shares with them, under the
+    empty name.
+    """
+
+    def __init__(self, weights: dict[str, int]) -> None:
+        self._root = Node("", None, SCALE)
+        self._weights = weights
+        self._leaves: dict[int, Node] = {}
+
+    def name(self, code: int, name: str, weight: int) -> None:
+        """A code has this name from now on."""
+        node, parts = self._root, name.split(".")
+        for place, part in enumerate(parts):
+            child = node.children.get(part)
+            if child is None:
+                step = SCALE // self._weights.get(".".join(parts[: place + 1]), 1)
+                child = node.children[part] = Node(part, node, step)
+            node = child
+        leaf = node.children.get("\0")
+        if leaf is None:
+            leaf = node.children["\0"] = Node("\0", node, SCALE)
+        leaf.code = code
+        self._leaves[code] = leaf
+
+    def reweigh(self, weights: dict[str, int]) -> None:
+        """All weights are these from now on."""
+        self._weights = weights
+        for path, node in self._walk():
+            if node.parent is not None and node.name != "\0":
+                node.step = SCALE // weights.get(path, 1)
+                if node.count:
+                    node.list()
+
+    def _walk(self) -> list[tuple[str, Node]]:
+        found, waiting = [], [("", self._root)]
+        while waiting:
+            path, node = waiting.pop()
+            found.append((path, node))
+            for name, child in node.children.items():
+                below = path if name == "\0" else f"{path}.{name}" if node.parent else name
+                waiting.append((below, child))
+        return found
+
+    def changed(self, codes: Int64s, counts: Int64s) -> None:
+        """These groups, each once, have so many messages to give now."""
+        for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+            node: Node | None = self._leaves[code]
+            assert node is not None
+            more = count - node.count
+            while node is not None and more:
+                had_some = node.count > 0
+                node.count += more
+                if node.parent is not None and node.count and not had_some:
+                    node.start = max(node.start, node.parent.now)
+                    node.list()
+                elif not node.count:
+                    node.finish = _UNLISTED
+                node = node.parent
+
+    def share(self, count: int, counts: Int64s) -> Int64s:
+        """The codes of the next `count` turns, in order; fewer if there are no more messages."""
+        count = min(count, self._root.count)
+        return np.array([self._serve(self._root) for _ in range(count)], dtype=np.int64)
+
+    def _serve(self, node: Node) -> int:
+        """One turn; the code of the group that has it."""
+        node.count -= 1
+        while node.code < 0:
+            node = self._serve_child(node, node.next())
+        return node.code
+
+    @staticmethod
+    def _serve_child(parent: Node, child: Node) -> Node:
+        child.start = child.finish
+        parent.now = max(parent.now, child.finish)
+        child.count -= 1
+        if child.count:
+            child.list()
+        else:
+            child.finish = _UNLISTED
+        return child
+
+    def share_among(self, codes: Int64s, limits: Int64s, count: int, counts: Int64s) -> Int64s:
+        """As `share`, among these groups only, which give no more than `limits`."""
+        rooms: dict[int, int] = {}
+        for code, limit in zip(codes.tolist(), limits.tolist(), strict=True):
+            node: Node | None = self._leaves[code]
+            assert node is not None
+            room = min(limit, node.count)
+            while node is not None:
+                rooms[id(node)] = rooms.get(id(node), 0) + room
+                node = node.parent
+        found = []
+        for _ in range(min(count, rooms.get(id(self._root), 0))):
+            node = self._root
+            node.count -= 1
+            rooms[id(node)] -= 1
+            while node.code < 0:
+                children = [c for c in node.children.values() if rooms.get(id(c), 0)]
+                child = min(children, key=lambda c: (c.finish, c.name))
+                rooms[id(child)] -= 1
+                node = self._serve_child(node, child)
+            found.append(node.code)
+        return np.array(found, dtype=np.int64)
+
+    def forget(self, codes: Int64s) -> Int64s:
+        """Which of these groups, which have no messages, need not be remembered."""
+        forgotten = []
+        for code in codes.tolist():
+            node: Node | None = self._leaves[code]
+            assert node is not None
+            assert node.parent is not None
+            if node.start > node.parent.now:
+                continue
+            forgotten.append(code)
+            del self._leaves[code]
+            while node is not None and node.parent is not None and not node.children:
+                if node.start > node.parent.now:
+                    break
+                del node.parent.children[node.name]
+                node = node.parent
+        return np.array(forgotten, dtype=np.int64)
+
+    def starts(self) -> Starts:
+        """What tells apart what comes: times less that of the node above."""
+        found: Starts = []
+        for path, node in self._walk():
+            if node.parent is not None:
+                time = node.start - node.parent.now
+                if time > 0 or (node.count and time):
+                    found.append([path + "\0" * (node.name == "\0"), time])
+        return sorted(found)
+
+    def restore(self, starts: Starts, code_of: dict[str, int]) -> None:
+        """Begin with these times; the groups are named and have their messages again."""
+        times = {str(name): int(time) for name, time in starts}
+        now = _headroom(starts)
+        for _, node in self._walk():
+            node.now = now
+            node.heap = []
+        for path, node in self._walk():
+            if node.parent is not None:
+                full = path + "\0" * (node.name == "\0")
+                node.start = now + times.get(full, 0)
+                if node.count:
+                    node.list()
