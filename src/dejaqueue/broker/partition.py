@@ -27,6 +27,7 @@ from dejaqueue.broker.keys import find_live, find_repeats
 from dejaqueue.broker.merging import Merged, merge
 from dejaqueue.broker.quotas import Backlog, check_backlog
 from dejaqueue.broker.requests import (
+    ChangeRequest,
     EnqueueRequest,
     LookRequest,
     RenameRequest,
@@ -331,6 +332,8 @@ class Partition:
                 self._rename(request)
             case SettleRequest():
                 self._settle(request)
+            case ChangeRequest():
+                self._answer("all", request.reply, request.change(self, self._apply))
             case LookRequest():
                 # What it sees must be durable, and it may append on its own.
                 self._commits.commit_all()
