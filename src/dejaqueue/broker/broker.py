@@ -15,10 +15,12 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.broker import browse, by_filter
+from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.peek import peek
+from dejaqueue.broker.redrive import redrive
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.stats import topic_stats
@@ -64,6 +66,7 @@ class Broker:
         self._topics: dict[str, TopicRuntime] = {}
         self._workers: list[PartitionWorker] = []
         self.snapshot_writer = ThreadPoolExecutor(1, thread_name_prefix="dejaq-snapshots")
+        self.carrier = Carrier(self)
         self._running = False
         self._started_us = 0
 
@@ -102,6 +105,7 @@ class Broker:
                 return
             self._running = False
             runtimes = list(self._topics.values())
+        self.carrier.close()
         for runtime in runtimes:
             runtime.close(self._close_partition)
         for worker in self._workers:
@@ -125,7 +129,13 @@ class Broker:
 
     def _serve(self, topic: Topic) -> TopicRuntime:
         return TopicRuntime(
-            topic, self.store, self.clock, self.settings, self.worker_of, self.snapshot_writer
+            topic,
+            self.store,
+            self.clock,
+            self.settings,
+            self.worker_of,
+            self.snapshot_writer,
+            self.carrier,
         )
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
@@ -202,6 +212,10 @@ class Broker:
         runtime = self.runtime(options.topic)
         offset_us_max = self.settings.clock.offset_us_max
         return ConsumerSession(runtime, options, sink, self.clock, offset_us_max)
+
+    def redrive(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Send a page of dead letters back (broker/redrive.py)."""
+        return redrive(self, values)
 
     # --- looking ------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ import numpy as np
 from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.commit import Commits, Committer
+from dejaqueue.broker.dead_letters import DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher, Push
 from dejaqueue.broker.duplicates import Resolution, resolve, sub_batches, too_late
 from dejaqueue.broker.keys import find_live, find_repeats
@@ -105,6 +106,7 @@ class Partition:
         self._closed = False
         self.backlog = Backlog()
         self.maintenance: Maintenance | None = None
+        self.dead_letters: DeadLetters | None = None
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal
@@ -128,6 +130,10 @@ class Partition:
             self._inbox.append(request)
             self.inbox_bytes += request.byte_count
 
+    def ring(self) -> None:
+        """Have it stepped soon."""
+        self._ring(self)
+
     # --- the worker's thread ----------------------------------------------------------------
 
     def step(self, *, busy: bool = False) -> int | None:
@@ -150,7 +156,11 @@ class Partition:
             if self._commits.group.rows < self.settings.dispatch.group_rows_max:
                 self._take_requests()
                 self._dispatch()
+            if self.dead_letters is not None:
+                self.dead_letters.bury(self)
             self._commits.commit(behind=busy)
+            if self.dead_letters is not None:
+                self.dead_letters.send(self)
             has_chores = self.maintenance is not None and self.maintenance.step(self)
         except DejaQError as error:
             self._fail(error)
@@ -254,6 +264,8 @@ class Partition:
         )
         if self.maintenance is not None:
             self.maintenance.loaded(self, 0 if snapshot is None else snapshot.position)
+        if self.dead_letters is not None:
+            self.dead_letters.loaded(self)
 
     def _fail(self, error: DejaQError) -> None:
         """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
@@ -585,6 +597,9 @@ class Partition:
         """When there will be something to lease to somebody with credit, or a chore to do."""
         chore_ms = self.maintenance.next_ms() if self.maintenance is not None else None
         wakes_us = [] if chore_ms is None else [chore_ms * 1_000]
+        letters_us = self.dead_letters.next_us() if self.dead_letters is not None else None
+        if letters_us is not None:
+            wakes_us.append(letters_us)
         now_us, ahead_ms = self.clock.now_us(), self._ahead_ms() * AHEAD_PERCENT // 100
         anyone_at_all = False
         for wanted in self.dispatcher.filters:

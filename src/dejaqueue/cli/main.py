@@ -30,6 +30,7 @@ COMMANDS = {
     "histogram": "dejaqueue.cli.browse:histogram",
     "move": "dejaqueue.cli.changes:move",
     "cancel": "dejaqueue.cli.changes:cancel",
+    "dead": "dejaqueue.cli.dead:dead",
     "stats": "dejaqueue.cli.stats:stats",
     "bench": "dejaqueue.cli.bench:bench",
 }

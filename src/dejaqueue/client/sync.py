@@ -16,8 +16,8 @@ from typing import Any
 from dejaqueue.client import waits_sync as waits
 from dejaqueue.client.browsing import tags_of
 from dejaqueue.client.consuming import ConsumeSettings
-from dejaqueue.client.core import ClientCore
-from dejaqueue.client.results import SendResult, Settled
+from dejaqueue.client.core import ClientCore, check_redrive
+from dejaqueue.client.results import Redriven, SendResult, Settled
 from dejaqueue.client.sending import row_of
 from dejaqueue.client.sync_browse import Browsing
 from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, check_consumer
@@ -146,6 +146,8 @@ class Client(Browsing):
         priority: int | None = None,
         tags: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
+        expires: datetime | int | None = None,
+        ttl: timedelta | float | None = None,
     ) -> int:
         """Send one message; when this returns, it is durable (rule 1).
 
@@ -161,6 +163,8 @@ class Client(Browsing):
             priority: 0 is most urgent; None = 32768.
             tags: at most 16 words.
             headers: at most 4 KiB, carried untouched.
+            expires: if it is not done by then it is dead, and goes to the dead-letter topic.
+            ttl: instead of `expires`: so long after it is due.
 
         Returns:
             Its id.
@@ -172,8 +176,10 @@ class Client(Browsing):
             ResourceExhausted: the topic is full, try later (rule 14).
             Unavailable: no broker in time; the outcome is unknown.
         """
-        now_ms = 0 if delay is None else waits.run(self._core.now_ms)
-        row, kind = row_of(payload, due, delay, key, group, priority, tags, headers, now_ms)
+        needs_now = delay is not None or ttl is not None
+        now_ms = waits.run(self._core.now_ms) if needs_now else 0
+        texts = key, group, priority, tags, headers
+        row, kind = row_of(payload, due, delay, *texts, now_ms, expires, ttl)
         return waits.send_row(self._core.gather(topic, kind), row)
 
     def send_batch(self, topic: str, messages: object, *, acks: str = "all") -> SendResult:
@@ -183,8 +189,8 @@ class Client(Browsing):
             topic: where to.
             messages: a list of dicts with the arguments of `send`; a pyarrow RecordBatch or
                 Table; anything with `__arrow_c_stream__` (polars, pandas from 2.2). Columns are
-                payload, due, key, group, priority, tags, headers, partition; all but payload may
-                be left out. `due` may be timestamps with a time zone.
+                payload, due, key, group, priority, tags, headers, expires, partition; all but
+                payload may be left out. `due` may be timestamps with a time zone.
             acks: `all` = answered when durable; `leader` = when accepted; `none` = no answer.
 
         Returns:
@@ -230,6 +236,46 @@ class Client(Browsing):
             batch_rows=batch_rows,
             linger_ms=linger_ms,
         )
+
+    def redrive(
+        self,
+        topic: str,
+        *,
+        to: str | None = None,
+        reason: str | None = None,
+        group: str | None = None,
+        ids: Sequence[int] | None = None,
+        count: int | None = None,
+    ) -> Redriven:
+        """Send dead letters back to where they came from, or elsewhere (rule 18).
+
+        They are what they were before they died, due now, their attempts counted anew. Letters that
+        are on their way stay so through a crash; none is lost, none arrives twice.
+
+        Args:
+            topic: the dead-letter topic.
+            to: where to; None = each to the topic it came from.
+            reason: only those that died of this.
+            group: only those of this group.
+            ids: only these letters.
+            count: so many at most.
+
+        Returns:
+            How many are on their way, and how many were meant but stay.
+
+        Raises:
+            TopicUnknown: the dead-letter topic, or one that letters go to, does not exist.
+        """
+        moved = left = 0
+        for ticket in check_redrive(topic, to, reason, group, ids, count):
+            while True:
+                limit = None if count is None else count - moved
+                answer = self._action("redrive", {**ticket, "limit": limit})
+                moved, left = moved + int(answer["moved"]), left + int(answer["left"])
+                ticket["after"] = answer["after"]
+                if ticket["after"] is None or moved == count:
+                    break
+        return Redriven(moved, left)
 
     def move(
         self,

@@ -19,7 +19,7 @@ See: apply.py for what commands do; docs/internals/engine.md for the tour; rule 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from dejaqueue.engine.producers import Answer
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.runs import Mask, Pair
 from dejaqueue.engine.selection import Selection
-from dejaqueue.engine.state import Counts, PartitionState
+from dejaqueue.engine.state import Counts, DeadGroup, PartitionState
 from dejaqueue.engine.state_hash import hash_state
 from dejaqueue.engine.table import DONE
 from dejaqueue.errors import InternalError
@@ -53,6 +53,7 @@ _STEPS: dict[type, Callable[[PartitionState, Any], Effects]] = {
     commands.Decide: apply.decide,
     commands.Remember: apply.remember,
     commands.Bury: apply.bury,
+    commands.Depart: apply.depart,
 }
 _STORY_LINES = 64
 _NONE = np.zeros(0, dtype=np.int64)
@@ -128,6 +129,16 @@ class Engine:
     def counts(self) -> Counts:
         """How many messages are where, and how often things happened. Not to be changed."""
         return self.state.counts
+
+    @property
+    def dead(self) -> Mapping[int, DeadGroup]:
+        """Messages on their way to another topic, by number of their group. Not to be changed."""
+        return self.state.dead
+
+    @property
+    def dead_number(self) -> int:
+        """The number that the next group of the dead gets."""
+        return self.state.dead_number
 
     def answer(self, producer: str, number: int) -> Answer | None:
         """The answer to a producer's batch, if it is in already (rule 10); None if not."""
@@ -360,7 +371,7 @@ def _subject(command: Command) -> object:
         return command.lease_id
     if isinstance(command, commands.Ack | commands.Nack | commands.Extend):
         return command.lease_id if command.sequences is None else len(command.sequences)
-    if isinstance(command, commands.Move | commands.Cancel | commands.Relocate):
+    if isinstance(command, commands.Move | commands.Cancel | commands.Depart | commands.Relocate):
         return len(command.sequences)
     if isinstance(command, commands.Decide | commands.Remember):
         return command.transaction
