@@ -166,7 +166,7 @@ class Partition:
             self._fail(error)
         if not self.loaded:
             return self.clock.now_us() + 100_000 if self._inbox else None
-        self.backlog = self._backlog()
+        self.backlog = Backlog.of(self.engine.state, self.mean_payload_bytes)
         if self._inbox:
             full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
             return None if full and self._commits.in_flight else self.clock.now_us()
@@ -388,14 +388,14 @@ class Partition:
         self._answer(request.acks, request.reply, reply)
         return True
 
-    def _backlog(self) -> Backlog:
-        return Backlog.of(self.engine.state, self.mean_payload_bytes)
-
     def _room_for(self, rows: int, byte_count: int) -> ResourceExhausted | None:
         """Rule 14."""
         topic = self.topic()
         if topic.max_backlog_count or topic.max_backlog_bytes:
-            here, all_live = self._backlog(), self._topic_backlog()
+            here, all_live = (
+                Backlog.of(self.engine.state, self.mean_payload_bytes),
+                self._topic_backlog(),
+            )
             live = Backlog(
                 all_live.count - self.backlog.count + here.count,
                 all_live.byte_count - self.backlog.byte_count + here.byte_count,
