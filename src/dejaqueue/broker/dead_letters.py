@@ -223,7 +223,8 @@ def read_rows(parcel: Parcel, journal: Journal) -> pa.RecordBatch:
     it takes depends on their sizes alone, so that a parcel is the same when it is sent again.
     """
     step = max(1, 4 * PARCEL_BYTES_MAX // max(1, parcel.topic.max_payload_bytes))
-    parts, byte_count, first = [], 0, 0
+    parts: list[pa.RecordBatch] = []
+    byte_count = first = 0
     while first < len(parcel.locators) and byte_count < PARCEL_BYTES_MAX:
         part = journal.read(parcel.locators[first : first + step], TEXT_COLUMNS)
         payloads = part.column(TEXT_COLUMNS.index("payload"))

@@ -145,9 +145,7 @@ def _is_taken(broker: Broker, destination: str, chosen: pa.RecordBatch) -> np.nd
     return taken
 
 
-def _depart(
-    broker: Broker, topic: str, partition: int, sequences: Int64s, destination: str
-) -> int:
+def _depart(broker: Broker, topic: str, partition: int, sequences: Int64s, destination: str) -> int:
     """Have these leave one partition; how many did, durably."""
 
     def leave(place: Partition) -> int:

@@ -164,7 +164,9 @@ def move(
 
         due_ms = SystemClock().now_ms() + delay_ms
     if due_ms is None and priority is None and group is None:
-        raise click.UsageError("say the new time, or what else changes: --due, --delay, --priority or --group")
+        raise click.UsageError(
+            "say the new time, or what else changes: --due, --delay, --priority or --group"
+        )
     named: dict[str, Any] = {"keys": list(keys)} if keys else {"ids": list(ids)}
     with connect(url) as client:
         settled = client.move(topic, **named, due=due_ms, priority=priority, group=group)

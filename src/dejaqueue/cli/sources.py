@@ -107,7 +107,9 @@ def _json_blocks(source: BinaryIO, columns: Columns) -> Iterator[pa.Table]:
     """Parsed lines; without a `payload` field, the line itself is the payload."""
     named = (columns.payload, columns.due, columns.key, columns.group)
     for lines in _line_blocks(source):
-        parsed = _parse_json(lines, {*filter(None, named), "payload", "due", "key", "group", "expires"})
+        parsed = _parse_json(
+            lines, {*filter(None, named), "payload", "due", "key", "group", "expires"}
+        )
         if columns.payload is None and "payload" not in parsed.column_names:
             parsed = parsed.append_column("payload", pa.array(lines, pa.binary()))
         yield parsed
@@ -242,9 +244,7 @@ _PER_MS = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)
 """By Arrow's unit: times what, and divided by what, is milliseconds."""
 
 
-def to_instants(
-    column: pa.ChunkedArray, field: str = "due"
-) -> pa.ChunkedArray | pa.Array:
+def to_instants(column: pa.ChunkedArray, field: str = "due") -> pa.ChunkedArray | pa.Array:
     """A column of instants as int64 milliseconds; parts of a millisecond round up: never early.
 
     Raises:
@@ -257,7 +257,9 @@ def to_instants(
     if not pa.types.is_timestamp(column.type):
         return _cast(field, column, pa.int64())
     if column.type.tz is None:
-        raise BadRequest(f"{field} column", "times with a zone, or UTC milliseconds", str(column.type))
+        raise BadRequest(
+            f"{field} column", "times with a zone, or UTC milliseconds", str(column.type)
+        )
     times, divisor = _PER_MS[column.type.unit]
     ticks = column.cast(pa.int64()).to_numpy()
     return pa.array(-(-(ticks * times) // divisor))

@@ -529,9 +529,7 @@ class ConsumeCore:
         if channel is not None:
             delay_ms = min(delay_ms, limits.LEASE_AHEAD_MS_MAX)
             # Nobody looked at them: that does not wear them out.
-            nack = Settle(
-                SettleOp.NACK, 0, 0, -1, delay_ms, rows.ids, rows.attempts, release=True
-            )
+            nack = Settle(SettleOp.NACK, 0, 0, -1, delay_ms, rows.ids, rows.attempts, release=True)
             channel.settle(nack)
 
     def finish(self) -> None:

@@ -75,9 +75,7 @@ def delay_ms_of(delay: object, field: str = "delay") -> int:
     return round(seconds * 1000)
 
 
-def expires_ms_of(
-    expires: object, ttl: object, due_ms: int, where: str = ""
-) -> int | None:
+def expires_ms_of(expires: object, ttl: object, due_ms: int, where: str = "") -> int | None:
     """When a message dies, UTC milliseconds; None = never. Raises BadRequest.
 
     Args:

@@ -93,9 +93,7 @@ def header_value(headers: pa.MapArray | pa.ChunkedArray, name: str) -> pa.Array 
     return pc.map_lookup(headers, pa.scalar(name), "first")
 
 
-def letter_keys(
-    origin: str, ids: pa.StringArray, died_at: pa.StringArray
-) -> pa.StringArray:
+def letter_keys(origin: str, ids: pa.StringArray, died_at: pa.StringArray) -> pa.StringArray:
     """The key of each letter: what died, and when."""
     keys = pc.binary_join_element_wise(pa.scalar(origin), ids, ":")
     return pc.binary_join_element_wise(keys, died_at, "@")
