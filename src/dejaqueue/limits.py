@@ -16,6 +16,8 @@ SEQUENCE_MAX: Final = (1 << SEQUENCE_BITS) - 1
 
 # The middle of uint16: as many levels above as below.
 PRIORITY_DEFAULT: Final = 32_768
+# The least urgent; what fits a uint16.
+PRIORITY_MAX: Final = 65_535
 
 # Fits a file name on every file system, with nothing to escape.
 TOPIC_NAME_BYTES_MAX: Final = 255
@@ -88,6 +90,14 @@ DISPATCH_BYTES_MAX: Final = 16 << 20
 TOPICS_MAX: Final = 100_000
 # Rows answered by one peek.
 PEEK_ROWS_MAX: Final = 10_000
+# Rows of the message table looked at in one stretch for a peek, a count or a change by filter.
+BROWSE_ROWS_MAX: Final = 1 << 20
+# Messages moved or cancelled by one command of a change by filter: a few milliseconds of work.
+CHANGE_ROWS_MAX: Final = 8_192
+# Buckets of one histogram.
+BUCKETS_MAX: Final = 10_000
+# Groups or tags in one answer to `counts`.
+COUNTS_ROWS_MAX: Final = 10_000
 
 assert SEQUENCE_BITS + 16 == 63
 assert PARTITIONS_MAX < 1 << 16

@@ -38,6 +38,24 @@ def test_topic_is_created_shown_altered_listed_and_deleted(run: Run) -> None:
     assert run("topic", "list").stdout == ""
 
 
+def test_every_setting_of_a_topic_has_an_option(run: Run) -> None:
+    options = ["--kind", "fair", "--weight", "vip=3", "--weight", "a=b=2", "--backoff", "2s"]
+    options += ["--on-duplicate", "replace", "--producer-rate-max", "50", "--paused"]
+    made = json.loads(run("topic", "create", "a", *options, "--json").stdout)
+    assert made["weights"] == {"vip": 3, "a=b": 2}
+    assert (made["kind"], made["on_duplicate"]) == ("fair", "replace")
+    assert (made["backoff_ms"], made["producer_rate_max"], made["paused"]) == (2_000, 50, True)
+    changed = run("topic", "alter", "a", "--no-paused", "--weight", "vip=1", "--json")
+    assert json.loads(changed.stdout)["paused"] is False
+    assert json.loads(changed.stdout)["weights"] == {"vip": 1}
+
+
+def test_a_setting_that_makes_no_sense_is_refused(run: Run) -> None:
+    assert "a weight is like vip=3" in run("topic", "create", "a", "--weight", "vip").stderr
+    assert "'maybe' is not one of" in run("topic", "create", "a", "--on-duplicate", "maybe").stderr
+    assert run("topic", "alter", "a", "--partitions", "3").exit_code == 2
+
+
 def test_topic_that_exists_is_refused_unless_that_is_fine(run: Run) -> None:
     assert run("topic", "create", "a").exit_code == 0
     again = run("topic", "create", "a")

@@ -50,7 +50,7 @@ SMALLEST = Layout(
     seal_rows=3,
     draw_rows=1,
     young_batches_max=1,
-    key_seal_rows=2,
+    key_bucket_bits=0,
     sweep_rows_min=0,
     sweep_groups_min=0,
 )
@@ -199,6 +199,7 @@ class EngineMachine(RuleBasedStateMachine):
             if lives is None
             else int64s([max(0, ms and self.now_ms + ms) for ms in lives[: len(after)]]),
             replaced=None if replaced is None else self.pick(replaced),
+            payload_sizes=None if split % 3 else np.arange(len(after), dtype=np.uint32),
             stage=stage,
         )
         self.apply(command)

@@ -96,9 +96,7 @@ def test_random_priorities_and_delays_come_in_order(make_broker: MakeBroker) -> 
 def test_what_is_ready_gets_another_priority(make_broker: MakeBroker) -> None:
     broker = make_broker(kind="priority")
     ids = send(broker, [b"a", b"b", b"c"], [5, 5, 5], keys=["a", "b", "c"])
-    changed = broker.write(
-        "move", {"key": pa.array(["c"]), "priority": pa.array([1], pa.uint16())}
-    )
+    changed = broker.write("move", {"key": pa.array(["c"]), "priority": pa.array([1], pa.uint16())})
     assert changed.all_statuses().tolist() == [0]
     broker.write("move", {"id": pa.array(ids[:1]), "priority": pa.array([9], pa.uint16())})
     got = broker.consumer().take_all()

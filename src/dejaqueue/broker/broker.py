@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dejaqueue.broker import browse, by_filter
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
 from dejaqueue.broker.partition import Partition
@@ -26,7 +27,7 @@ from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
-from dejaqueue.errors import BadRequest, DejaQError, TopicUnknown, Unavailable
+from dejaqueue.errors import DejaQError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
 from dejaqueue.model import Topic
@@ -202,7 +203,7 @@ class Broker:
         return Writer(
             stream,
             self.runtime(stream.topic),
-            self.clock.now_ms,
+            self.clock,
             self.settings.dispatch.inbox_bytes_max,
         )
 
@@ -231,8 +232,27 @@ class Broker:
         }
 
     def peek(self, ticket: dict[str, Any]) -> pa.RecordBatch:
-        """A batch of messages as they are, schema PEEK, without leasing (broker/stats.py)."""
-        name = ticket.get("topic")
-        if not isinstance(name, str):
-            raise BadRequest("topic", "the name of a topic", name)
-        return peek(self.runtime(name), ticket)
+        """A batch of messages as they are, schema PEEK, without leasing (broker/peek.py)."""
+        return peek(self.runtime(browse.topic_name(ticket)), ticket, self.clock.now_ms())
+
+    def counts(self, values: dict[str, Any]) -> dict[str, Any]:
+        """How many messages there are by state, group or tag (broker/browse.py)."""
+        topic = self.runtime(browse.topic_name(values))
+        return browse.counts(topic, values, self.clock.now_ms())
+
+    def histogram(self, values: dict[str, Any]) -> dict[str, Any]:
+        """How many messages are due in each stretch of time (broker/browse.py)."""
+        topic = self.runtime(browse.topic_name(values))
+        return browse.histogram(topic, values, self.clock.now_ms())
+
+    # --- changing by filter -------------------------------------------------------------------
+
+    def move_where(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Move some of the messages that a filter selects (broker/by_filter.py)."""
+        topic = self.runtime(browse.topic_name(values))
+        return by_filter.move_where(topic, values, self.clock.now_ms())
+
+    def cancel_where(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Cancel some of the messages that a filter selects (broker/by_filter.py)."""
+        topic = self.runtime(browse.topic_name(values))
+        return by_filter.cancel_where(topic, values, self.clock.now_ms())

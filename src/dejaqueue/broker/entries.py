@@ -96,6 +96,8 @@ class EnqueueFlag(IntFlag):
     KEYS = 1
     PRIORITIES = 2
     EXPIRES = 4
+    SIZES = 8
+    """No column: the payloads have their sizes."""
 
 
 class MoveFlag(IntFlag):
@@ -117,6 +119,8 @@ def enqueue_entry(command: commands.Enqueue, texts: dict[str, TextColumn]) -> En
     if command.expires_ms is not None:
         flags |= EnqueueFlag.EXPIRES
         ints.append(command.expires_ms)
+    if command.payload_sizes is not None:
+        flags |= EnqueueFlag.SIZES
     return Entry(
         EntryKind.ENQUEUE,
         command.now_ms,
@@ -134,6 +138,7 @@ def _enqueue_command(entry: Entry, position: int) -> commands.Enqueue:
     priorities = others.pop(0).astype(np.uint16) if EnqueueFlag.PRIORITIES in flags else None
     expires_ms = others.pop(0) if EnqueueFlag.EXPIRES in flags else None
     key = entry.texts["key"] if EnqueueFlag.KEYS in flags else None
+    payload = entry.texts["payload"] if EnqueueFlag.SIZES in flags else None
     more: dict[str, Any] = {}
     sub_batches: tuple[SubBatch, ...] = (SubBatch("", 0, entry.rows),)
     if entry.extra:
@@ -156,6 +161,7 @@ def _enqueue_command(entry: Entry, position: int) -> commands.Enqueue:
         None if replaced is None else np.array(replaced, dtype=np.int64),
         None if stage is None else commands.Stage(*stage),
         tuple((name, next_ms) for name, next_ms in more.get("firings", ())),
+        None if payload is None else np.diff(payload.offsets).astype(np.uint32),
     )
 
 

@@ -17,6 +17,7 @@ from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.maintenance import Maintenance
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
+from dejaqueue.broker.quotas import Backlog, Rates
 from dejaqueue.broker.requests import LookRequest, Request
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, InternalError
@@ -33,6 +34,7 @@ class TopicRuntime:
     Attributes:
         topic: its settings; replaced when they change.
         dispatcher: its consumers.
+        rates: how fast its producers send.
         partitions: by number; each is loaded when it is first used.
     """
 
@@ -51,6 +53,7 @@ class TopicRuntime:
         self.dispatcher = Dispatcher(silence_us, self.ring_all)
         self._workers: list[PartitionWorker] = []
         self.partitions: list[Partition] = []
+        self.rates = Rates()
         for number in range(topic.partitions):
             worker = worker_of(topic.name, number)
             partition = Partition(
@@ -60,7 +63,7 @@ class TopicRuntime:
                 clock,
                 settings,
                 self.dispatcher,
-                lambda: sum(partition.live_count for partition in self.partitions),
+                self.backlog,
                 worker.committer,
                 worker.ring,
             )
@@ -68,6 +71,11 @@ class TopicRuntime:
             partition.dead_letters = DeadLetters(carrier)
             self.partitions.append(partition)
             self._workers.append(worker)
+
+    def backlog(self) -> Backlog:
+        """What is live in all partitions, as of their last steps."""
+        found = [partition.backlog for partition in self.partitions]
+        return Backlog(sum(one.count for one in found), sum(one.byte_count for one in found))
 
     def submit(self, partition: int, request: Request) -> None:
         """Leave a request for a partition."""

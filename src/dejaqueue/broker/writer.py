@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ from dejaqueue.broker.requests import (
     no_reply,
 )
 from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.schema.checks import NamedRows, SendColumns, check_named, check_schema, check_send
@@ -94,11 +94,11 @@ class Writer:
     _spread = itertools.count()
 
     def __init__(
-        self, stream: WriteStream, topic: TopicRuntime, now_ms: Callable[[], int], bytes_max: int
+        self, stream: WriteStream, topic: TopicRuntime, clock: Clock, bytes_max: int
     ) -> None:
         self._stream = stream
         self._topic = topic
-        self._now_ms = now_ms
+        self._clock = clock
         self._bytes_max = bytes_max
         # Without a name there is no retry to recognise, so each stream may start anywhere.
         self._first_partition = 0 if stream.producer else next(self._spread)
@@ -123,7 +123,9 @@ class Writer:
     # --- enqueue ----------------------------------------------------------------------------
 
     def _enqueue(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
-        columns = check_send(batch, self._topic.topic, self._now_ms())
+        topic = self._topic.topic
+        columns = check_send(batch, topic, self._clock.now_ms())
+        self._topic.rates.check(topic, self._stream.producer, columns.rows, self._clock.now_us())
         self._send(number, columns, reply)
 
     def submit_columns(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:

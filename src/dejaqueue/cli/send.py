@@ -157,11 +157,12 @@ def _send_all(
 ) -> int:
     """Send every batch, print the counts, return the exit status."""
     from dejaqueue.cli.sources import read_batches
+    from dejaqueue.model import RowStatus
 
     sent_count = duplicate_count = 0
     for batch in read_batches(source, file_format, columns, now_ms):
         statuses = client.send_batch(topic, batch).statuses
-        refused = int((statuses != 0).sum())
+        refused = int((statuses == RowStatus.DUPLICATE).sum())
         sent_count += len(statuses) - refused
         duplicate_count += refused
     if as_json:

@@ -104,7 +104,8 @@ class Gathered:
             status = RowStatus(int(reply.statuses[at]))
             if status is RowStatus.DUPLICATE:
                 raise DuplicateKey(self.rows[index][2] or "", message_id)
-            raise Refused(f"the message was refused: {status.name}")
+            if status is not RowStatus.KEPT:
+                raise Refused(f"the message was refused: {status.name}")
         return message_id
 
     def wake(self) -> None:

@@ -176,7 +176,7 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
             staged.replaced.append(command.replaced)
         state.counts.staged += count
     if command.key_hashes is not None:
-        state.keys.insert(command.key_hashes, sequences, state.is_live)
+        state.keys.insert(command.key_hashes, sequences, state.table)
     batch_first = first_sequence
     for batch in batches:
         if batch.producer:
@@ -189,6 +189,12 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
 def _widen(state: PartitionState, command: commands.Enqueue, places: Int64s) -> None:
     """Write what new rows have beside a time."""
     table = state.table
+    if command.key_hashes is not None:
+        table.widen(places, "key_hashes", command.key_hashes)
+    if command.payload_sizes is not None:
+        table.widen(places, "payload_sizes", command.payload_sizes + np.uint32(1))
+        state.payload_bytes += int(command.payload_sizes.sum(dtype=np.int64))
+        state.sized_count += places.size
     if command.priorities is not None:
         table.widen(places, "urgencies", command.priorities ^ URGENCY_FLIP)
     if command.expires_ms is not None:

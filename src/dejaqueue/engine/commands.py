@@ -21,6 +21,8 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 """int64 array, shape (n,)."""
 UInt16s: TypeAlias = npt.NDArray[np.uint16]
 """uint16 array, shape (n,)."""
+UInt32s: TypeAlias = npt.NDArray[np.uint32]
+"""uint32 array, shape (n,)."""
 UInt8s: TypeAlias = npt.NDArray[np.uint8]
 """uint8 array, shape (n,)."""
 
@@ -93,6 +95,7 @@ class Enqueue:
         expires_ms: when each row dies if it is not done, 0 = never; None = never for all.
         replaced: sequences of live messages that go in the same step (rule 11).
         stage: the transaction it belongs to; None = at once.
+        payload_sizes: bytes of each payload, where the topic limits them; None = not noted.
         firings: cron entries that this fires, and when each fires next, -1 = never again.
     """
 
@@ -109,6 +112,7 @@ class Enqueue:
     replaced: Int64s | None = None
     stage: Stage | None = None
     firings: tuple[tuple[str, int], ...] = ()
+    payload_sizes: UInt32s | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ class ConsumeStream:
             if not isinstance(getattr(self, name), bool):
                 raise BadRequest(name, "true or false", getattr(self, name))
         for name in ("tags_any", "tags_all", "tags_none"):
-            _check_tags(name, getattr(self, name))
+            check_tags(name, getattr(self, name))
         return replace(
             self,
             tags_any=tuple(self.tags_any),
@@ -121,7 +121,8 @@ class ConsumeStream:
         )
 
 
-def _check_tags(name: str, tags: object) -> None:
+def check_tags(name: str, tags: object) -> None:
+    """Raise BadRequest if these are not tags that a message could have."""
     if not isinstance(tags, list | tuple) or len(tags) > limits.TAGS_MAX:
         raise BadRequest(name, f"a list of at most {limits.TAGS_MAX} tags", tags)
     for tag in tags:

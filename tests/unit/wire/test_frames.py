@@ -98,7 +98,9 @@ def test_a_refusal_of_rows_survives_the_wire() -> None:
     assert (back.ids.tolist(), back.attempts.tolist()) == (IDS.tolist(), ATTEMPTS.tolist())
 
 
-def settle_bytes(op: int, fate: int, reason: bytes, said: int | None = None, delay: int = 0) -> bytes:
+def settle_bytes(
+    op: int, fate: int, reason: bytes, said: int | None = None, delay: int = 0
+) -> bytes:
     """A SETTLE of lease 5."""
     count = len(reason) if said is None else said
     head = frames.encode(Settle(SettleOp.ACK, 1, lease_id=5))[:8]
@@ -129,7 +131,11 @@ def test_a_settle_that_cannot_be_is_refused(content: bytes, field: str) -> None:
 
 
 @given(
-    st.integers(0, 4), st.integers(0, 4), st.integers(0, 1_100), st.binary(max_size=40), st.integers()
+    st.integers(0, 4),
+    st.integers(0, 4),
+    st.integers(0, 1_100),
+    st.binary(max_size=40),
+    st.integers(),
 )
 def test_a_garbled_settle_is_a_settle_or_refused(
     op: int, fate: int, said: int, reason: bytes, delay: int
