@@ -109,7 +109,7 @@ def test_settings_that_change_hold_for_the_next_failure(make_broker: MakeBroker)
     broker.broker.alter_topic("t", BACKOFF)
     broker.settle_down()
     nack(consumer, got)
-    comes_after(broker, consumer, 1_000)
+    assert comes_after(broker, consumer, 1_000).attempts == [2]
 
 
 @pytest.mark.parametrize("dead", [True, False])
