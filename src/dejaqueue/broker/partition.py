@@ -384,7 +384,7 @@ class Partition:
             answer.refused_ids,
             answer.refused_statuses,
         )
-        reply = self._enqueue_reply(request, batch, answer.first_sequence)
+        reply = request.answer(batch, pack_id(self.number, answer.first_sequence))
         self._answer(request.acks, request.reply, reply)
         return True
 
@@ -449,7 +449,8 @@ class Partition:
         else:
             sequence = self.engine.next_sequence
         for request, batch in zip(requests, batches, strict=True):
-            self._answer(request.acks, request.reply, self._enqueue_reply(request, batch, sequence))
+            reply = request.answer(batch, pack_id(self.number, sequence))
+            self._answer(request.acks, request.reply, reply)
             sequence += batch.count
 
     def _resolve_duplicates(self, merged: Merged, now_ms: int) -> Resolution | None:
@@ -476,21 +477,6 @@ class Partition:
             if int(positions.max()) > self._commits.tail:
                 self._commits.commit_all()  # a candidate is readable only once it is appended
         return find_live(self.engine, self.journal, keys, rows, sequences)
-
-    def _enqueue_reply(self, request: EnqueueRequest, batch: SubBatch, first: int) -> Reply:
-        first_id = pack_id(self.number, first)
-        if not batch.refused_indices:
-            return Reply(request.number, batch.count, first_id)
-        rows = batch.count + len(batch.refused_indices)
-        refused = np.array(batch.refused_indices, dtype=np.int64)
-        accepted_mask = np.ones(rows, dtype=bool)
-        accepted_mask[refused] = False
-        ids = np.empty(rows, dtype=np.int64)
-        ids[accepted_mask] = np.arange(first_id, first_id + batch.count)
-        ids[refused] = batch.refused_ids
-        statuses = np.zeros(rows, dtype=np.uint8)
-        statuses[refused] = batch.refused_statuses
-        return Reply(request.number, rows, -1, ids, statuses)
 
     # --- move, cancel, ack, nack, extend ------------------------------------------------------
 

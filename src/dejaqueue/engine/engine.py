@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.engine import apply, commands, invariants, selection
+from dejaqueue.engine import apply, commands, decisions, invariants, selection
 from dejaqueue.engine.commands import Command, Effects, Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import held_mask
@@ -49,10 +49,10 @@ _STEPS: dict[type, Callable[[PartitionState, Any], Effects]] = {
     commands.Move: apply.move,
     commands.Cancel: apply.cancel,
     commands.Relocate: apply.relocate,
-    commands.Configure: apply.configure,
-    commands.Decide: apply.decide,
-    commands.Remember: apply.remember,
-    commands.Bury: apply.bury,
+    commands.Configure: decisions.configure,
+    commands.Decide: decisions.decide,
+    commands.Remember: decisions.remember,
+    commands.Bury: decisions.bury,
     commands.Depart: apply.depart,
 }
 _STORY_LINES = 64
