@@ -21,7 +21,13 @@ from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.commit import Commits, Committer
 from dejaqueue.broker.dispatch import Dispatcher, Push
-from dejaqueue.broker.duplicates import Resolution, resolve, sub_batches, too_late
+from dejaqueue.broker.duplicates import (
+    Resolution,
+    enqueue_reply,
+    resolve,
+    sub_batches,
+    too_late,
+)
 from dejaqueue.broker.keys import find_live, find_repeats
 from dejaqueue.broker.merging import Merged, merge
 from dejaqueue.broker.quotas import Backlog, check_backlog
@@ -54,7 +60,7 @@ from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.snapshot import restore
 from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted, Unavailable
 from dejaqueue.journal.interface import Journal
-from dejaqueue.model import TagFilter, Topic, TopicKind, pack_id
+from dejaqueue.model import TagFilter, Topic, TopicKind
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -369,7 +375,7 @@ class Partition:
             answer.refused_ids,
             answer.refused_statuses,
         )
-        reply = self._enqueue_reply(request, batch, answer.first_sequence)
+        reply = enqueue_reply(request, batch, self.number, answer.first_sequence)
         self._answer(request.acks, request.reply, reply)
         return True
 
@@ -434,7 +440,8 @@ class Partition:
         else:
             sequence = self.engine.next_sequence
         for request, batch in zip(requests, batches, strict=True):
-            self._answer(request.acks, request.reply, self._enqueue_reply(request, batch, sequence))
+            reply = enqueue_reply(request, batch, self.number, sequence)
+            self._answer(request.acks, request.reply, reply)
             sequence += batch.count
 
     def _resolve_duplicates(self, merged: Merged, now_ms: int) -> Resolution | None:
@@ -443,10 +450,15 @@ class Partition:
         if merged.key_hashes is None or merged.columns.keys is None:
             return None
         live = self._find_live(merged.columns.keys, merged.key_hashes)
+        firsts = find_repeats(merged.columns.keys, merged.key_hashes)
+        if live is None and firsts is None:
+            return None
+        free = np.full(merged.columns.rows, -1, dtype=np.int64)
+        live = free if live is None else live
         resolution = resolve(
             self.topic().on_duplicate,
             live,
-            find_repeats(merged.columns.keys, merged.key_hashes),
+            free if firsts is None else firsts,
             self.engine.next_sequence,
             too_late(self.engine, live, now_ms),
         )
@@ -454,28 +466,15 @@ class Partition:
             merged.keep(resolution.taken)
         return resolution
 
-    def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s:
+    def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s | None:
+        """The live sequence of each key, -1 where there is none; None = none has one."""
         rows, sequences = self.engine.find_keys(key_hashes)
-        if len(sequences):
-            positions = self.engine.locators(sequences) >> limits.ROW_BITS
-            if int(positions.max()) > self._commits.tail:
-                self._commits.commit_all()  # a candidate is readable only once it is appended
+        if not len(sequences):
+            return None
+        positions = self.engine.locators(sequences) >> limits.ROW_BITS
+        if int(positions.max()) > self._commits.tail:
+            self._commits.commit_all()  # a candidate is readable only once it is appended
         return find_live(self.engine, self.journal, keys, rows, sequences)
-
-    def _enqueue_reply(self, request: EnqueueRequest, batch: SubBatch, first: int) -> Reply:
-        first_id = pack_id(self.number, first)
-        if not batch.refused_indices:
-            return Reply(request.number, batch.count, first_id)
-        rows = batch.count + len(batch.refused_indices)
-        refused = np.array(batch.refused_indices, dtype=np.int64)
-        accepted_mask = np.ones(rows, dtype=bool)
-        accepted_mask[refused] = False
-        ids = np.empty(rows, dtype=np.int64)
-        ids[accepted_mask] = np.arange(first_id, first_id + batch.count)
-        ids[refused] = batch.refused_ids
-        statuses = np.zeros(rows, dtype=np.uint8)
-        statuses[refused] = batch.refused_statuses
-        return Reply(request.number, rows, -1, ids, statuses)
 
     # --- move, cancel, ack, nack, extend ------------------------------------------------------
 
@@ -484,6 +483,8 @@ class Partition:
         if sequences is None:
             assert request.key_hashes is not None
             sequences = self._find_live(request.keys, request.key_hashes)
+            if sequences is None:
+                sequences = np.full(request.rows, -1, dtype=np.int64)
         if request.cancel:
             effects = self._apply(Cancel(self.now_ms(), sequences))
         else:

@@ -127,7 +127,7 @@ class Writer:
         columns = check_send(batch, topic, self._clock.now_ms())
         self._topic.rates.check(topic, self._stream.producer, columns.rows, self._clock.now_us())
         key_hashes = None
-        if columns.keys is not None:
+        if columns.keys is not None and topic.partitions > 1:  # else the worker hashes them
             key_hashes = hash_column(text_column(columns.keys))
         parts = self._route(number, columns, key_hashes)
         if len(parts) == 1:
