@@ -306,6 +306,10 @@ class EngineMachine(RuleBasedStateMachine):
     def bury(self, group: int) -> None:
         self.apply(commands.Bury(self.now_ms, group))
 
+    @rule(back=rows_st)
+    def depart(self, back: list[int]) -> None:
+        self.apply(commands.Depart(self.now_ms, self.pick(back), "elsewhere"))
+
     @rule(rules=rules_st)
     def configure(self, rules: Rules) -> None:
         kind, ageing_ms = self.engine.rules.kind, self.engine.rules.ageing_ms

@@ -20,6 +20,7 @@ import numpy as np
 from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.commit import Commits, Committer
+from dejaqueue.broker.dead_letters import DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher, Push
 from dejaqueue.broker.duplicates import (
     Resolution,
@@ -32,6 +33,7 @@ from dejaqueue.broker.keys import find_live, find_repeats
 from dejaqueue.broker.merging import Merged, merge
 from dejaqueue.broker.quotas import Backlog, check_backlog
 from dejaqueue.broker.requests import (
+    ChangeRequest,
     EnqueueRequest,
     LookRequest,
     RenameRequest,
@@ -110,6 +112,7 @@ class Partition:
         self._closed = False
         self.backlog = Backlog()
         self.maintenance: Maintenance | None = None
+        self.dead_letters: DeadLetters | None = None
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal
@@ -133,6 +136,10 @@ class Partition:
             self._inbox.append(request)
             self.inbox_bytes += request.byte_count
 
+    def ring(self) -> None:
+        """Have it stepped soon."""
+        self._ring(self)
+
     # --- the worker's thread ----------------------------------------------------------------
 
     def step(self, *, busy: bool = False) -> int | None:
@@ -155,7 +162,11 @@ class Partition:
             if self._commits.group.rows < self.settings.dispatch.group_rows_max:
                 self._take_requests()
                 self._dispatch()
+            if self.dead_letters is not None:
+                self.dead_letters.bury(self)
             self._commits.commit(behind=busy)
+            if self.dead_letters is not None:
+                self.dead_letters.send(self)
             has_chores = self.maintenance is not None and self.maintenance.step(self)
         except DejaQError as error:
             self._fail(error)
@@ -259,6 +270,8 @@ class Partition:
         )
         if self.maintenance is not None:
             self.maintenance.loaded(self, 0 if snapshot is None else snapshot.position)
+        if self.dead_letters is not None:
+            self.dead_letters.loaded(self)
 
     def _fail(self, error: DejaQError) -> None:
         """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
@@ -325,6 +338,8 @@ class Partition:
                 self._rename(request)
             case SettleRequest():
                 self._settle(request)
+            case ChangeRequest():
+                self._answer("all", request.reply, request.change(self, self._apply))
             case LookRequest():
                 # What it sees must be durable, and it may append on its own.
                 self._commits.commit_all()
@@ -583,6 +598,9 @@ class Partition:
         """When there will be something to lease to somebody with credit, or a chore to do."""
         chore_ms = self.maintenance.next_ms() if self.maintenance is not None else None
         wakes_us = [] if chore_ms is None else [chore_ms * 1_000]
+        letters_us = self.dead_letters.next_us() if self.dead_letters is not None else None
+        if letters_us is not None:
+            wakes_us.append(letters_us)
         now_us, ahead_ms = self.clock.now_us(), self._ahead_ms() * AHEAD_PERCENT // 100
         anyone_at_all = False
         for wanted in self.dispatcher.filters:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from dejaqueue.engine.commands import Int64s, Stage, UInt16s, Words
+from dejaqueue.engine.commands import Command, Effects, Int64s, Stage, UInt16s, Words
 from dejaqueue.schema.checks import SendColumns
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -107,4 +107,19 @@ class LookRequest:
     byte_count: int = 0
 
 
-Request: TypeAlias = EnqueueRequest | RenameRequest | SettleRequest | LookRequest
+@dataclass(slots=True)
+class ChangeRequest:
+    """Find messages and change them in one go, on the partition's worker.
+
+    Attributes:
+        change: given the partition and a way to apply commands to it; its answer goes to `reply`
+            once what it applied is durable.
+    """
+
+    change: Callable[[Partition, Callable[[Command], Effects]], Reply]
+    reply: ReplyTo
+    number: int = 0
+    byte_count: int = 0
+
+
+Request: TypeAlias = EnqueueRequest | RenameRequest | SettleRequest | LookRequest | ChangeRequest

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import TypeVar
 
+from dejaqueue.broker.dead_letters import Carrier, DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.maintenance import Maintenance
 from dejaqueue.broker.partition import Partition
@@ -45,6 +46,7 @@ class TopicRuntime:
         settings: BrokerSettings,
         worker_of: Callable[[str, int], PartitionWorker],
         snapshot_writer: Executor,
+        carrier: Carrier,
     ) -> None:
         self.topic = topic
         silence_us = settings.dispatch.consumer_silence_ms_max * 1_000
@@ -66,6 +68,7 @@ class TopicRuntime:
                 worker.ring,
             )
             partition.maintenance = Maintenance(snapshot_writer)
+            partition.dead_letters = DeadLetters(carrier)
             self.partitions.append(partition)
             self._workers.append(worker)
 

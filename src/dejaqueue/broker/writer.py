@@ -126,6 +126,16 @@ class Writer:
         topic = self._topic.topic
         columns = check_send(batch, topic, self._clock.now_ms())
         self._topic.rates.check(topic, self._stream.producer, columns.rows, self._clock.now_us())
+        self._send(number, columns, reply)
+
+    def submit_columns(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
+        """Take a batch that was checked before. `reply` as for `submit`."""
+        try:
+            self._send(number, columns, reply)
+        except DejaQError as error:
+            reply(Reply(number, columns.rows, error=error))
+
+    def _send(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
         key_hashes = None
         if columns.keys is not None and topic.partitions > 1:  # else the worker hashes them
             key_hashes = hash_column(text_column(columns.keys))
@@ -219,6 +229,8 @@ class Writer:
                 sequences=sequences,
                 attempts=attempts.astype(np.uint16),
                 acks=self._stream.acks,
+                reason=self._stream.reason,
+                bury=self._stream.dead,
             )
         keys = named.keys
         if keys is not None and rows is not None:

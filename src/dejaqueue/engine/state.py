@@ -75,11 +75,13 @@ class DeadGroup:
     Attributes:
         reason: why, for the reader of the dead letter.
         now_ms: when.
+        destination: the topic they go to; "" = the dead-letter topic.
     """
 
     sequences: Int64s
     reason: str
     now_ms: int
+    destination: str = ""
 
 
 @dataclass(slots=True)
