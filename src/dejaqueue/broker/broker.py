@@ -22,6 +22,7 @@ from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.topics import Catalogue
+from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
 from dejaqueue.errors import BadRequest, DejaQError, TopicUnknown, Unavailable
@@ -65,6 +66,7 @@ class Broker:
         self.snapshot_writer = ThreadPoolExecutor(1, thread_name_prefix="dejaq-snapshots")
         self._running = False
         self._started_us = 0
+        self.transactions = Transactions(self.runtime, self.clock)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -105,6 +107,7 @@ class Broker:
             runtime.close(self._close_partition)
         for worker in self._workers:
             worker.stop()
+        self.transactions.close()
         self.snapshot_writer.shutdown()
         self.store.close()
 
@@ -124,7 +127,13 @@ class Broker:
 
     def _serve(self, topic: Topic) -> TopicRuntime:
         return TopicRuntime(
-            topic, self.store, self.clock, self.settings, self.worker_of, self.snapshot_writer
+            topic,
+            self.store,
+            self.clock,
+            self.settings,
+            self.worker_of,
+            self.snapshot_writer,
+            self.transactions,
         )
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
@@ -194,6 +203,7 @@ class Broker:
             self.runtime(stream.topic),
             self.clock,
             self.settings.dispatch.inbox_bytes_max,
+            self.transactions.stage(stream.transaction) if stream.transaction else None,
         )
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:

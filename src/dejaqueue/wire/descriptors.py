@@ -16,6 +16,7 @@ from dejaqueue.errors import BadRequest
 from dejaqueue.model import TagFilter, check_topic_name
 
 WRITE_OPS = ("enqueue", "move", "cancel", "ack", "nack", "extend")
+STAGED_OPS = ("enqueue", "ack")
 ACKS = ("all", "leader", "none")
 
 
@@ -29,6 +30,7 @@ class WriteStream:
         acks: `all` (reply when durable), `leader` (reply when accepted), `none` (no reply).
         producer: name for idempotent retries (rule 10); "" = none. Only for enqueue.
         argument_ms: nack: delay; extend: the lease from now. 0 otherwise.
+        transaction: enqueue, ack: the one it belongs to (`begin_transaction`); "" = none.
     """
 
     topic: str
@@ -36,6 +38,7 @@ class WriteStream:
     acks: str = "all"
     producer: str = ""
     argument_ms: int = 0
+    transaction: str = ""
 
     def check(self) -> WriteStream:
         """Return self, or raise BadRequest."""
@@ -51,7 +54,16 @@ class WriteStream:
                 "producer", f"at most {limits.PRODUCER_NAME_BYTES_MAX} bytes", self.producer
             )
         check_span("argument_ms", self.argument_ms)
+        self._check_transaction()
         return self
+
+    def _check_transaction(self) -> None:
+        if not isinstance(self.transaction, str):
+            raise BadRequest("transaction", "a text", self.transaction)
+        if self.transaction and self.op not in STAGED_OPS:
+            raise BadRequest("op", f"one of {', '.join(STAGED_OPS)} in a transaction", self.op)
+        if self.transaction and self.acks != "all":
+            raise BadRequest("acks", "all in a transaction", self.acks)
 
 
 @dataclass(frozen=True, slots=True)
