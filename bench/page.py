@@ -18,6 +18,7 @@ TITLES = {
     "throughput": "Throughput",
     "lateness": "Lateness",
     "hot_instant": "Hot instant",
+    "fair": "Fair topics",
     "scale": "Scale",
     "parts": "Parts",
 }
