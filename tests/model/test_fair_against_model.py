@@ -40,11 +40,12 @@ steps = st.lists(
         st.tuples(st.just("regroup"), st.lists(st.integers(0, 30), max_size=4)),
         st.tuples(st.just("delay"), st.lists(st.integers(0, 30), max_size=4)),
         st.tuples(st.just("weigh"), st.sampled_from(WEIGHTS)),
+        st.tuples(st.just("cap"), st.integers(0, 2)),
         st.tuples(st.just("restart"), st.none()),
         st.tuples(st.just("wait"), st.integers(1, 9)),
     ),
-    min_size=4,
-    max_size=25,
+    min_size=15,
+    max_size=45,
 )
 
 
@@ -120,6 +121,9 @@ class Both:
                     self.apply(commands.Move(now_ms, sequences, groups=groups))
             case "weigh", dict(weights):
                 self.rules = replace(self.rules, weights=weights)
+                self.apply(commands.Configure(now_ms, self.rules.to_text()))
+            case "cap", int(cap):
+                self.rules = replace(self.rules, group_in_flight_max=cap)
                 self.apply(commands.Configure(now_ms, self.rules.to_text()))
             case "restart", None:
                 meta, files = plan_snapshot(self.engine)

@@ -20,6 +20,7 @@ See: docs/reference/journal-format.md.
     DECIDE      commit                                                               transaction
     REMEMBER    commit, -1 = forget                                                  JSON
     BURY        group
+    DEPART                                              sequences                    destination
 
 Where ACK, NACK and EXTEND name a whole lease, they have no ints. The extra of ENQUEUE is a list of
 sub-batches, or an object of that and of what else there is.
@@ -95,6 +96,8 @@ class EnqueueFlag(IntFlag):
     KEYS = 1
     PRIORITIES = 2
     EXPIRES = 4
+    SIZES = 8
+    """No column: the payloads have their sizes."""
 
 
 class MoveFlag(IntFlag):
@@ -116,6 +119,8 @@ def enqueue_entry(command: commands.Enqueue, texts: dict[str, TextColumn]) -> En
     if command.expires_ms is not None:
         flags |= EnqueueFlag.EXPIRES
         ints.append(command.expires_ms)
+    if command.payload_sizes is not None:
+        flags |= EnqueueFlag.SIZES
     return Entry(
         EntryKind.ENQUEUE,
         command.now_ms,
@@ -133,6 +138,7 @@ def _enqueue_command(entry: Entry, position: int) -> commands.Enqueue:
     priorities = others.pop(0).astype(np.uint16) if EnqueueFlag.PRIORITIES in flags else None
     expires_ms = others.pop(0) if EnqueueFlag.EXPIRES in flags else None
     key = entry.texts["key"] if EnqueueFlag.KEYS in flags else None
+    payload = entry.texts["payload"] if EnqueueFlag.SIZES in flags else None
     more: dict[str, Any] = {}
     sub_batches: tuple[SubBatch, ...] = (SubBatch("", 0, entry.rows),)
     if entry.extra:
@@ -155,6 +161,7 @@ def _enqueue_command(entry: Entry, position: int) -> commands.Enqueue:
         None if replaced is None else np.array(replaced, dtype=np.int64),
         None if stage is None else commands.Stage(*stage),
         tuple((name, next_ms) for name, next_ms in more.get("firings", ())),
+        None if payload is None else np.diff(payload.offsets).astype(np.uint32),
     )
 
 
@@ -276,6 +283,10 @@ def to_entry(command: Command, leased_count: int = 0) -> Entry:
             return Entry(EntryKind.REMEMBER, now_ms, (commit, 0, 0, 0), extra=extra)
         case commands.Bury():
             return Entry(EntryKind.BURY, now_ms, (command.group, 0, 0, 0))
+        case commands.Depart():
+            rows, extra = len(command.sequences), command.destination.encode()
+            ints = (command.sequences,)
+            return Entry(EntryKind.DEPART, now_ms, rows=rows, ints=ints, extra=extra)
         case _:
             raise TypeError(f"no entry is made of {type(command).__name__} here")
 
@@ -335,6 +346,8 @@ def _to_command(entry: Entry, position: int) -> Command:
             return commands.Remember(now_ms, name, commit, participants)
         case EntryKind.BURY:
             return commands.Bury(now_ms, params[0])
+        case EntryKind.DEPART:
+            return commands.Depart(now_ms, entry.ints[0], extra.decode())
         case _:
             raise ValueError("unknown kind")
 

@@ -12,6 +12,7 @@ from dejaqueue.client.aio_consumer import (
     AsyncMessageBatch,
 )
 from dejaqueue.client.aio_producer import AsyncProducer
+from dejaqueue.client.browsing import DueHistogram, Where
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import Sent
@@ -29,6 +30,7 @@ __all__ = [
     "BatchConsumer",
     "Client",
     "Consumer",
+    "DueHistogram",
     "LatenessHistogram",
     "Message",
     "MessageBatch",
@@ -36,4 +38,5 @@ __all__ = [
     "SendResult",
     "Sent",
     "Settled",
+    "Where",
 ]

@@ -21,6 +21,8 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 """int64 array, shape (n,)."""
 UInt16s: TypeAlias = npt.NDArray[np.uint16]
 """uint16 array, shape (n,)."""
+UInt32s: TypeAlias = npt.NDArray[np.uint32]
+"""uint32 array, shape (n,)."""
 UInt8s: TypeAlias = npt.NDArray[np.uint8]
 """uint8 array, shape (n,)."""
 
@@ -93,6 +95,7 @@ class Enqueue:
         expires_ms: when each row dies if it is not done, 0 = never; None = never for all.
         replaced: sequences of live messages that go in the same step (rule 11).
         stage: the transaction it belongs to; None = at once.
+        payload_sizes: bytes of each payload, where the topic limits them; None = not noted.
         firings: cron entries that this fires, and when each fires next, -1 = never again.
     """
 
@@ -109,6 +112,7 @@ class Enqueue:
     replaced: Int64s | None = None
     stage: Stage | None = None
     firings: tuple[tuple[str, int], ...] = ()
+    payload_sizes: UInt32s | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +268,21 @@ class Bury:
 
 
 @dataclass(frozen=True, slots=True)
+class Depart:
+    """These scheduled messages leave for another topic: here they are dead until they are buried.
+
+    Statuses are those of Cancel.
+
+    Attributes:
+        destination: the topic they go to.
+    """
+
+    now_ms: int
+    sequences: Int64s
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
 class PutEntry:
     """A cron entry is made or changed.
 
@@ -300,6 +319,7 @@ Command: TypeAlias = (
     | Decide
     | Remember
     | Bury
+    | Depart
     | PutEntry
     | DropEntry
 )

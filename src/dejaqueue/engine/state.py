@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dejaqueue.engine.commands import Int32s, Int64s, UInt16s, Words
+from dejaqueue.engine.commands import Int32s, Int64s, Stage, UInt16s, Words
 from dejaqueue.engine.fair import FairReady
-from dejaqueue.engine.keys import KeyIndex
+from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.producers import Producers
@@ -75,11 +75,13 @@ class DeadGroup:
     Attributes:
         reason: why, for the reader of the dead letter.
         now_ms: when.
+        destination: the topic they go to; "" = the dead-letter topic.
     """
 
     sequences: Int64s
     reason: str
     now_ms: int
+    destination: str = ""
 
 
 @dataclass(slots=True)
@@ -118,6 +120,8 @@ class PartitionState:
         dead_number: the number that the next ones get.
         staged: undecided transactions by name.
         decided: decisions of transactions whose home is here: (commit, participants) by name.
+        payload_bytes, sized_count: of the live messages whose payload's size was noted; found
+            again in the table, so not part of a snapshot.
         slab_files: snapshot file of each slab (numbered from sequence 0) that has one.
         snapshot_number: snapshots planned so far.
         filter_takes: which tag sets each filter takes, and the dictionary's version; a cache.
@@ -143,6 +147,8 @@ class PartitionState:
     staged: dict[str, Staged] = field(default_factory=dict)
     decided: dict[str, tuple[bool, str]] = field(default_factory=dict)
     producers: Producers = field(default_factory=Producers)
+    payload_bytes: int = 0
+    sized_count: int = 0
     slab_files: dict[int, str] = field(default_factory=dict)
     snapshot_number: int = 0
     filter_takes: dict[TagFilter, tuple[int, Mask]] = field(default_factory=dict)
@@ -269,6 +275,12 @@ class PartitionState:
         """What of the turns of groups so far decides the next ones."""
         return self.ready.starts() if isinstance(self.ready, FairReady) else []
 
+    def stage(self, stage: Stage) -> Staged:
+        """What that transaction staged here so far."""
+        staged = self.staged.setdefault(stage.transaction, Staged(stage.until_ms))
+        staged.until_ms = max(staged.until_ms, stage.until_ms)
+        return staged
+
     def promote(self, now_ms: int) -> bool:
         """What is due by now is ready; True if there was something that was not before."""
         assert self.ready is not None
@@ -286,9 +298,18 @@ class PartitionState:
             self.groups.go(table.groups[places])
         if "tag_sets" in table.uses:
             self.tag_sets.go(table.tag_sets[places])
+        if self.sized_count:
+            self.count_sizes(places, -1)
         freed = table.locators[places]
         table.finish(places)
         return freed
+
+    def count_sizes(self, places: Int64s, sign: int) -> None:
+        """The payloads of these rows are live from now on, or are not any more."""
+        sizes = self.table.payload_sizes[places]
+        known = sizes[sizes > 0]
+        self.sized_count += sign * known.size
+        self.payload_bytes += sign * (int(known.sum(dtype=np.int64)) - known.size)
 
     def group_codes(self, groups: Words) -> Int32s:
         """Codes of these groups, by row."""
