@@ -54,9 +54,7 @@ def measure(plan: Plan, report: Report) -> Outcome:
     return outcome
 
 
-def _measure_turn(
-    plan: Plan, number: int, found: dict[str, list[float]], report: Report
-) -> None:
+def _measure_turn(plan: Plan, number: int, found: dict[str, list[float]], report: Report) -> None:
     system = DejaqSystem()
     system.start(plan.folder)
     try:
@@ -134,5 +132,3 @@ def jain(counts: Int64s) -> float:
     (1.0, True)
     """
     return float(counts.sum()) ** 2 / (counts.size * float((counts.astype(np.float64) ** 2).sum()))
-
-
