@@ -10,9 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
-from dejaqueue.engine.commands import Command, Effects, Int64s, Stage, UInt16s, Words
+from dejaqueue.engine.commands import Int64s, Stage, UInt16s, Words
 from dejaqueue.schema.checks import SendColumns
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -36,27 +34,13 @@ class EnqueueRequest:
     acks: str
     reply: ReplyTo
     key_hashes: Int64s | None = None
+    """None = there are no keys, or nobody has hashed them yet."""
     stage: Stage | None = None
 
     @property
     def byte_count(self) -> int:
         """What it weighs while it waits."""
         return self.columns.payload_bytes + 64 * self.columns.rows
-
-    def answer(self, batch: SubBatch, first_id: int) -> Reply:
-        """The reply: ids from `first_id` on for its accepted rows, the refused ones as `batch`."""
-        if not batch.refused_indices:
-            return Reply(self.number, batch.count, first_id)
-        rows = batch.count + len(batch.refused_indices)
-        refused = np.array(batch.refused_indices, dtype=np.int64)
-        accepted_mask = np.ones(rows, dtype=bool)
-        accepted_mask[refused] = False
-        ids = np.empty(rows, dtype=np.int64)
-        ids[accepted_mask] = np.arange(first_id, first_id + batch.count)
-        ids[refused] = batch.refused_ids
-        statuses = np.zeros(rows, dtype=np.uint8)
-        statuses[refused] = batch.refused_statuses
-        return Reply(self.number, rows, -1, ids, statuses)
 
 
 @dataclass(slots=True)
@@ -125,14 +109,10 @@ class LookRequest:
 
 @dataclass(slots=True)
 class ChangeRequest:
-    """Find messages and change them in one go, on the partition's worker.
+    """Run a function of the partition on its worker that applies commands; the reply says that
+    they are durable. What it raises must come before anything is applied."""
 
-    Attributes:
-        change: given the partition and a way to apply commands to it; its answer goes to `reply`
-            once what it applied is durable.
-    """
-
-    change: Callable[[Partition, Callable[[Command], Effects]], Reply]
+    change: Callable[[Partition], None]
     reply: ReplyTo
     number: int = 0
     byte_count: int = 0
