@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.peek import next_of
 from dejaqueue.broker.writer import split_rows
 from dejaqueue.engine.commands import Depart, Int64s
 from dejaqueue.errors import BadRequest
@@ -89,9 +90,7 @@ def redrive(broker: Broker, values: dict[str, Any]) -> dict[str, Any]:
     named = {name: values[name] for name in ("ids", "after") if values.get(name) is not None}
     rows_max = len(values["ids"]) if isinstance(values.get("ids"), list) else PAGE_ROWS
     page = broker.peek({"topic": choice.topic, "state": "scheduled", "limit": rows_max, **named})
-    last = page.num_rows - 1
-    ended = last + 1 < rows_max or "ids" in named
-    after = None if ended else {"due": page["due"][last].as_py(), "id": page["id"][last].as_py()}
+    after = next_of(page)
     chosen = page.filter(_mask(page, choice))
     if chosen.num_rows > choice.limit:
         chosen = chosen.slice(0, choice.limit)

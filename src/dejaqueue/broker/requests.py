@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from dejaqueue.engine.commands import Command, Effects, Int64s, Stage, UInt16s, Words
+from dejaqueue.engine.commands import (
+    Command,
+    Effects,
+    Int64s,
+    Stage,
+    SubBatch,
+    UInt16s,
+    Words,
+)
 from dejaqueue.schema.checks import SendColumns
 from dejaqueue.wire.frames import Reply, SettleOp
 
