@@ -22,7 +22,13 @@ from dejaqueue.broker import entries
 from dejaqueue.broker.commit import Commits, Committer
 from dejaqueue.broker.dead_letters import DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher, Push
-from dejaqueue.broker.duplicates import Resolution, resolve, sub_batches, too_late
+from dejaqueue.broker.duplicates import (
+    Resolution,
+    enqueue_reply,
+    resolve,
+    sub_batches,
+    too_late,
+)
 from dejaqueue.broker.keys import find_live, find_repeats
 from dejaqueue.broker.merging import Merged, merge
 from dejaqueue.broker.quotas import Backlog, check_backlog
@@ -56,7 +62,7 @@ from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.snapshot import restore
 from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted, Unavailable
 from dejaqueue.journal.interface import Journal
-from dejaqueue.model import TagFilter, Topic, TopicKind, pack_id
+from dejaqueue.model import TagFilter, Topic, TopicKind
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -166,7 +172,7 @@ class Partition:
             self._fail(error)
         if not self.loaded:
             return self.clock.now_us() + 100_000 if self._inbox else None
-        self.backlog = self._backlog()
+        self.backlog = Backlog.of(self.engine.state, self.mean_payload_bytes)
         if self._inbox:
             full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
             return None if full and self._commits.in_flight else self.clock.now_us()
@@ -384,18 +390,18 @@ class Partition:
             answer.refused_ids,
             answer.refused_statuses,
         )
-        reply = request.answer(batch, pack_id(self.number, answer.first_sequence))
+        reply = enqueue_reply(request, batch, self.number, answer.first_sequence)
         self._answer(request.acks, request.reply, reply)
         return True
-
-    def _backlog(self) -> Backlog:
-        return Backlog.of(self.engine.state, self.mean_payload_bytes)
 
     def _room_for(self, rows: int, byte_count: int) -> ResourceExhausted | None:
         """Rule 14."""
         topic = self.topic()
         if topic.max_backlog_count or topic.max_backlog_bytes:
-            here, all_live = self._backlog(), self._topic_backlog()
+            here, all_live = (
+                Backlog.of(self.engine.state, self.mean_payload_bytes),
+                self._topic_backlog(),
+            )
             live = Backlog(
                 all_live.count - self.backlog.count + here.count,
                 all_live.byte_count - self.backlog.byte_count + here.byte_count,
@@ -449,7 +455,7 @@ class Partition:
         else:
             sequence = self.engine.next_sequence
         for request, batch in zip(requests, batches, strict=True):
-            reply = request.answer(batch, pack_id(self.number, sequence))
+            reply = enqueue_reply(request, batch, self.number, sequence)
             self._answer(request.acks, request.reply, reply)
             sequence += batch.count
 
@@ -459,10 +465,15 @@ class Partition:
         if merged.key_hashes is None or merged.columns.keys is None:
             return None
         live = self._find_live(merged.columns.keys, merged.key_hashes)
+        firsts = find_repeats(merged.columns.keys, merged.key_hashes)
+        if live is None and firsts is None:
+            return None
+        free = np.full(merged.columns.rows, -1, dtype=np.int64)
+        live = free if live is None else live
         resolution = resolve(
             self.topic().on_duplicate,
             live,
-            find_repeats(merged.columns.keys, merged.key_hashes),
+            free if firsts is None else firsts,
             self.engine.next_sequence,
             too_late(self.engine, live, now_ms),
         )
@@ -470,12 +481,14 @@ class Partition:
             merged.keep(resolution.taken)
         return resolution
 
-    def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s:
+    def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s | None:
+        """The live sequence of each key, -1 where there is none; None = none has one."""
         rows, sequences = self.engine.find_keys(key_hashes)
-        if len(sequences):
-            positions = self.engine.locators(sequences) >> limits.ROW_BITS
-            if int(positions.max()) > self._commits.tail:
-                self._commits.commit_all()  # a candidate is readable only once it is appended
+        if not len(sequences):
+            return None
+        positions = self.engine.locators(sequences) >> limits.ROW_BITS
+        if int(positions.max()) > self._commits.tail:
+            self._commits.commit_all()  # a candidate is readable only once it is appended
         return find_live(self.engine, self.journal, keys, rows, sequences)
 
     # --- move, cancel, ack, nack, extend ------------------------------------------------------
@@ -485,6 +498,8 @@ class Partition:
         if sequences is None:
             assert request.key_hashes is not None
             sequences = self._find_live(request.keys, request.key_hashes)
+            if sequences is None:
+                sequences = np.full(request.rows, -1, dtype=np.int64)
         if request.cancel:
             effects = self._apply(Cancel(self.now_ms(), sequences))
         else:

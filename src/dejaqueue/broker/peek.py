@@ -161,12 +161,6 @@ def peek(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> pa.RecordB
     return page.replace_schema_metadata({NEXT: json.dumps(following)})
 
 
-def next_of(page: pa.RecordBatch) -> dict[str, int] | None:
-    """What to give as `after` for the page behind this one; None = it is the last."""
-    following = (page.schema.metadata or {}).get(NEXT)
-    return None if following is None else dict(json.loads(following))
-
-
 Found = list[tuple[int, Rows]]
 """Numbers of partitions, and what was found there."""
 

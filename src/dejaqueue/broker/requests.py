@@ -10,17 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
-from dejaqueue.engine.commands import (
-    Command,
-    Effects,
-    Int64s,
-    Stage,
-    SubBatch,
-    UInt16s,
-    Words,
-)
+from dejaqueue.engine.commands import Command, Effects, Int64s, Stage, UInt16s, Words
 from dejaqueue.schema.checks import SendColumns
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -44,27 +34,13 @@ class EnqueueRequest:
     acks: str
     reply: ReplyTo
     key_hashes: Int64s | None = None
+    """None = there are no keys, or nobody has hashed them yet."""
     stage: Stage | None = None
 
     @property
     def byte_count(self) -> int:
         """What it weighs while it waits."""
         return self.columns.payload_bytes + 64 * self.columns.rows
-
-    def answer(self, batch: SubBatch, first_id: int) -> Reply:
-        """The reply: ids from `first_id` on for its accepted rows, the refused ones as `batch`."""
-        if not batch.refused_indices:
-            return Reply(self.number, batch.count, first_id)
-        rows = batch.count + len(batch.refused_indices)
-        refused = np.array(batch.refused_indices, dtype=np.int64)
-        accepted_mask = np.ones(rows, dtype=bool)
-        accepted_mask[refused] = False
-        ids = np.empty(rows, dtype=np.int64)
-        ids[accepted_mask] = np.arange(first_id, first_id + batch.count)
-        ids[refused] = batch.refused_ids
-        statuses = np.zeros(rows, dtype=np.uint8)
-        statuses[refused] = batch.refused_statuses
-        return Reply(self.number, rows, -1, ids, statuses)
 
 
 @dataclass(slots=True)

@@ -56,7 +56,8 @@ class WriteStream:
             raise BadRequest(
                 "producer", f"at most {limits.PRODUCER_NAME_BYTES_MAX} bytes", self.producer
             )
-        if self.op != "nack" or self.argument_ms != -1:
+        by_backoff = self.op == "nack" and self.argument_ms == -1
+        if not by_backoff or not isinstance(self.argument_ms, int):
             check_span("argument_ms", self.argument_ms)
         check_reason("reason", self.reason)
         if not isinstance(self.dead, bool):
