@@ -169,6 +169,27 @@ class Engine:
 
     # --- looking up
 
+    def staged(self) -> dict[str, tuple[int, int, int]]:
+        """Undecided transactions: until when, how many messages and how many acks are staged."""
+        return {
+            name: (
+                held.until_ms,
+                sum(part.size for part in held.enqueued),
+                sum(part.size for part in held.acked),
+            )
+            for name, held in self.state.staged.items()
+        }
+
+    def staged_ends(self) -> dict[str, int]:
+        """Undecided transactions, and until when each has time."""
+        return {name: held.until_ms for name, held in self.state.staged.items()}
+
+    @property
+    def decisions(self) -> Mapping[str, tuple[bool, str]]:
+        """What was decided of transactions whose home is here, oldest first: commit, and who has
+        to be told, "" = nobody any more. Not to be changed."""
+        return self.state.decided
+
     def states(self, sequences: Int64s) -> UInt8s:
         """MessageState of each message; DONE for what never was."""
         table = self.state.table
