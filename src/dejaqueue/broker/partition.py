@@ -21,9 +21,16 @@ from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.commit import Commits, Committer
 from dejaqueue.broker.dead_letters import DeadLetters
-from dejaqueue.broker.dispatch import Dispatcher, Push
-from dejaqueue.broker.duplicates import Resolution, resolve, sub_batches, too_late
+from dejaqueue.broker.dispatch import Dispatcher
+from dejaqueue.broker.duplicates import (
+    Resolution,
+    enqueue_reply,
+    resolve,
+    sub_batches,
+    too_late,
+)
 from dejaqueue.broker.keys import find_live, find_repeats
+from dejaqueue.broker.leasing import dispatch, next_wake_us
 from dejaqueue.broker.merging import Merged, merge
 from dejaqueue.broker.quotas import Backlog, check_backlog
 from dejaqueue.broker.requests import (
@@ -35,6 +42,7 @@ from dejaqueue.broker.requests import (
     Request,
     SettleRequest,
 )
+from dejaqueue.broker.staging import refusal
 from dejaqueue.engine.commands import (
     Ack,
     Cancel,
@@ -44,8 +52,6 @@ from dejaqueue.engine.commands import (
     Enqueue,
     Extend,
     Int64s,
-    Lease,
-    Leased,
     Move,
     Nack,
     OpenEpoch,
@@ -54,14 +60,23 @@ from dejaqueue.engine.commands import (
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.snapshot import restore
-from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted, Unavailable
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    Fenced,
+    InternalError,
+    ResourceExhausted,
+    TryLater,
+    Unavailable,
+)
 from dejaqueue.journal.interface import Journal
-from dejaqueue.model import TagFilter, Topic, TopicKind, pack_id
+from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply, SettleOp
 
 if TYPE_CHECKING:
     from dejaqueue.broker.maintenance import Maintenance
+    from dejaqueue.broker.staging import StagedWatch
     from dejaqueue.clock import Clock
 
 # Batches smaller than this are joined: that costs less than an entry for each.
@@ -69,12 +84,6 @@ MERGE_ROWS_MAX = 256
 MERGE_BYTES_MAX = 64 << 10
 # Requests taken in one step; the rest waits for the next one, so that due messages are not kept.
 STEP_REQUESTS_MAX = 1_024
-# A message is sent to a client that holds it when this much of the lease-ahead time is still left:
-# most of it, for a sync or a garbage collection that takes its time on the way; not all of it, so
-# that the messages of the rest come along in the same dispatch.
-AHEAD_PERCENT = 80
-# Dispatches in one step, for the same reason the other way round.
-STEP_DISPATCHES_MAX = 32
 
 
 class Partition:
@@ -107,6 +116,7 @@ class Partition:
         self.backlog = Backlog()
         self.maintenance: Maintenance | None = None
         self.dead_letters: DeadLetters | None = None
+        self.staged_watch: StagedWatch | None = None
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal
@@ -155,7 +165,9 @@ class Partition:
                 self._configure()
             if self._commits.group.rows < self.settings.dispatch.group_rows_max:
                 self._take_requests()
-                self._dispatch()
+                if self.staged_watch is not None:
+                    self.staged_watch.step(self)
+                dispatch(self)
             if self.dead_letters is not None:
                 self.dead_letters.bury(self)
             self._commits.commit(behind=busy)
@@ -166,11 +178,11 @@ class Partition:
             self._fail(error)
         if not self.loaded:
             return self.clock.now_us() + 100_000 if self._inbox else None
-        self.backlog = self._backlog()
+        self.backlog = Backlog.of(self.engine.state, self.mean_payload_bytes)
         if self._inbox:
             full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
             return None if full and self._commits.in_flight else self.clock.now_us()
-        return self.clock.now_us() if has_chores else self._next_wake_us()
+        return self.clock.now_us() if has_chores else next_wake_us(self)
 
     def close(self) -> None:
         """Answer what waits with Unavailable and close the journal."""
@@ -206,10 +218,10 @@ class Partition:
         topic = self.topic()
         rules = Rules.of(topic)
         if rules != self.engine.rules:
-            self._apply(Configure(self.now_ms(), rules.to_text()))
+            self.apply(Configure(self.now_ms(), rules.to_text()))
         self._rules_topic = topic
 
-    def _apply(self, command: Command) -> Effects:
+    def apply(self, command: Command) -> Effects:
         """Apply a command without texts, for the group that is on its way."""
         effects = self.engine.apply(command)
         self._commits.group.add(entries.to_entry(command), effects)
@@ -266,6 +278,8 @@ class Partition:
             self.maintenance.loaded(self, 0 if snapshot is None else snapshot.position)
         if self.dead_letters is not None:
             self.dead_letters.loaded(self)
+        if self.staged_watch is not None:
+            self.staged_watch.loaded()
 
     def _fail(self, error: DejaQError) -> None:
         """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
@@ -332,12 +346,24 @@ class Partition:
                 self._rename(request)
             case SettleRequest():
                 self._settle(request)
-            case ChangeRequest():
-                self._answer("all", request.reply, request.change(self, self._apply))
             case LookRequest():
                 # What it sees must be durable, and it may append on its own.
                 self._commits.commit_all()
                 request.look(self)
+            case ChangeRequest():
+                self._change(request)
+
+    def _change(self, request: ChangeRequest) -> None:
+        error: DejaQError | None = None
+        try:
+            request.change(self)
+        except (BadRequest, TryLater) as refused:
+            error = refused
+        except Exception as wrong:  # the engine may be ahead of the group: read it again
+            error = InternalError(f"{type(wrong).__name__}: {wrong}")
+            request.reply(Reply(request.number, error=error))
+            raise error from wrong
+        self._answer("all", request.reply, Reply(request.number, error=error))
 
     def now_ms(self) -> int:
         """The partition's time: the clock's, but never before the last command's."""
@@ -384,18 +410,18 @@ class Partition:
             answer.refused_ids,
             answer.refused_statuses,
         )
-        reply = self._enqueue_reply(request, batch, answer.first_sequence)
+        reply = enqueue_reply(request, batch, self.number, answer.first_sequence)
         self._answer(request.acks, request.reply, reply)
         return True
-
-    def _backlog(self) -> Backlog:
-        return Backlog.of(self.engine.state, self.mean_payload_bytes)
 
     def _room_for(self, rows: int, byte_count: int) -> ResourceExhausted | None:
         """Rule 14."""
         topic = self.topic()
         if topic.max_backlog_count or topic.max_backlog_bytes:
-            here, all_live = self._backlog(), self._topic_backlog()
+            here, all_live = (
+                Backlog.of(self.engine.state, self.mean_payload_bytes),
+                self._topic_backlog(),
+            )
             live = Backlog(
                 all_live.count - self.backlog.count + here.count,
                 all_live.byte_count - self.backlog.byte_count + here.byte_count,
@@ -415,7 +441,9 @@ class Partition:
             return
         merged = merge(requests)
         rows = merged.columns.rows
-        full = self._room_for(rows, merged.columns.payload_bytes)
+        full: DejaQError | None = self._room_for(rows, merged.columns.payload_bytes)
+        if requests[0].stage is not None:
+            full = refusal(self, requests[0].stage) or full
         if full is not None:
             for request in requests:
                 request.reply(Reply(request.number, request.columns.rows, error=full))
@@ -449,7 +477,8 @@ class Partition:
         else:
             sequence = self.engine.next_sequence
         for request, batch in zip(requests, batches, strict=True):
-            self._answer(request.acks, request.reply, self._enqueue_reply(request, batch, sequence))
+            reply = enqueue_reply(request, batch, self.number, sequence)
+            self._answer(request.acks, request.reply, reply)
             sequence += batch.count
 
     def _resolve_duplicates(self, merged: Merged, now_ms: int) -> Resolution | None:
@@ -458,10 +487,15 @@ class Partition:
         if merged.key_hashes is None or merged.columns.keys is None:
             return None
         live = self._find_live(merged.columns.keys, merged.key_hashes)
+        firsts = find_repeats(merged.columns.keys, merged.key_hashes)
+        if live is None and firsts is None:
+            return None
+        free = np.full(merged.columns.rows, -1, dtype=np.int64)
+        live = free if live is None else live
         resolution = resolve(
             self.topic().on_duplicate,
             live,
-            find_repeats(merged.columns.keys, merged.key_hashes),
+            free if firsts is None else firsts,
             self.engine.next_sequence,
             too_late(self.engine, live, now_ms),
         )
@@ -469,28 +503,15 @@ class Partition:
             merged.keep(resolution.taken)
         return resolution
 
-    def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s:
+    def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s | None:
+        """The live sequence of each key, -1 where there is none; None = none has one."""
         rows, sequences = self.engine.find_keys(key_hashes)
-        if len(sequences):
-            positions = self.engine.locators(sequences) >> limits.ROW_BITS
-            if int(positions.max()) > self._commits.tail:
-                self._commits.commit_all()  # a candidate is readable only once it is appended
+        if not len(sequences):
+            return None
+        positions = self.engine.locators(sequences) >> limits.ROW_BITS
+        if int(positions.max()) > self._commits.tail:
+            self._commits.commit_all()  # a candidate is readable only once it is appended
         return find_live(self.engine, self.journal, keys, rows, sequences)
-
-    def _enqueue_reply(self, request: EnqueueRequest, batch: SubBatch, first: int) -> Reply:
-        first_id = pack_id(self.number, first)
-        if not batch.refused_indices:
-            return Reply(request.number, batch.count, first_id)
-        rows = batch.count + len(batch.refused_indices)
-        refused = np.array(batch.refused_indices, dtype=np.int64)
-        accepted_mask = np.ones(rows, dtype=bool)
-        accepted_mask[refused] = False
-        ids = np.empty(rows, dtype=np.int64)
-        ids[accepted_mask] = np.arange(first_id, first_id + batch.count)
-        ids[refused] = batch.refused_ids
-        statuses = np.zeros(rows, dtype=np.uint8)
-        statuses[refused] = batch.refused_statuses
-        return Reply(request.number, rows, -1, ids, statuses)
 
     # --- move, cancel, ack, nack, extend ------------------------------------------------------
 
@@ -499,11 +520,13 @@ class Partition:
         if sequences is None:
             assert request.key_hashes is not None
             sequences = self._find_live(request.keys, request.key_hashes)
+            if sequences is None:
+                sequences = np.full(request.rows, -1, dtype=np.int64)
         if request.cancel:
-            effects = self._apply(Cancel(self.now_ms(), sequences))
+            effects = self.apply(Cancel(self.now_ms(), sequences))
         else:
             changes = request.dues_ms, request.priorities, request.groups
-            effects = self._apply(Move(self.now_ms(), sequences, *changes))
+            effects = self.apply(Move(self.now_ms(), sequences, *changes))
         statuses = effects.statuses
         reply = Reply(
             request.number,
@@ -516,6 +539,10 @@ class Partition:
 
     def _settle(self, request: SettleRequest) -> None:
         now_ms = self.now_ms()
+        refused = refusal(self, request.stage) if request.stage is not None else None
+        if refused is not None:
+            request.reply(Reply(request.number, error=refused))
+            return
         rows = (request.lease_id, request.sequences, request.attempts)
         command: Ack | Nack | Extend
         match request.op:
@@ -527,91 +554,8 @@ class Partition:
             case SettleOp.EXTEND:
                 lease_ms = request.argument_ms or self.topic().lease_ms
                 command = Extend(now_ms, now_ms + lease_ms, *rows)
-        statuses = self._apply(command).statuses
+        statuses = self.apply(command).statuses
         count = len(request.sequences) if request.sequences is not None else 0
         if statuses is not None:
             count = len(statuses)
         self._answer(request.acks, request.reply, Reply(request.number, count, statuses=statuses))
-
-    # --- dispatch ---------------------------------------------------------------------------
-
-    def _dispatch(self) -> None:
-        """Lease what is due, or due so soon that it should be on its way, to whoever has credit."""
-        now_ms = self.now_ms()
-        expiry_ms = self.engine.next_expiry_ms()
-        if expiry_ms is not None and expiry_ms <= now_ms:
-            self._lease(Lease(now_ms, self.next_position(), now_ms, 0, now_ms))
-        filters = self.dispatcher.filters
-        for _ in range(STEP_DISPATCHES_MAX):
-            # Filters take turns as consumers do.
-            if not sum(self._dispatch_to(wanted) for wanted in filters):
-                return
-
-    def _dispatch_to(self, wanted: TagFilter | None) -> bool:
-        """One dispatch to one of the consumers with that filter; False if there is none."""
-        ahead_ms = self._ahead_ms()
-        now_ms = self.now_ms()
-        head_ms = self.engine.next_due_ms(wanted)
-        if head_ms is None or head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100:
-            return False
-        rows_max = self._rows_max()
-        holding = head_ms > now_ms
-        grant = self.dispatcher.reserve(rows_max, self.clock.now_us(), wanted, holding=holding)
-        if grant is None:
-            return False
-        consumer, rows = grant
-        until_ms = now_ms + min(ahead_ms, consumer.ahead_ms)
-        lease_end_ms = until_ms + (consumer.options.lease_ms or self.topic().lease_ms)
-        position = self.next_position()
-        leased = self._lease(Lease(now_ms, position, until_ms, rows, lease_end_ms, filter=wanted))
-        taken = 0 if leased is None else len(leased.sequences)
-        if taken < rows:
-            self.dispatcher.give_back(consumer, rows - taken)
-        if leased is None:
-            return False
-        push = Push(self.number, self.journal, leased, rows_max)
-        self._commits.group.pushes.append((consumer, push))
-        return True
-
-    def _lease(self, command: Lease) -> Leased | None:
-        """Apply a lease; if it changed nothing it leaves no trace."""
-        effects = self.engine.apply(command)
-        if not effects.is_void:
-            taken = 0 if effects.leased is None else len(effects.leased.sequences)
-            self._commits.group.add(entries.to_entry(command, taken), effects)
-        return effects.leased
-
-    def _ahead_ms(self) -> int:
-        """How long before its due time a message may be leased. Where another order than time
-        decides among those that are due, it can't be known before."""
-        topic = self.topic()
-        by_time = topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
-        return topic.lease_ahead_ms if by_time else 0
-
-    def _rows_max(self) -> int:
-        """Rows whose payloads together make no more than a wire message should hold."""
-        mean = self.mean_payload_bytes or 1_024
-        return max(1, min(limits.DISPATCH_ROWS_MAX, limits.DISPATCH_BYTES_MAX // mean))
-
-    def _next_wake_us(self) -> int | None:
-        """When there will be something to lease to somebody with credit, or a chore to do."""
-        chore_ms = self.maintenance.next_ms() if self.maintenance is not None else None
-        wakes_us = [] if chore_ms is None else [chore_ms * 1_000]
-        letters_us = self.dead_letters.next_us() if self.dead_letters is not None else None
-        if letters_us is not None:
-            wakes_us.append(letters_us)
-        now_us, ahead_ms = self.clock.now_us(), self._ahead_ms() * AHEAD_PERCENT // 100
-        anyone_at_all = False
-        for wanted in self.dispatcher.filters:
-            anyone, holder = self.dispatcher.has_credit(now_us, wanted)
-            if not anyone:
-                continue
-            anyone_at_all = True
-            head_ms = self.engine.next_due_ms(wanted)
-            if head_ms is not None:
-                wakes_us.append((head_ms - (ahead_ms if holder else 0)) * 1_000)
-        if anyone_at_all or self.engine.has_mortals:
-            expiry_ms = self.engine.next_expiry_ms()
-            if expiry_ms is not None:
-                wakes_us.append(expiry_ms * 1_000)
-        return min(wakes_us, default=None)
