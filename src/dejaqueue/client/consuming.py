@@ -24,10 +24,11 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm, Appointment
-from dejaqueue.client.holding import Holder, Lease, LeaseBook, Slice, rows_of
+from dejaqueue.client.holding import Holder, Lease, LeaseBook, Slice
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.offset import ClockOffset
+from dejaqueue.client.together import Fate, Together
 from dejaqueue.client.transport import ConsumeChannel, Delivery, Transport
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.errors import DejaQError, Unavailable
@@ -42,8 +43,6 @@ PINGS_EARLY_MS = (20, 60, 150, 400)
 """The first ones follow faster: the best of several counts."""
 SILENT_MS_MAX = 10_000
 """A broker that leaves pings unanswered for so long is out of reach."""
-ACKS_TOGETHER_MAX = 1_000
-ACKS_TOGETHER_MS = 1.0
 _OPS = {SettleOp.ACK: "ack", SettleOp.NACK: "nack", SettleOp.EXTEND: "extend"}
 
 
@@ -107,8 +106,7 @@ class ConsumeCore:
         self._pinging: Appointment | None = None
         self._pings = 0
         self._answered_us = 0
-        self._acks: list[tuple[int, int]] = []
-        self._acks_mutex = threading.Lock()
+        self._together = Together(alarm, self._send_together)
         self._unanswered: set[Future[Reply]] = set()
 
     # ---- the stream -------------------------------------------------------------------------
@@ -493,27 +491,17 @@ class ConsumeCore:
             self._error = self._error or wrong
             self._ring()
 
-    def ack_behind(self, lease: Lease, message_id: int, attempt: int) -> None:
-        """Ack one message together with others, within a millisecond."""
-        with self._acks_mutex:
-            self._acks.append((message_id, attempt))
-            count = len(self._acks)
+    def settle_together(self, fate: Fate, lease: Lease, message_id: int, attempt: int) -> None:
+        """Ack or nack one message together with others, within a millisecond."""
+        with self._mutex:
             lease.rows_open -= 1
-            self._open_rows -= 1
-        if count == 1:
-            self.alarm.after(ACKS_TOGETHER_MS, self.flush_acks)
-        elif count == ACKS_TOGETHER_MAX:
-            self.flush_acks()
+        self._together.add(fate, message_id, attempt)
 
-    def flush_acks(self) -> None:
-        """Send the acks that were gathered."""
-        with self._acks_mutex:
-            acks, self._acks = self._acks, []
-        if not acks:
-            return
-        ids, attempts = zip(*acks, strict=True)
-        rows = rows_of(np.array(ids, np.int64), np.array(attempts, np.uint16))
-        self.settle_behind(SettleOp.ACK, rows)
+    def _send_together(self, fate: Fate, rows: Slice) -> None:
+        op, argument_ms, reason, dead = fate
+        with self._mutex:
+            self._open_rows -= len(rows.ids)  # not before: with the last one it may close
+        self.settle_behind(op, rows, argument_ms, reason=reason, dead=dead)
 
     def raise_error(self) -> None:
         """Raise what went wrong behind since the last call, if anything did."""
@@ -542,6 +530,7 @@ class ConsumeCore:
 
     def finish(self) -> None:
         """Take nothing any more; what was taken can still be settled, then the stream closes."""
+        self._together.flush()
         with self._mutex:
             done = self._open_rows <= 0
             first, self._draining = not self._draining, True
@@ -557,7 +546,7 @@ class ConsumeCore:
 
     def close(self) -> None:
         """Send acks that wait, give back what was not handed over. Blocks; twice is fine."""
-        self.flush_acks()
+        self._together.flush()
         for answer in list(self._unanswered):
             answer.exception()
         with self._mutex:
