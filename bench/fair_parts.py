@@ -72,7 +72,9 @@ def fairness(group_count: int, messages: int, dispatch: int) -> float:
     """Jain's index of what groups got, from dispatches while all of them have messages."""
     engine = Engine(0)
     engine.apply(Configure(0, Rules(TopicKind.FAIR).to_text()))
-    groups = np.concatenate([np.tile(np.arange(group_count), 3), zipf_groups(group_count, messages)])
+    groups = np.concatenate(
+        [np.tile(np.arange(group_count), 3), zipf_groups(group_count, messages)]
+    )
     names = tuple(str(code) for code in range(group_count))
     dues_ms = np.zeros(groups.size, dtype=np.int64)
     words = Words(names, groups.astype(np.int32))

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dejaqueue import limits
+from dejaqueue.broker.keys import find_repeats
 from dejaqueue.broker.merging import Merged
 from dejaqueue.broker.requests import EnqueueRequest
 from dejaqueue.engine.commands import Int64s, SubBatch, UInt8s
@@ -46,6 +47,37 @@ class Resolution:
     sequences: Int64s
     statuses: UInt8s
     replaced: Int64s
+
+
+def resolve_batch(
+    engine: Engine,
+    on_duplicate: OnDuplicate,
+    merged: Merged,
+    live: Int64s | None,
+    now_ms: int,
+) -> Resolution | None:
+    """What becomes of the rows of a batch with keys. Those that are not taken are taken out of it.
+
+    Args:
+        live: for each row the live message with its key, -1 = none; None = no row has one.
+        now_ms: time of the command that will follow.
+    """
+    assert merged.key_hashes is not None
+    firsts = find_repeats(merged.columns.keys, merged.key_hashes)
+    if live is None and firsts is None:
+        return None
+    free = np.full(merged.columns.rows, -1, dtype=np.int64)
+    live = free if live is None else live
+    resolution = resolve(
+        on_duplicate,
+        live,
+        free if firsts is None else firsts,
+        engine.next_sequence,
+        too_late(engine, live, now_ms),
+    )
+    if resolution is not None and resolution.taken.size < merged.columns.rows:
+        merged.keep(resolution.taken)
+    return resolution
 
 
 def resolve(

@@ -25,11 +25,10 @@ from dejaqueue.broker.dispatch import Dispatcher, Push
 from dejaqueue.broker.duplicates import (
     Resolution,
     enqueue_reply,
-    resolve,
+    resolve_batch,
     sub_batches,
-    too_late,
 )
-from dejaqueue.broker.keys import find_live, find_repeats
+from dejaqueue.broker.keys import find_live
 from dejaqueue.broker.merging import Merged, merge
 from dejaqueue.broker.quotas import Backlog, check_backlog
 from dejaqueue.broker.requests import (
@@ -401,11 +400,7 @@ class Partition:
         """Rule 14."""
         topic = self.topic()
         if topic.max_backlog_count or topic.max_backlog_bytes:
-            here, all_live = self._backlog(), self._topic_backlog()
-            live = Backlog(
-                all_live.count - self.backlog.count + here.count,
-                all_live.byte_count - self.backlog.byte_count + here.byte_count,
-            )
+            live = self._topic_backlog() - self.backlog + self._backlog()
             try:
                 check_backlog(topic, live, rows, byte_count)
             except ResourceExhausted as full:
@@ -465,21 +460,7 @@ class Partition:
         if merged.key_hashes is None or merged.columns.keys is None:
             return None
         live = self._find_live(merged.columns.keys, merged.key_hashes)
-        firsts = find_repeats(merged.columns.keys, merged.key_hashes)
-        if live is None and firsts is None:
-            return None
-        free = np.full(merged.columns.rows, -1, dtype=np.int64)
-        live = free if live is None else live
-        resolution = resolve(
-            self.topic().on_duplicate,
-            live,
-            free if firsts is None else firsts,
-            self.engine.next_sequence,
-            too_late(self.engine, live, now_ms),
-        )
-        if resolution is not None and resolution.taken.size < merged.columns.rows:
-            merged.keep(resolution.taken)
-        return resolution
+        return resolve_batch(self.engine, self.topic().on_duplicate, merged, live, now_ms)
 
     def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s | None:
         """The live sequence of each key, -1 where there is none; None = none has one."""

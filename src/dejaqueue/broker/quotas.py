@@ -34,6 +34,12 @@ class Backlog:
     count: int = 0
     byte_count: int = 0
 
+    def __add__(self, other: Backlog) -> Backlog:
+        return Backlog(self.count + other.count, self.byte_count + other.byte_count)
+
+    def __sub__(self, other: Backlog) -> Backlog:
+        return Backlog(self.count - other.count, self.byte_count - other.byte_count)
+
     @staticmethod
     def of(state: PartitionState, mean_payload_bytes: int) -> Backlog:
         """That of a partition. Exact, but for messages that came before the topic had a limit of
