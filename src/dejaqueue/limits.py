@@ -86,6 +86,19 @@ CREDIT_MAX: Final = 1_000_000
 DISPATCH_ROWS_MAX: Final = 8_192
 # Payload bytes in one dispatch: gRPC messages above this help nobody.
 DISPATCH_BYTES_MAX: Final = 16 << 20
+# A transaction that nobody decides for so long is aborted; what it acked is held up until then.
+TRANSACTION_MS_DEFAULT: Final = 60_000
+# Fifteen minutes: staged acks hold messages up, and a client that is gone leaves them so.
+TRANSACTION_MS_MAX: Final = 900_000
+# A home answers a repeated commit for so long after the transaction's time is over.
+TRANSACTION_MEMORY_MS: Final = 600_000
+# Decisions that one home remembers when all participants know them; the oldest go first.
+TRANSACTION_DECISIONS_MAX: Final = 10_000
+# Undecided transactions in one partition: they are kept in memory.
+TRANSACTIONS_OPEN_MAX: Final = 10_000
+# Partitions that one transaction may touch: each is told the decision.
+TRANSACTION_PARTICIPANTS_MAX: Final = 4_096
+
 # Topics of one broker.
 TOPICS_MAX: Final = 100_000
 # Rows answered by one peek.

@@ -20,6 +20,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.session import ConsumerSession
+from dejaqueue.broker.transactions import ACTIONS
 from dejaqueue.broker.writer import Writer
 from dejaqueue.client import AsyncClient, Client
 from dejaqueue.client.transport import ConsumeChannel, Delivery, WriteChannel
@@ -198,6 +199,8 @@ class LocalTransport:
         future: Future[dict[str, Any]] = Future()
         try:
             self._check_open()
+            if name in ACTIONS:
+                return self._broker.transactions.act(name, body)
             future.set_result(self._act(name, dict(body)))
         except DejaQError as error:
             future.set_exception(error)

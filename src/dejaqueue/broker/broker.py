@@ -25,6 +25,7 @@ from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.topics import Catalogue
+from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
 from dejaqueue.errors import DejaQError, TopicUnknown, Unavailable
@@ -69,6 +70,7 @@ class Broker:
         self.carrier = Carrier(self)
         self._running = False
         self._started_us = 0
+        self.transactions = Transactions(self.runtime, self.clock)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -110,6 +112,7 @@ class Broker:
             runtime.close(self._close_partition)
         for worker in self._workers:
             worker.stop()
+        self.transactions.close()
         self.snapshot_writer.shutdown()
         self.store.close()
 
@@ -136,6 +139,7 @@ class Broker:
             self.worker_of,
             self.snapshot_writer,
             self.carrier,
+            self.transactions,
         )
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
@@ -205,6 +209,7 @@ class Broker:
             self.runtime(stream.topic),
             self.clock,
             self.settings.dispatch.inbox_bytes_max,
+            self.transactions.stage(stream.transaction) if stream.transaction else None,
         )
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:

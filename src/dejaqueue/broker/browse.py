@@ -115,7 +115,7 @@ def tally(topic: TopicRuntime, selection: Selection, bucket_ms: int, bucket_coun
 
     def look(place: Partition, first: int) -> tuple[Int64s, int | None]:
         if not first and is_plain and is_by_time(topic):
-            found, excess = place.engine.tally_index(selection.due_from_ms, bucket_ms, bucket_count)
+            found, excess = _tally_index(place, selection, bucket_ms, bucket_count)
             if not excess:
                 return found, None
         return place.engine.tally(
@@ -138,6 +138,13 @@ def _later(
     look: Callable[[Partition, int], tuple[Int64s, int | None]], first: int
 ) -> Callable[[Partition], tuple[Int64s, int | None]]:
     return lambda place: look(place, first)
+
+
+def _tally_index(
+    place: Partition, selection: Selection, bucket_ms: int, bucket_count: int
+) -> tuple[Int64s, int]:
+    due_from_ms, due_to_ms = selection.due_from_ms, selection.due_to_ms
+    return place.engine.tally_index(due_from_ms, due_to_ms, bucket_ms, bucket_count)
 
 
 def is_by_time(topic: TopicRuntime) -> bool:
@@ -172,7 +179,7 @@ def histogram(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> dict[
         raise BadRequest("exact", "true or false", exact)
     error_max = 0
     if not exact and is_by_time(topic) and selection.is_plain and values.get("state") is None:
-        counts, error_max = _rough(topic, selection.due_from_ms, bucket_ms, bucket_count)
+        counts, error_max = _rough(topic, selection, bucket_ms, bucket_count)
     else:
         counts = tally(topic, selection, bucket_ms, bucket_count)
     return {
@@ -184,12 +191,12 @@ def histogram(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> dict[
 
 
 def _rough(
-    topic: TopicRuntime, due_from_ms: int, bucket_ms: int, bucket_count: int
+    topic: TopicRuntime, selection: Selection, bucket_ms: int, bucket_count: int
 ) -> tuple[Int64s, int]:
     """The numbers of the order index, and by how much they may be too high together."""
 
     def look(place: Partition) -> tuple[Int64s, int]:
-        return place.engine.tally_index(due_from_ms, bucket_ms, bucket_count)
+        return _tally_index(place, selection, bucket_ms, bucket_count)
 
     futures = [topic.look(number, look) for number in range(len(topic.partitions))]
     found = [future.result(WAIT_SECONDS) for future in futures]

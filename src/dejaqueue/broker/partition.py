@@ -30,7 +30,7 @@ from dejaqueue.broker.duplicates import (
 )
 from dejaqueue.broker.keys import find_live
 from dejaqueue.broker.merging import Merged, merge
-from dejaqueue.broker.quotas import Backlog, check_backlog
+from dejaqueue.broker.quotas import Backlog, shortage
 from dejaqueue.broker.requests import (
     ChangeRequest,
     EnqueueRequest,
@@ -40,6 +40,7 @@ from dejaqueue.broker.requests import (
     Request,
     SettleRequest,
 )
+from dejaqueue.broker.staging import refusal
 from dejaqueue.engine.commands import (
     Ack,
     Cancel,
@@ -59,7 +60,15 @@ from dejaqueue.engine.commands import (
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.snapshot import restore
-from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted, Unavailable
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    Fenced,
+    InternalError,
+    ResourceExhausted,
+    TryLater,
+    Unavailable,
+)
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import TagFilter, Topic, TopicKind
 from dejaqueue.settings import BrokerSettings
@@ -67,6 +76,7 @@ from dejaqueue.wire.frames import Reply, SettleOp
 
 if TYPE_CHECKING:
     from dejaqueue.broker.maintenance import Maintenance
+    from dejaqueue.broker.staging import StagedWatch
     from dejaqueue.clock import Clock
 
 # Batches smaller than this are joined: that costs less than an entry for each.
@@ -112,6 +122,7 @@ class Partition:
         self.backlog = Backlog()
         self.maintenance: Maintenance | None = None
         self.dead_letters: DeadLetters | None = None
+        self.staged_watch: StagedWatch | None = None
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal
@@ -160,6 +171,8 @@ class Partition:
                 self._configure()
             if self._commits.group.rows < self.settings.dispatch.group_rows_max:
                 self._take_requests()
+                if self.staged_watch is not None:
+                    self.staged_watch.step(self)
                 self._dispatch()
             if self.dead_letters is not None:
                 self.dead_letters.bury(self)
@@ -171,7 +184,7 @@ class Partition:
             self._fail(error)
         if not self.loaded:
             return self.clock.now_us() + 100_000 if self._inbox else None
-        self.backlog = self._backlog()
+        self.backlog = Backlog.of(self.engine.state, self.mean_payload_bytes)
         if self._inbox:
             full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
             return None if full and self._commits.in_flight else self.clock.now_us()
@@ -211,10 +224,10 @@ class Partition:
         topic = self.topic()
         rules = Rules.of(topic)
         if rules != self.engine.rules:
-            self._apply(Configure(self.now_ms(), rules.to_text()))
+            self.apply(Configure(self.now_ms(), rules.to_text()))
         self._rules_topic = topic
 
-    def _apply(self, command: Command) -> Effects:
+    def apply(self, command: Command) -> Effects:
         """Apply a command without texts, for the group that is on its way."""
         effects = self.engine.apply(command)
         self._commits.group.add(entries.to_entry(command), effects)
@@ -271,6 +284,8 @@ class Partition:
             self.maintenance.loaded(self, 0 if snapshot is None else snapshot.position)
         if self.dead_letters is not None:
             self.dead_letters.loaded(self)
+        if self.staged_watch is not None:
+            self.staged_watch.loaded()
 
     def _fail(self, error: DejaQError) -> None:
         """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
@@ -337,12 +352,24 @@ class Partition:
                 self._rename(request)
             case SettleRequest():
                 self._settle(request)
-            case ChangeRequest():
-                self._answer("all", request.reply, request.change(self, self._apply))
             case LookRequest():
                 # What it sees must be durable, and it may append on its own.
                 self._commits.commit_all()
                 request.look(self)
+            case ChangeRequest():
+                self._change(request)
+
+    def _change(self, request: ChangeRequest) -> None:
+        error: DejaQError | None = None
+        try:
+            request.change(self)
+        except (BadRequest, TryLater) as refused:
+            error = refused
+        except Exception as wrong:  # the engine may be ahead of the group: read it again
+            error = InternalError(f"{type(wrong).__name__}: {wrong}")
+            request.reply(Reply(request.number, error=error))
+            raise error from wrong
+        self._answer("all", request.reply, Reply(request.number, error=error))
 
     def now_ms(self) -> int:
         """The partition's time: the clock's, but never before the last command's."""
@@ -393,30 +420,16 @@ class Partition:
         self._answer(request.acks, request.reply, reply)
         return True
 
-    def _backlog(self) -> Backlog:
-        return Backlog.of(self.engine.state, self.mean_payload_bytes)
-
-    def _room_for(self, rows: int, byte_count: int) -> ResourceExhausted | None:
-        """Rule 14."""
-        topic = self.topic()
-        if topic.max_backlog_count or topic.max_backlog_bytes:
-            live = self._topic_backlog() - self.backlog + self._backlog()
-            try:
-                check_backlog(topic, live, rows, byte_count)
-            except ResourceExhausted as full:
-                return full
-        if not self.journal.has_room(byte_count + 128 * rows):
-            if self.maintenance is not None:
-                self.maintenance.want_room()
-            return ResourceExhausted("the disk is full; consumers go on, producers wait", 1_000)
-        return None
-
     def _enqueue_new(self, requests: list[EnqueueRequest]) -> None:
         if not requests:
             return
         merged = merge(requests)
         rows = merged.columns.rows
-        full = self._room_for(rows, merged.columns.payload_bytes)
+        full: DejaQError | None = shortage(
+            self, self._topic_backlog, rows, merged.columns.payload_bytes
+        )
+        if requests[0].stage is not None:
+            full = refusal(self, requests[0].stage) or full
         if full is not None:
             for request in requests:
                 request.reply(Reply(request.number, request.columns.rows, error=full))
@@ -482,10 +495,10 @@ class Partition:
             if sequences is None:
                 sequences = np.full(request.rows, -1, dtype=np.int64)
         if request.cancel:
-            effects = self._apply(Cancel(self.now_ms(), sequences))
+            effects = self.apply(Cancel(self.now_ms(), sequences))
         else:
             changes = request.dues_ms, request.priorities, request.groups
-            effects = self._apply(Move(self.now_ms(), sequences, *changes))
+            effects = self.apply(Move(self.now_ms(), sequences, *changes))
         statuses = effects.statuses
         reply = Reply(
             request.number,
@@ -498,6 +511,10 @@ class Partition:
 
     def _settle(self, request: SettleRequest) -> None:
         now_ms = self.now_ms()
+        refused = refusal(self, request.stage) if request.stage is not None else None
+        if refused is not None:
+            request.reply(Reply(request.number, error=refused))
+            return
         rows = (request.lease_id, request.sequences, request.attempts)
         command: Ack | Nack | Extend
         match request.op:
@@ -509,7 +526,7 @@ class Partition:
             case SettleOp.EXTEND:
                 lease_ms = request.argument_ms or self.topic().lease_ms
                 command = Extend(now_ms, now_ms + lease_ms, *rows)
-        statuses = self._apply(command).statuses
+        statuses = self.apply(command).statuses
         count = len(request.sequences) if request.sequences is not None else 0
         if statuses is not None:
             count = len(statuses)
@@ -551,7 +568,9 @@ class Partition:
             self.dispatcher.give_back(consumer, rows - taken)
         if leased is None:
             return False
-        push = Push(self.number, self.journal, leased, rows_max)
+        push = Push(self.number, self.journal, leased, rows_max, consumer.options.auto_ack)
+        if push.is_done:  # the same group makes lease and ack durable, before it is sent
+            self.apply(Ack(now_ms, position))
         self._commits.group.pushes.append((consumer, push))
         return True
 
@@ -578,7 +597,8 @@ class Partition:
     def _next_wake_us(self) -> int | None:
         """When there will be something to lease to somebody with credit, or a chore to do."""
         chore_ms = self.maintenance.next_ms() if self.maintenance is not None else None
-        wakes_us = [] if chore_ms is None else [chore_ms * 1_000]
+        staged_ms = self.staged_watch.next_ms(self) if self.staged_watch is not None else None
+        wakes_us = [ms * 1_000 for ms in (chore_ms, staged_ms) if ms is not None]
         letters_us = self.dead_letters.next_us() if self.dead_letters is not None else None
         if letters_us is not None:
             wakes_us.append(letters_us)

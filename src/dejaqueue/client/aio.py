@@ -16,11 +16,12 @@ from typing import Any
 from dejaqueue.client import waits_aio as waits
 from dejaqueue.client.aio_browse import AsyncBrowsing
 from dejaqueue.client.aio_consumer import AsyncBatchConsumer, AsyncConsumer, check_consumer
+from dejaqueue.client.aio_letters import AsyncLetters
 from dejaqueue.client.aio_producer import AsyncProducer
 from dejaqueue.client.browsing import tags_of
 from dejaqueue.client.consuming import ConsumeSettings
-from dejaqueue.client.core import ClientCore, check_redrive
-from dejaqueue.client.results import Redriven, SendResult, Settled
+from dejaqueue.client.core import ClientCore
+from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import row_of
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
@@ -32,7 +33,7 @@ from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 URL_DEFAULT = "dejaq://localhost:7464"
 
 
-class AsyncClient(AsyncBrowsing):
+class AsyncClient(AsyncBrowsing, AsyncLetters):
     """A connection to a DejaQ broker.
 
     Args:
@@ -238,46 +239,6 @@ class AsyncClient(AsyncBrowsing):
             batch_rows=batch_rows,
             linger_ms=linger_ms,
         )
-
-    async def redrive(
-        self,
-        topic: str,
-        *,
-        to: str | None = None,
-        reason: str | None = None,
-        group: str | None = None,
-        ids: Sequence[int] | None = None,
-        count: int | None = None,
-    ) -> Redriven:
-        """Send dead letters back to where they came from, or elsewhere (rule 18).
-
-        They are what they were before they died, due now, their attempts counted anew. Letters that
-        are on their way stay so through a crash; none is lost, none arrives twice.
-
-        Args:
-            topic: the dead-letter topic.
-            to: where to; None = each to the topic it came from.
-            reason: only those that died of this.
-            group: only those of this group.
-            ids: only these letters.
-            count: so many at most.
-
-        Returns:
-            How many are on their way, and how many were meant but stay.
-
-        Raises:
-            TopicUnknown: the dead-letter topic, or one that letters go to, does not exist.
-        """
-        moved = left = 0
-        for ticket in check_redrive(topic, to, reason, group, ids, count):
-            while True:
-                limit = None if count is None else count - moved
-                answer = await self._action("redrive", {**ticket, "limit": limit})
-                moved, left = moved + int(answer["moved"]), left + int(answer["left"])
-                ticket["after"] = answer["after"]
-                if ticket["after"] is None or moved == count:
-                    break
-        return Redriven(moved, left)
 
     async def move(
         self,

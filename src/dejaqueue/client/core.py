@@ -12,12 +12,10 @@ import threading
 import uuid
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
@@ -33,7 +31,6 @@ from dejaqueue.client.sending import result_of
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock, SteadyClock, SystemClock
 from dejaqueue.errors import BadRequest, Unavailable
-from dejaqueue.model import check_topic_name
 from dejaqueue.schema import messages
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span
 from dejaqueue.wire.frames import Reply
@@ -242,27 +239,3 @@ def _named(
     if name == "key" and not isinstance(value, str):
         raise BadRequest("key", "a text", value)
     return "key", texts_of([value] if name == "key" else value, name)
-
-
-def check_redrive(
-    topic: str,
-    to: str | None,
-    reason: str | None,
-    group: str | None,
-    ids: Sequence[int] | npt.NDArray[np.int64] | None,
-    count: int | None,
-) -> Iterator[dict[str, Any]]:
-    """The calls of a redrive: one, or one for each page of ids. Raises BadRequest."""
-    check_topic_name(topic)
-    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
-        raise BadRequest("count", "a whole number, not negative", count)
-    ticket = {"topic": topic, "to": to, "reason": reason, "group": group, "after": None}
-    if ids is None:
-        return iter([ticket])
-    named = int64s_of(ids, "ids").tolist()
-    return iter(
-        [{**ticket, "ids": named[at : at + _PAGE_IDS]} for at in range(0, len(named), _PAGE_IDS)]
-    )
-
-
-_PAGE_IDS = 2_000

@@ -16,11 +16,12 @@ from typing import Any
 from dejaqueue.client import waits_sync as waits
 from dejaqueue.client.browsing import tags_of
 from dejaqueue.client.consuming import ConsumeSettings
-from dejaqueue.client.core import ClientCore, check_redrive
-from dejaqueue.client.results import Redriven, SendResult, Settled
+from dejaqueue.client.core import ClientCore
+from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import row_of
 from dejaqueue.client.sync_browse import Browsing
 from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, check_consumer
+from dejaqueue.client.sync_letters import Letters
 from dejaqueue.client.sync_producer import Producer
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
@@ -32,7 +33,7 @@ from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 URL_DEFAULT = "dejaq://localhost:7464"
 
 
-class Client(Browsing):
+class Client(Browsing, Letters):
     """A connection to a DejaQ broker.
 
     Args:
@@ -236,46 +237,6 @@ class Client(Browsing):
             batch_rows=batch_rows,
             linger_ms=linger_ms,
         )
-
-    def redrive(
-        self,
-        topic: str,
-        *,
-        to: str | None = None,
-        reason: str | None = None,
-        group: str | None = None,
-        ids: Sequence[int] | None = None,
-        count: int | None = None,
-    ) -> Redriven:
-        """Send dead letters back to where they came from, or elsewhere (rule 18).
-
-        They are what they were before they died, due now, their attempts counted anew. Letters that
-        are on their way stay so through a crash; none is lost, none arrives twice.
-
-        Args:
-            topic: the dead-letter topic.
-            to: where to; None = each to the topic it came from.
-            reason: only those that died of this.
-            group: only those of this group.
-            ids: only these letters.
-            count: so many at most.
-
-        Returns:
-            How many are on their way, and how many were meant but stay.
-
-        Raises:
-            TopicUnknown: the dead-letter topic, or one that letters go to, does not exist.
-        """
-        moved = left = 0
-        for ticket in check_redrive(topic, to, reason, group, ids, count):
-            while True:
-                limit = None if count is None else count - moved
-                answer = self._action("redrive", {**ticket, "limit": limit})
-                moved, left = moved + int(answer["moved"]), left + int(answer["left"])
-                ticket["after"] = answer["after"]
-                if ticket["after"] is None or moved == count:
-                    break
-        return Redriven(moved, left)
 
     def move(
         self,

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.engine import apply, commands, invariants, selection
+from dejaqueue.engine import apply, commands, decisions, invariants, selection
 from dejaqueue.engine.commands import Command, Effects, Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import held_mask
@@ -49,10 +49,10 @@ _STEPS: dict[type, Callable[[PartitionState, Any], Effects]] = {
     commands.Move: apply.move,
     commands.Cancel: apply.cancel,
     commands.Relocate: apply.relocate,
-    commands.Configure: apply.configure,
-    commands.Decide: apply.decide,
-    commands.Remember: apply.remember,
-    commands.Bury: apply.bury,
+    commands.Configure: decisions.configure,
+    commands.Decide: decisions.decide,
+    commands.Remember: decisions.remember,
+    commands.Bury: decisions.bury,
     commands.Depart: apply.depart,
 }
 _STORY_LINES = 64
@@ -168,6 +168,27 @@ class Engine:
         return apply.next_end_ms(self.state)
 
     # --- looking up
+
+    def staged(self) -> dict[str, tuple[int, int, int]]:
+        """Undecided transactions: until when, how many messages and how many acks are staged."""
+        return {
+            name: (
+                held.until_ms,
+                sum(part.size for part in held.enqueued),
+                sum(part.size for part in held.acked),
+            )
+            for name, held in self.state.staged.items()
+        }
+
+    def staged_ends(self) -> dict[str, int]:
+        """Undecided transactions, and until when each has time."""
+        return {name: held.until_ms for name, held in self.state.staged.items()}
+
+    @property
+    def decisions(self) -> Mapping[str, tuple[bool, str]]:
+        """What was decided of transactions whose home is here, oldest first: commit, and who has
+        to be told, "" = nobody any more. Not to be changed."""
+        return self.state.decided
 
     def states(self, sequences: Int64s) -> UInt8s:
         """MessageState of each message; DONE for what never was."""
@@ -296,10 +317,10 @@ class Engine:
         return selection.tally(self.state, wanted, first, rows_max, bucket_ms, bucket_count)
 
     def tally_index(
-        self, due_from_ms: int, bucket_ms: int, bucket_count: int
+        self, due_from_ms: int, due_to_ms: int, bucket_ms: int, bucket_count: int
     ) -> tuple[Int64s, int]:
         """As `tally` of what is scheduled, of the order index alone (selection.tally_index)."""
-        return selection.tally_index(self.state, due_from_ms, bucket_ms, bucket_count)
+        return selection.tally_index(self.state, due_from_ms, due_to_ms, bucket_ms, bucket_count)
 
     def group_counts(self) -> tuple[list[str], Int64s]:
         """Every group that live messages have, and how many; those without one not counted."""
@@ -317,7 +338,7 @@ class Engine:
         """
         state = self.state
         if state.ready is None:
-            counts, excess = self.tally_index(0, until_ms + 1, 1)
+            counts, excess = self.tally_index(0, until_ms + 1, until_ms + 1, 1)
             if not excess or not counts[0]:
                 return int(counts[0])
         wanted = Selection(due_to_ms=until_ms + 1)

@@ -179,9 +179,9 @@ def tally(
 
 
 def tally_index(
-    state: PartitionState, due_from_ms: int, bucket_ms: int, bucket_count: int
+    state: PartitionState, due_from_ms: int, due_to_ms: int, bucket_ms: int, bucket_count: int
 ) -> tuple[Int64s, int]:
-    """As `tally` of all that is scheduled, from the order index alone.
+    """As `tally` of all that is scheduled between two times, from the order index alone.
 
     Returns:
         The numbers, and by how much all of them together may be too high: what lies in the index
@@ -190,6 +190,7 @@ def tally_index(
     """
     order = state.order
     edges = due_from_ms + bucket_ms * np.arange(bucket_count + 1, dtype=np.int64)
+    edges = np.minimum(edges, max(due_from_ms, due_to_ms))
     counts = np.zeros(bucket_count, dtype=np.int64)
     for run in order.small + order.sealed:
         counts += np.diff(np.maximum(run.keys.searchsorted(edges, "left"), run.start))

@@ -116,6 +116,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "move_where": self._move_where,
             "cancel_where": self._cancel_where,
             "clock": self._clock,
+            "begin_transaction": self._begin_transaction,
+            "commit_transaction": self._commit_transaction,
+            "abort_transaction": self._abort_transaction,
+            "transactions": self._transactions,
         }
 
     # --- streams ------------------------------------------------------------------------------
@@ -285,6 +289,22 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         """The broker's time."""
         descriptors.check_fields(body, [])
         return {"broker_us": self._broker.clock.now_us()}
+
+    def _begin_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A new transaction: topic that keeps its decision, timeout_ms (60000)."""
+        return self._broker.transactions.act("begin_transaction", body).result()
+
+    def _commit_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Let count what was staged: transaction, participants (a list of topic/partition)."""
+        return self._broker.transactions.act("commit_transaction", body).result()
+
+    def _abort_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Forget what was staged: transaction, participants."""
+        return self._broker.transactions.act("abort_transaction", body).result()
+
+    def _transactions(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Undecided transactions that have something staged in a topic: topic."""
+        return self._broker.transactions.act("transactions", body).result()
 
 
 def _topic_name(body: dict[str, Any]) -> str:
