@@ -23,13 +23,12 @@ from dejaqueue.broker.commit import Commits, Committer
 from dejaqueue.broker.dead_letters import DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher, Push
 from dejaqueue.broker.duplicates import (
-    Resolution,
     enqueue_reply,
     resolve_batch,
     sub_batches,
 )
-from dejaqueue.broker.keys import find_live
-from dejaqueue.broker.merging import Merged, merge
+from dejaqueue.broker.keys import find_in
+from dejaqueue.broker.merging import merge
 from dejaqueue.broker.quotas import Backlog, shortage
 from dejaqueue.broker.requests import (
     ChangeRequest,
@@ -49,7 +48,6 @@ from dejaqueue.engine.commands import (
     Effects,
     Enqueue,
     Extend,
-    Int64s,
     Lease,
     Leased,
     Move,
@@ -435,7 +433,7 @@ class Partition:
                 request.reply(Reply(request.number, request.columns.rows, error=full))
             return
         now_ms = self.now_ms()
-        resolution = self._resolve_duplicates(merged, now_ms)
+        resolution = resolve_batch(self, merged, now_ms)
         batches = sub_batches(merged, resolution, self.number)
         # Also if all rows are refused: the answer has to be remembered (rule 10).
         if merged.columns.rows or any(request.producer for request in requests):
@@ -467,31 +465,13 @@ class Partition:
             self._answer(request.acks, request.reply, reply)
             sequence += batch.count
 
-    def _resolve_duplicates(self, merged: Merged, now_ms: int) -> Resolution | None:
-        """What becomes of rows whose key is taken (rule 11). Rows that are refused are taken out
-        of `merged`; None = there are none, and nothing is replaced."""
-        if merged.key_hashes is None or merged.columns.keys is None:
-            return None
-        live = self._find_live(merged.columns.keys, merged.key_hashes)
-        return resolve_batch(self.engine, self.topic().on_duplicate, merged, live, now_ms)
-
-    def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s | None:
-        """The live sequence of each key, -1 where there is none; None = none has one."""
-        rows, sequences = self.engine.find_keys(key_hashes)
-        if not len(sequences):
-            return None
-        positions = self.engine.locators(sequences) >> limits.ROW_BITS
-        if int(positions.max()) > self._commits.tail:
-            self._commits.commit_all()  # a candidate is readable only once it is appended
-        return find_live(self.engine, self.journal, keys, rows, sequences)
-
     # --- move, cancel, ack, nack, extend ------------------------------------------------------
 
     def _rename(self, request: RenameRequest) -> None:
         sequences = request.sequences
         if sequences is None:
             assert request.key_hashes is not None
-            sequences = self._find_live(request.keys, request.key_hashes)
+            sequences = find_in(self, request.keys, request.key_hashes)
             if sequences is None:
                 sequences = np.full(request.rows, -1, dtype=np.int64)
         if request.cancel:
