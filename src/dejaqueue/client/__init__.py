@@ -12,12 +12,14 @@ from dejaqueue.client.aio_consumer import (
     AsyncMessageBatch,
 )
 from dejaqueue.client.aio_producer import AsyncProducer
+from dejaqueue.client.aio_transaction import AsyncTransaction
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import Sent
 from dejaqueue.client.sync import Client
 from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, Message, MessageBatch
 from dejaqueue.client.sync_producer import Producer
+from dejaqueue.client.sync_transaction import Transaction
 
 __all__ = [
     "AsyncBatchConsumer",
@@ -26,6 +28,7 @@ __all__ = [
     "AsyncMessage",
     "AsyncMessageBatch",
     "AsyncProducer",
+    "AsyncTransaction",
     "BatchConsumer",
     "Client",
     "Consumer",
@@ -36,4 +39,5 @@ __all__ = [
     "SendResult",
     "Sent",
     "Settled",
+    "Transaction",
 ]

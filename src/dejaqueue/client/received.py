@@ -157,6 +157,10 @@ class MessageFields:
             f"attempt={self.attempt} payload={len(self.payload)} B>"
         )
 
+    def origin(self) -> tuple[ConsumeCore, Slice]:
+        """Whose message it is, and its row, to settle it."""
+        return self._columns.core, self._row()
+
     def _row(self) -> Slice:
         """This row alone, to settle it."""
         rows, at = self._columns.rows, self._index
@@ -186,6 +190,10 @@ class BatchFields:
         self.ids = rows.ids
         self.dues_ms = rows.dues_ms
         self.attempts = rows.attempts
+
+    def origin(self) -> tuple[ConsumeCore, Slice]:
+        """Whose messages they are, and their rows, to settle them."""
+        return self._core, self._rows
 
     @property
     def batch(self) -> pa.RecordBatch:

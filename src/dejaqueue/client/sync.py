@@ -18,10 +18,13 @@ import pyarrow as pa
 from dejaqueue.client import waits_sync as waits
 from dejaqueue.client.consuming import ConsumeSettings
 from dejaqueue.client.core import ClientCore, check_peek
+from dejaqueue.client.inputs import delay_ms_of
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import row_of
 from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, check_consumer
 from dejaqueue.client.sync_producer import Producer
+from dejaqueue.client.sync_transaction import Transaction
+from dejaqueue.client.transacting import TransactionCore
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
@@ -282,6 +285,31 @@ class Client:
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
         return waits.run(self._core.cancel, topic, named)
 
+    def transaction(self, *, timeout: timedelta | float = 60) -> Transaction:
+        """Sends and acks that count together, or not at all (rule 12).
+
+        Args:
+            timeout: it is aborted so long after its first send or ack, unless it was committed
+                before: a timedelta or seconds, up to 15 minutes.
+
+        Example:
+            >>> def move(client, message):                        # doctest: +SKIP
+            ...     with client.transaction() as transaction:
+            ...         transaction.send("answers", message.payload.upper())
+            ...         transaction.ack(message)
+        """
+        return Transaction(TransactionCore(self._core, delay_ms_of(timeout, "timeout")))
+
+    def transactions(self, topic: str) -> list[dict[str, Any]]:
+        """Undecided transactions that have something staged in a topic, oldest first.
+
+        Returns:
+            For each and each partition: transaction, partition, age_ms, left_ms (until it is
+            aborted), staged (messages), acked.
+        """
+        answer = self._action("transactions", {"topic": check_topic_name(topic)})
+        return list(answer["transactions"])
+
     # ---- receiving --------------------------------------------------------------------------
 
     def consume(
@@ -291,6 +319,7 @@ class Client:
         prefetch: int = 1_000,
         lease_ms: int = 0,
         auto_extend: bool = True,
+        auto_ack: bool = False,
         name: str = "",
         idle_ms: int | None = None,
         max_messages: int | None = None,
@@ -302,13 +331,17 @@ class Client:
             prefetch: messages on their way or held ahead, at most.
             lease_ms: how long a message is this consumer's; 0 = as the topic says.
             auto_extend: leases are extended for as long as the consumer is open.
+            auto_ack: messages are done when they are sent here: at most once, and what is on its
+                way or held when this program ends is gone. Keep `prefetch` small.
             name: for the broker's logs and statistics.
             idle_ms: end when nothing came for so long; None = wait for ever.
             max_messages: end after so many.
         """
         rows_max = min(prefetch, 1_000)
         check_consumer(prefetch, rows_max, idle_ms, max_messages)
-        stream = ConsumeStream(topic, name or self._core.name, lease_ms, rows_max)
+        stream = ConsumeStream(
+            topic, name or self._core.name, lease_ms, rows_max, auto_ack=auto_ack
+        )
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)
         return Consumer(core, rows_max, idle_ms, max_messages)
@@ -321,6 +354,7 @@ class Client:
         prefetch: int = 10_000,
         lease_ms: int = 0,
         auto_extend: bool = True,
+        auto_ack: bool = False,
         name: str = "",
         idle_ms: int | None = None,
         max_messages: int | None = None,
@@ -330,7 +364,9 @@ class Client:
         Arguments are those of `consume`. A batch is acked as one: that is the fast way.
         """
         check_consumer(prefetch, batch_rows, idle_ms, max_messages)
-        stream = ConsumeStream(topic, name or self._core.name, lease_ms, batch_rows)
+        stream = ConsumeStream(
+            topic, name or self._core.name, lease_ms, batch_rows, auto_ack=auto_ack
+        )
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)
         return BatchConsumer(core, batch_rows, idle_ms, max_messages)
