@@ -20,10 +20,12 @@ import numpy as np
 from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.commit import Commits, Committer
+from dejaqueue.broker.cron.fire import fire, next_wake_ms
 from dejaqueue.broker.dispatch import Dispatcher, Push
 from dejaqueue.broker.keys import find_live, find_repeats
 from dejaqueue.broker.merging import Merged, merge
 from dejaqueue.broker.requests import (
+    ChangeRequest,
     EnqueueRequest,
     LookRequest,
     RenameRequest,
@@ -50,7 +52,15 @@ from dejaqueue.engine.commands import (
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.snapshot import restore
-from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted, Unavailable
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    Fenced,
+    InternalError,
+    ResourceExhausted,
+    TryLater,
+    Unavailable,
+)
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import RowStatus, TagFilter, Topic, TopicKind, pack_id
 from dejaqueue.settings import BrokerSettings
@@ -146,12 +156,15 @@ class Partition:
                 self._configure()
             if self._commits.group.rows < self.settings.dispatch.group_rows_max:
                 self._take_requests()
+                fire(self)
                 self._dispatch()
             self._commits.commit(behind=busy)
             has_chores = self.maintenance is not None and self.maintenance.step(self)
         except DejaQError as error:
             self._fail(error)
         if not self.loaded:
+            if not self._inbox and self.topic().kind is TopicKind.CRON:
+                return self.clock.now_us() + 1_000_000  # its entries go on by themselves
             return self.clock.now_us() + 100_000 if self._inbox else None
         counts = self.engine.counts
         self.live_count = counts.scheduled + counts.leased
@@ -194,10 +207,10 @@ class Partition:
         topic = self.topic()
         rules = Rules.of(topic)
         if rules != self.engine.rules:
-            self._apply(Configure(self.now_ms(), rules.to_text()))
+            self.apply(Configure(self.now_ms(), rules.to_text()))
         self._rules_topic = topic
 
-    def _apply(self, command: Command) -> Effects:
+    def apply(self, command: Command) -> Effects:
         """Apply a command without texts, for the group that is on its way."""
         effects = self.engine.apply(command)
         self._commits.group.add(entries.to_entry(command), effects)
@@ -322,6 +335,20 @@ class Partition:
                 # What it sees must be durable, and it may append on its own.
                 self._commits.commit_all()
                 request.look(self)
+            case ChangeRequest():
+                self._change(request)
+
+    def _change(self, request: ChangeRequest) -> None:
+        error: DejaQError | None = None
+        try:
+            request.change(self)
+        except (BadRequest, TryLater) as refused:
+            error = refused
+        except Exception as wrong:  # the engine may be ahead of the group: read it again
+            error = InternalError(f"{type(wrong).__name__}: {wrong}")
+            request.reply(Reply(request.number, error=error))
+            raise error from wrong
+        self._answer("all", request.reply, Reply(request.number, error=error))
 
     def now_ms(self) -> int:
         """The partition's time: the clock's, but never before the last command's."""
@@ -395,11 +422,17 @@ class Partition:
                     "retry when some are done",
                     1_000,
                 )
-        if not self.journal.has_room(byte_count + 128 * rows):
-            if self.maintenance is not None:
-                self.maintenance.want_room()
+        if not self.has_room(rows, byte_count):
             return ResourceExhausted("the disk is full; consumers go on, producers wait", 1_000)
         return None
+
+    def has_room(self, rows: int, byte_count: int = 0) -> bool:
+        """True if the disk has room for so many rows; if not, some is made soon."""
+        if self.journal.has_room(byte_count + 128 * rows):
+            return True
+        if self.maintenance is not None:
+            self.maintenance.want_room()
+        return False
 
     def _enqueue_new(self, requests: list[EnqueueRequest]) -> None:
         if not requests:
@@ -515,10 +548,10 @@ class Partition:
             assert request.key_hashes is not None
             sequences = self._find_live(request.keys, request.key_hashes)
         if request.cancel:
-            effects = self._apply(Cancel(self.now_ms(), sequences))
+            effects = self.apply(Cancel(self.now_ms(), sequences))
         else:
             changes = request.dues_ms, request.priorities, request.groups
-            effects = self._apply(Move(self.now_ms(), sequences, *changes))
+            effects = self.apply(Move(self.now_ms(), sequences, *changes))
         statuses = effects.statuses
         reply = Reply(
             request.number,
@@ -542,7 +575,7 @@ class Partition:
             case SettleOp.EXTEND:
                 lease_ms = request.argument_ms or self.topic().lease_ms
                 command = Extend(now_ms, now_ms + lease_ms, *rows)
-        statuses = self._apply(command).statuses
+        statuses = self.apply(command).statuses
         count = len(request.sequences) if request.sequences is not None else 0
         if statuses is not None:
             count = len(statuses)
@@ -612,6 +645,9 @@ class Partition:
         """When there will be something to lease to somebody with credit, or a chore to do."""
         chore_ms = self.maintenance.next_ms() if self.maintenance is not None else None
         wakes_us = [] if chore_ms is None else [chore_ms * 1_000]
+        firing_ms = next_wake_ms(self)
+        if firing_ms is not None:
+            wakes_us.append(firing_ms * 1_000)
         now_us, ahead_ms = self.clock.now_us(), self._ahead_ms() * AHEAD_PERCENT // 100
         anyone_at_all = False
         for wanted in self.dispatcher.filters:

@@ -106,4 +106,17 @@ class LookRequest:
     byte_count: int = 0
 
 
-Request: TypeAlias = EnqueueRequest | RenameRequest | SettleRequest | LookRequest
+@dataclass(slots=True)
+class ChangeRequest:
+    """Run a function of the partition on its worker that applies commands; the reply says that
+    they are durable. What it raises must come before anything is applied."""
+
+    change: Callable[[Partition], None]
+    reply: ReplyTo
+    number: int = 0
+    byte_count: int = 0
+
+
+Request: TypeAlias = (
+    EnqueueRequest | RenameRequest | SettleRequest | LookRequest | ChangeRequest
+)

@@ -16,12 +16,13 @@ from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.maintenance import Maintenance
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
-from dejaqueue.broker.requests import LookRequest, Request
+from dejaqueue.broker.requests import ChangeRequest, LookRequest, Request
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings
+from dejaqueue.wire.frames import Reply
 
 Answer = TypeVar("Answer")
 
@@ -89,6 +90,22 @@ class TopicRuntime:
                 future.set_exception(InternalError(f"{type(wrong).__name__}: {wrong}"))
 
         self.submit(partition, LookRequest(run))
+        return future
+
+    def change(self, partition: int, function: Callable[[Partition], Answer]) -> Future[Answer]:
+        """Run a function that applies commands on the partition's worker; done when they are
+        durable. It must not raise once it has applied one."""
+        future: Future[Answer] = Future()
+        answers: list[Answer] = []
+
+        def answered(reply: Reply) -> None:
+            if reply.error is not None:
+                future.set_exception(reply.error)
+            else:
+                future.set_result(answers[0])
+
+        request = ChangeRequest(lambda place: answers.append(function(place)), answered)
+        self.submit(partition, request)
         return future
 
     def close(self, close_one: Callable[[Partition], None]) -> None:

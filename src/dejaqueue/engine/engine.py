@@ -25,13 +25,14 @@ from typing import Any
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.engine import apply, commands, invariants, page
+from dejaqueue.engine import apply, apply_schedule, commands, invariants, page
 from dejaqueue.engine.commands import Command, Effects, Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import held_mask
 from dejaqueue.engine.producers import Answer
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.runs import Mask, sort_pairs
+from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.state import Counts, PartitionState
 from dejaqueue.engine.state_hash import hash_state
 from dejaqueue.engine.table import DONE
@@ -52,6 +53,8 @@ _STEPS: dict[type, Callable[[PartitionState, Any], Effects]] = {
     commands.Decide: apply.decide,
     commands.Remember: apply.remember,
     commands.Bury: apply.bury,
+    commands.PutEntries: apply_schedule.put_entries,
+    commands.DropEntries: apply_schedule.drop_entries,
 }
 _STORY_LINES = 64
 _PAGE_ROWS = 65_536
@@ -155,6 +158,11 @@ class Engine:
         """When the next lease or life ends; None if none does. Any command from then on, also a
         Lease of no rows, gives the messages back, or has them die."""
         return apply.next_end_ms(self.state)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The cron entries. Not to be changed."""
+        return self.state.entries
 
     # --- looking up
 
@@ -317,6 +325,10 @@ def _subject(command: Command) -> object:
         return command.lease_id if command.sequences is None else len(command.sequences)
     if isinstance(command, commands.Move | commands.Cancel | commands.Relocate):
         return len(command.sequences)
+    if isinstance(command, commands.PutEntries):
+        return len(command.entries)
+    if isinstance(command, commands.DropEntries):
+        return len(command.names)
     if isinstance(command, commands.Decide | commands.Remember):
         return command.transaction
     return ""

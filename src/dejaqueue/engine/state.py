@@ -20,6 +20,7 @@ from dejaqueue.engine.producers import Producers
 from dejaqueue.engine.ready import Lane, Matches, PriorityReady
 from dejaqueue.engine.rules import TIMELINE, Rules
 from dejaqueue.engine.runs import Mask, SortedRuns
+from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.shares import Starts
 from dejaqueue.engine.table import DONE, SCHEDULED, URGENCY_FLIP, MessageTable
 from dejaqueue.engine.words import Dictionary
@@ -117,6 +118,7 @@ class PartitionState:
         dead: messages on their way to the dead-letter topic, by number.
         dead_number: the number that the next ones get.
         staged: undecided transactions by name.
+        entries: the cron entries.
         decided: decisions of transactions whose home is here: (commit, participants) by name.
         slab_files: snapshot file of each slab (numbered from sequence 0) that has one.
         snapshot_number: snapshots planned so far.
@@ -143,6 +145,7 @@ class PartitionState:
     staged: dict[str, Staged] = field(default_factory=dict)
     decided: dict[str, tuple[bool, str]] = field(default_factory=dict)
     producers: Producers = field(default_factory=Producers)
+    entries: Schedule = field(default_factory=Schedule)
     slab_files: dict[int, str] = field(default_factory=dict)
     snapshot_number: int = 0
     filter_takes: dict[TagFilter, tuple[int, Mask]] = field(default_factory=dict)

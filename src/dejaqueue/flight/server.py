@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, to_fields
 from dejaqueue.flight.consume import serve_consumer
 from dejaqueue.flight.produce import serve_writer
@@ -111,6 +113,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "list_topics": self._list_topics,
             "stats": self._stats,
             "clock": self._clock,
+            **{name: partial(self._cron, name) for name in CRON_ACTIONS},
         }
 
     # --- streams ------------------------------------------------------------------------------
@@ -176,7 +179,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         """The actions there are."""
-        return [(name, (call.__doc__ or "").split("\n")[0]) for name, call in self._actions.items()]
+        return [(name, (getattr(call, "func", call).__doc__ or "").split("\n")[0]) for name, call in self._actions.items()]
 
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket
@@ -255,6 +258,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         if topic is not None and not isinstance(topic, str):
             raise BadRequest("topic", "the name of a topic", topic)
         return self._broker.stats(topic)
+
+    def _cron(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Entries of a cron topic (broker/cron/calls.py)."""
+        return self._broker.cron(name, body)
 
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
         """The broker's time."""
