@@ -15,6 +15,7 @@ CLIENT = Path(__file__).resolve().parent.parent / "src" / "dejaqueue" / "client"
 SOURCES = {
     "aio.py": "sync.py",
     "aio_consumer.py": "sync_consumer.py",
+    "aio_cron.py": "sync_cron.py",
     "aio_producer.py": "sync_producer.py",
 }
 WORDS = [
@@ -39,7 +40,7 @@ WORDS = [
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\b(_?)Async([A-Z]\w+)", r"\1\2"),
     (r"\bwaits_aio\b", "waits_sync"),
-    (r"\baio_(consumer|producer)\b(?!\.py)", r"sync_\1"),
+    (r"\baio_(consumer|cron|producer)\b(?!\.py)", r"sync_\1"),
     (r"\basynchronous\b", "synchronous"),
     (r"See: core\.py for what does not wait; docs", "See: core.py for what it does; docs"),
 ]

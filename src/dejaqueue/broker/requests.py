@@ -117,6 +117,4 @@ class ChangeRequest:
     byte_count: int = 0
 
 
-Request: TypeAlias = (
-    EnqueueRequest | RenameRequest | SettleRequest | LookRequest | ChangeRequest
-)
+Request: TypeAlias = EnqueueRequest | RenameRequest | SettleRequest | LookRequest | ChangeRequest

@@ -11,24 +11,28 @@ from dejaqueue.client.aio_consumer import (
     AsyncMessage,
     AsyncMessageBatch,
 )
+from dejaqueue.client.aio_cron import AsyncCron
 from dejaqueue.client.aio_producer import AsyncProducer
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import Sent
 from dejaqueue.client.sync import Client
 from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, Message, MessageBatch
+from dejaqueue.client.sync_cron import Cron
 from dejaqueue.client.sync_producer import Producer
 
 __all__ = [
     "AsyncBatchConsumer",
     "AsyncClient",
     "AsyncConsumer",
+    "AsyncCron",
     "AsyncMessage",
     "AsyncMessageBatch",
     "AsyncProducer",
     "BatchConsumer",
     "Client",
     "Consumer",
+    "Cron",
     "LatenessHistogram",
     "Message",
     "MessageBatch",

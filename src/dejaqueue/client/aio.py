@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from dejaqueue.client import waits_aio as waits
 from dejaqueue.client.aio_consumer import AsyncBatchConsumer, AsyncConsumer, check_consumer
+from dejaqueue.client.aio_cron import AsyncCron
 from dejaqueue.client.aio_producer import AsyncProducer
 from dejaqueue.client.consuming import ConsumeSettings
 from dejaqueue.client.core import ClientCore, check_peek
@@ -129,6 +130,10 @@ class AsyncClient:
         return Topic.from_dict(
             await self._action("describe_topic", {"name": check_topic_name(name)})
         )
+
+    def cron(self, topic: str) -> AsyncCron:
+        """The entries of a cron topic: what fires when."""
+        return AsyncCron(self._core.transport, check_topic_name(topic))
 
     async def stats(self, topic: str | None = None) -> dict[str, Any]:
         """Counts and rates of the broker, or of one topic."""

@@ -21,6 +21,7 @@ from dejaqueue.client.core import ClientCore, check_peek
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import row_of
 from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, check_consumer
+from dejaqueue.client.sync_cron import Cron
 from dejaqueue.client.sync_producer import Producer
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
@@ -127,6 +128,10 @@ class Client:
     def topic(self, name: str) -> Topic:
         """The settings of a topic. Raises TopicUnknown."""
         return Topic.from_dict(self._action("describe_topic", {"name": check_topic_name(name)}))
+
+    def cron(self, topic: str) -> Cron:
+        """The entries of a cron topic: what fires when."""
+        return Cron(self._core.transport, check_topic_name(topic))
 
     def stats(self, topic: str | None = None) -> dict[str, Any]:
         """Counts and rates of the broker, or of one topic."""

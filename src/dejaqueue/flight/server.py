@@ -179,7 +179,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         """The actions there are."""
-        return [(name, (getattr(call, "func", call).__doc__ or "").split("\n")[0]) for name, call in self._actions.items()]
+        return [
+            (name, (getattr(call, "func", call).__doc__ or "").split("\n")[0])
+            for name, call in self._actions.items()
+        ]
 
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket

@@ -51,7 +51,7 @@ def act(
             found = calls.put([CronEntry.from_dict(_dict(values)) for values in given])
         case "cron_list":
             after, limit = str(fields.pop("after", "")), fields.pop("limit", 1_000)
-            found = calls.list(after, _count("limit", limit, limits.CRON_CALL_ENTRIES_MAX))
+            found = calls.page(after, _count("limit", limit, limits.CRON_CALL_ENTRIES_MAX))
         case "cron_get":
             found = [calls.get(_name(fields))]
         case "cron_pause":
@@ -105,7 +105,7 @@ class CronCalls:
                 found[entry.name] = entry
         return [found[entry.name] for entry in given]
 
-    def list(self, after: str, limit: int) -> list[CronEntry]:
+    def page(self, after: str, limit: int) -> list[CronEntry]:
         """Up to `limit` entries by name, after the given one."""
 
         def look(place: Partition) -> list[CronEntry]:
@@ -137,7 +137,11 @@ class CronCalls:
         """Delete entries; how many there were. Messages that are due stay."""
         count = 0
         for partition, some in self._places(names).items():
-            count += self._change(partition, lambda place, some=some: _drop(place, some))
+
+            def drop(place: Partition, some: list[str] = some) -> int:
+                return _drop(place, some)
+
+            count += self._change(partition, drop)
         return count
 
     def run(self, name: str) -> int:
