@@ -60,6 +60,9 @@ WEIGHTS_MAX: Final = 10_000
 # Thirty days: a message that waits longer between attempts is better sent anew.
 BACKOFF_MS_MAX: Final = 30 * 24 * 3_600_000
 
+# Why a message was refused: a line for a reader, not a traceback.
+REASON_BYTES_MAX: Final = 1_024
+
 # Slabs of the message table: 65,536 rows of each column are whole memory pages.
 SLAB_BITS: Final = 16
 SLAB_ROWS: Final = 1 << SLAB_BITS

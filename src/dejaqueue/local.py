@@ -220,6 +220,8 @@ class LocalTransport:
                 return broker.topic(str(body["name"])).to_dict()
             case "list_topics":
                 return {"topics": [topic.to_dict() for topic in broker.topics()]}
+            case "redrive":
+                return broker.redrive(body)
             case "stats":
                 return broker.stats(body.get("topic"))
             case "clock":

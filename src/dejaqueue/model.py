@@ -166,6 +166,7 @@ class Topic:
 
     name: str
     kind: TopicKind = TopicKind.TIMELINE
+    """What decides the order of messages that are due."""
     partitions: int = 1
     """How many partitions; one gives a total order, several more throughput."""
     lease_ms: int = 30_000

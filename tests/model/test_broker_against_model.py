@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.frames import SettleOp
-from tests.rules.broker_fixture import BrokerFixture, RecordingConsumer
+from tests.rules.broker_fixture import TOPIC, BrokerFixture, RecordingConsumer
 
 EXAMPLES = int(os.environ.get("DEJAQ_BROKER_MODEL_EXAMPLES", "150"))
 LEASE_MS = 1_000
@@ -57,6 +57,7 @@ class BrokerMachine(RuleBasedStateMachine):
         path = self.directory / "journal" if on_files else None
         self.broker = BrokerFixture(path, lease_ms=LEASE_MS)
         self.live: dict[int, Live] = {}
+        self.on_duplicate = "reject"
         self.next_sequence = 0
         self.connect()
 
@@ -113,23 +114,41 @@ class BrokerMachine(RuleBasedStateMachine):
             return
         self.end_leases()
         now_ms = self.broker.now_ms
-        expected, payloads = [], []
+        expected = [RowStatus.OK] * len(rows)
+        payloads = [b"%d-%d" % (self.next_sequence, n) * (n + 1) for n in range(len(rows))]
         for place, (delay_ms, key) in enumerate(rows):
-            payload = b"%d-%d" % (self.next_sequence, place) * (place + 1)
-            payloads.append(payload)
-            if key and any(message.key == key for message in self.live.values()):
-                expected.append(RowStatus.DUPLICATE)
-                continue
-            expected.append(RowStatus.OK)
-            sequence = self.next_sequence
-            self.next_sequence += 1
-            self.live[sequence] = Live(sequence, payload, now_ms + delay_ms, key)
+            later = any(key == other for _, other in rows[place + 1 :])
+            expected[place] = self.resolve(key, key_again=later)
+            if expected[place] is RowStatus.OK:
+                sequence = self.next_sequence
+                self.next_sequence += 1
+                self.live[sequence] = Live(sequence, payloads[place], now_ms + delay_ms, key)
         reply = self.broker.send(
             payloads, [now_ms + delay_ms for delay_ms, _ in rows], [key for _, key in rows]
         )
         assert reply.error is None
         assert reply.all_statuses().tolist() == expected
         self.expect_deliveries()
+
+    def resolve(self, key: str, *, key_again: bool) -> RowStatus:
+        """The status of a row with that key; takes away what it replaces."""
+        holder = next((m for m in self.live.values() if key and m.key == key), None)
+        if self.on_duplicate == "replace":
+            if holder is not None and holder.leased:
+                return RowStatus.DUPLICATE
+            if key and key_again:
+                return RowStatus.KEPT
+            if holder is not None:
+                del self.live[holder.sequence]
+            return RowStatus.OK
+        if holder is None:
+            return RowStatus.OK
+        return RowStatus.KEPT if self.on_duplicate == "keep" else RowStatus.DUPLICATE
+
+    @rule(on_duplicate=st.sampled_from(["reject", "keep", "replace"]))
+    def alter(self, on_duplicate: str) -> None:
+        self.on_duplicate = on_duplicate
+        self.broker.broker.alter_topic(TOPIC, {"on_duplicate": on_duplicate})
 
     @rule(places=picks, delay_ms=dues)
     def move(self, places: list[int], delay_ms: int) -> None:

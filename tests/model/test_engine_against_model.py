@@ -50,7 +50,7 @@ SMALLEST = Layout(
     seal_rows=3,
     draw_rows=1,
     young_batches_max=1,
-    key_seal_rows=2,
+    key_bucket_bits=0,
     sweep_rows_min=0,
     sweep_groups_min=0,
 )
@@ -199,6 +199,7 @@ class EngineMachine(RuleBasedStateMachine):
             if lives is None
             else int64s([max(0, ms and self.now_ms + ms) for ms in lives[: len(after)]]),
             replaced=None if replaced is None else self.pick(replaced),
+            payload_sizes=None if split % 3 else np.arange(len(after), dtype=np.uint32),
             stage=stage,
         )
         self.apply(command)
@@ -304,6 +305,10 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(group=st.integers(0, 4))
     def bury(self, group: int) -> None:
         self.apply(commands.Bury(self.now_ms, group))
+
+    @rule(back=rows_st)
+    def depart(self, back: list[int]) -> None:
+        self.apply(commands.Depart(self.now_ms, self.pick(back), "elsewhere"))
 
     @rule(rules=rules_st)
     def configure(self, rules: Rules) -> None:

@@ -15,10 +15,12 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.broker.cron.calls import act as cron_act
+from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.peek import peek
+from dejaqueue.broker.redrive import redrive
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.stats import topic_stats
@@ -64,6 +66,7 @@ class Broker:
         self._topics: dict[str, TopicRuntime] = {}
         self._workers: list[PartitionWorker] = []
         self.snapshot_writer = ThreadPoolExecutor(1, thread_name_prefix="dejaq-snapshots")
+        self.carrier = Carrier(self)
         self._running = False
         self._started_us = 0
 
@@ -105,6 +108,7 @@ class Broker:
                 return
             self._running = False
             runtimes = list(self._topics.values())
+        self.carrier.close()
         for runtime in runtimes:
             runtime.close(self._close_partition)
         for worker in self._workers:
@@ -128,7 +132,13 @@ class Broker:
 
     def _serve(self, topic: Topic) -> TopicRuntime:
         return TopicRuntime(
-            topic, self.store, self.clock, self.settings, self.worker_of, self.snapshot_writer
+            topic,
+            self.store,
+            self.clock,
+            self.settings,
+            self.worker_of,
+            self.snapshot_writer,
+            self.carrier,
         )
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
@@ -196,7 +206,7 @@ class Broker:
         return Writer(
             stream,
             self.runtime(stream.topic),
-            self.clock.now_ms,
+            self.clock,
             self.settings.dispatch.inbox_bytes_max,
         )
 
@@ -209,6 +219,10 @@ class Broker:
     def cron(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
         """One of cron.calls.ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown."""
         return cron_act(self.runtime, self.clock.now_ms(), action, body)
+
+    def redrive(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Send a page of dead letters back (broker/redrive.py)."""
+        return redrive(self, values)
 
     # --- looking ------------------------------------------------------------------------------
 

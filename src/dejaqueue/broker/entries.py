@@ -22,6 +22,7 @@ See: docs/reference/journal-format.md.
     BURY        group
     PUT_ENTRY                                                                        JSON
     DROP_ENTRY                                                                       JSON
+    DEPART                                              sequences                    destination
 
 Where ACK, NACK and EXTEND name a whole lease, they have no ints. The extra of ENQUEUE is a list of
 sub-batches, or an object of that and of what else there is.
@@ -97,6 +98,8 @@ class EnqueueFlag(IntFlag):
     KEYS = 1
     PRIORITIES = 2
     EXPIRES = 4
+    SIZES = 8
+    """No column: the payloads have their sizes."""
 
 
 class MoveFlag(IntFlag):
@@ -118,6 +121,8 @@ def enqueue_entry(command: commands.Enqueue, texts: dict[str, TextColumn]) -> En
     if command.expires_ms is not None:
         flags |= EnqueueFlag.EXPIRES
         ints.append(command.expires_ms)
+    if command.payload_sizes is not None:
+        flags |= EnqueueFlag.SIZES
     return Entry(
         EntryKind.ENQUEUE,
         command.now_ms,
@@ -135,6 +140,7 @@ def _enqueue_command(entry: Entry, position: int) -> commands.Enqueue:
     priorities = others.pop(0).astype(np.uint16) if EnqueueFlag.PRIORITIES in flags else None
     expires_ms = others.pop(0) if EnqueueFlag.EXPIRES in flags else None
     key = entry.texts["key"] if EnqueueFlag.KEYS in flags else None
+    payload = entry.texts["payload"] if EnqueueFlag.SIZES in flags else None
     more: dict[str, Any] = {}
     sub_batches: tuple[SubBatch, ...] = (SubBatch("", 0, entry.rows),)
     if entry.extra:
@@ -157,6 +163,7 @@ def _enqueue_command(entry: Entry, position: int) -> commands.Enqueue:
         None if replaced is None else np.array(replaced, dtype=np.int64),
         None if stage is None else commands.Stage(*stage),
         tuple(commands.Firing(*firing) for firing in more.get("firings", ())),
+        None if payload is None else np.diff(payload.offsets).astype(np.uint32),
     )
 
 
@@ -282,6 +289,10 @@ def to_entry(command: Command, leased_count: int = 0) -> Entry:
             return Entry(EntryKind.PUT_ENTRY, now_ms, extra=_json(command.entries))
         case commands.DropEntries():
             return Entry(EntryKind.DROP_ENTRY, now_ms, extra=_json(command.names))
+        case commands.Depart():
+            rows, extra = len(command.sequences), command.destination.encode()
+            ints = (command.sequences,)
+            return Entry(EntryKind.DEPART, now_ms, rows=rows, ints=ints, extra=extra)
         case _:
             raise TypeError(f"no entry is made of {type(command).__name__} here")
 
@@ -345,6 +356,8 @@ def _to_command(entry: Entry, position: int) -> Command:
             return commands.PutEntries(now_ms, tuple(map(tuple, json.loads(extra))))
         case EntryKind.DROP_ENTRY:
             return commands.DropEntries(now_ms, tuple(json.loads(extra)))
+        case EntryKind.DEPART:
+            return commands.Depart(now_ms, entry.ints[0], extra.decode())
         case _:
             raise ValueError("unknown kind")
 

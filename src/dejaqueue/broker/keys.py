@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.keys import NO_KEY
 from dejaqueue.journal.interface import Journal
 
 
@@ -43,12 +44,11 @@ def find_repeats(keys: pa.StringArray, key_hashes: Int64s) -> npt.NDArray[np.int
     Rows without a key (hash 0) repeat nothing. The texts are only compared if two hashes are equal.
     """
     firsts = np.full(len(keys), -1, dtype=np.int64)
+    # tidy: allow determinism, because equal hashes are one value: their order cannot be seen
+    in_order = np.sort(key_hashes)
+    if not ((in_order[1:] == in_order[:-1]) & (in_order[1:] != NO_KEY)).any():
+        return firsts
     keyed = np.flatnonzero(key_hashes)
-    if len(keyed) < 2:
-        return firsts
-    in_order = np.sort(key_hashes[keyed], kind="stable")
-    if not (in_order[1:] == in_order[:-1]).any():
-        return firsts
     codes = np.asarray(keys.take(pa.array(keyed)).dictionary_encode().indices)
     _, first_places, inverse = np.unique(codes, return_index=True, return_inverse=True)
     first_rows = keyed[first_places[inverse]]

@@ -18,7 +18,7 @@ from dejaqueue.broker.entries import text_column
 from dejaqueue.broker.requests import EnqueueRequest
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.journal.interface import TextColumn
-from dejaqueue.schema.checks import SendColumns
+from dejaqueue.schema.checks import SendColumns, text_offsets
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
 
 Number = TypeVar("Number", np.int64, np.uint16)
@@ -50,6 +50,10 @@ class Merged:
             "payload": columns.payloads,
         }
         return {name: text_column(column) for name, column in named.items() if column is not None}
+
+    def payload_sizes(self) -> npt.NDArray[np.uint32]:
+        """Bytes of each payload, shape (n,)."""
+        return np.diff(text_offsets(self.columns.payloads)).astype(np.uint32)
 
     def keep(self, rows: Int64s) -> None:
         """Keep these rows only."""

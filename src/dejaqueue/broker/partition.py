@@ -21,9 +21,12 @@ from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.commit import Commits, Committer
 from dejaqueue.broker.cron.fire import fire, next_wake_ms
+from dejaqueue.broker.dead_letters import DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher, Push
+from dejaqueue.broker.duplicates import Resolution, resolve, sub_batches, too_late
 from dejaqueue.broker.keys import find_live, find_repeats
 from dejaqueue.broker.merging import Merged, merge
+from dejaqueue.broker.quotas import Backlog, check_backlog
 from dejaqueue.broker.requests import (
     ChangeRequest,
     EnqueueRequest,
@@ -62,7 +65,7 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal.interface import Journal
-from dejaqueue.model import RowStatus, TagFilter, Topic, TopicKind, pack_id
+from dejaqueue.model import TagFilter, Topic, TopicKind, pack_id
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -99,7 +102,7 @@ class Partition:
         clock: Clock,
         settings: BrokerSettings,
         dispatcher: Dispatcher,
-        live_count: Callable[[], int],
+        topic_backlog: Callable[[], Backlog],
         committer: Committer,
         ring: Callable[[Partition], None],
     ) -> None:
@@ -110,12 +113,13 @@ class Partition:
         self.clock = clock
         self.loaded = False
         self._closed = False
-        self.live_count = 0
+        self.backlog = Backlog()
         self.maintenance: Maintenance | None = None
+        self.dead_letters: DeadLetters | None = None
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal
-        self._topic_live_count = live_count
+        self._topic_backlog = topic_backlog
         self._committer = committer
         self._ring = ring
         self._inbox: deque[Request] = deque()
@@ -134,6 +138,10 @@ class Partition:
         with self._inbox_lock:
             self._inbox.append(request)
             self.inbox_bytes += request.byte_count
+
+    def ring(self) -> None:
+        """Have it stepped soon."""
+        self._ring(self)
 
     # --- the worker's thread ----------------------------------------------------------------
 
@@ -158,7 +166,11 @@ class Partition:
                 self._take_requests()
                 fire(self)
                 self._dispatch()
+            if self.dead_letters is not None:
+                self.dead_letters.bury(self)
             self._commits.commit(behind=busy)
+            if self.dead_letters is not None:
+                self.dead_letters.send(self)
             has_chores = self.maintenance is not None and self.maintenance.step(self)
         except DejaQError as error:
             self._fail(error)
@@ -166,8 +178,7 @@ class Partition:
             if not self._inbox and self.topic().kind is TopicKind.CRON:
                 return self.clock.now_us() + 1_000_000  # its entries go on by themselves
             return self.clock.now_us() + 100_000 if self._inbox else None
-        counts = self.engine.counts
-        self.live_count = counts.scheduled + counts.leased
+        self.backlog = self._backlog()
         if self._inbox:
             full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
             return None if full and self._commits.in_flight else self.clock.now_us()
@@ -265,6 +276,8 @@ class Partition:
         )
         if self.maintenance is not None:
             self.maintenance.loaded(self, 0 if snapshot is None else snapshot.position)
+        if self.dead_letters is not None:
+            self.dead_letters.loaded(self)
 
     def _fail(self, error: DejaQError) -> None:
         """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
@@ -399,29 +412,22 @@ class Partition:
         self._answer(request.acks, request.reply, reply)
         return True
 
+    def _backlog(self) -> Backlog:
+        return Backlog.of(self.engine.state, self.mean_payload_bytes)
+
     def _room_for(self, rows: int, byte_count: int) -> ResourceExhausted | None:
         """Rule 14."""
         topic = self.topic()
-        if topic.max_backlog_count:
-            counts = self.engine.counts
-            others = self._topic_live_count() - self.live_count
-            live = others + counts.scheduled + counts.leased
-            if live + rows > topic.max_backlog_count:
-                return ResourceExhausted(
-                    f"topic {topic.name}: max_backlog_count is {topic.max_backlog_count}, "
-                    f"{live} messages are live; retry when some are done",
-                    1_000,
-                )
-        if topic.max_backlog_bytes:
-            counts = self.engine.counts
-            live_bytes = (counts.scheduled + counts.leased) * self.mean_payload_bytes
-            if live_bytes + byte_count > topic.max_backlog_bytes // topic.partitions:
-                return ResourceExhausted(
-                    f"topic {topic.name}: max_backlog_bytes is {topic.max_backlog_bytes}, "
-                    f"about {live_bytes} are live in partition {self.number}; "
-                    "retry when some are done",
-                    1_000,
-                )
+        if topic.max_backlog_count or topic.max_backlog_bytes:
+            here, all_live = self._backlog(), self._topic_backlog()
+            live = Backlog(
+                all_live.count - self.backlog.count + here.count,
+                all_live.byte_count - self.backlog.byte_count + here.byte_count,
+            )
+            try:
+                check_backlog(topic, live, rows, byte_count)
+            except ResourceExhausted as full:
+                return full
         if not self.has_room(rows, byte_count):
             return ResourceExhausted("the disk is full; consumers go on, producers wait", 1_000)
         return None
@@ -444,14 +450,17 @@ class Partition:
             for request in requests:
                 request.reply(Reply(request.number, request.columns.rows, error=full))
             return
-        live = self._resolve_duplicates(merged)
-        sub_batches = self._sub_batches(merged, live)
-        if merged.columns.rows:
+        now_ms = self.now_ms()
+        resolution = self._resolve_duplicates(merged, now_ms)
+        batches = sub_batches(merged, resolution, self.number)
+        # Also if all rows are refused: the answer has to be remembered (rule 10).
+        if merged.columns.rows or any(request.producer for request in requests):
+            replaced = None if resolution is None else resolution.replaced
             command = Enqueue(
-                self.now_ms(),
+                now_ms,
                 self.next_position(),
                 merged.columns.dues_ms,
-                sub_batches,
+                batches,
                 merged.key_hashes,
                 merged.columns.payload_bytes,
                 merged.columns.priorities,
@@ -459,6 +468,8 @@ class Partition:
                 entries.words(merged.columns.tags),
                 merged.columns.expires_ms,
                 stage=requests[0].stage,
+                replaced=replaced if replaced is not None and replaced.size else None,
+                payload_sizes=merged.payload_sizes() if self.topic().max_backlog_bytes else None,
             )
             effects = self.engine.apply(command)
             self._commits.group.add(entries.enqueue_entry(command, merged.texts()), effects)
@@ -467,32 +478,26 @@ class Partition:
             sequence = effects.first_sequence
         else:
             sequence = self.engine.next_sequence
-        for request, batch in zip(requests, sub_batches, strict=True):
+        for request, batch in zip(requests, batches, strict=True):
             self._answer(request.acks, request.reply, self._enqueue_reply(request, batch, sequence))
             sequence += batch.count
 
-    def _resolve_duplicates(self, merged: Merged) -> Int64s | None:
-        """Per row the sequence of the live message with its key, -1 = none; None = no row has one.
-
-        A row that repeats a key of an earlier row of the batch gets the sequence that one will
-        have. The rows to refuse are taken out of `merged`.
-        """
+    def _resolve_duplicates(self, merged: Merged, now_ms: int) -> Resolution | None:
+        """What becomes of rows whose key is taken (rule 11). Rows that are refused are taken out
+        of `merged`; None = there are none, and nothing is replaced."""
         if merged.key_hashes is None or merged.columns.keys is None:
             return None
         live = self._find_live(merged.columns.keys, merged.key_hashes)
-        firsts = find_repeats(merged.columns.keys, merged.key_hashes)
-        repeats = np.flatnonzero(firsts >= 0)
-        refused_mask = live >= 0
-        if len(repeats):
-            refused_mask[repeats] = True
-            ranks = np.cumsum(~refused_mask) - 1
-            of_first = live[firsts[repeats]]
-            new = self.engine.next_sequence + ranks[firsts[repeats]]
-            live[repeats] = np.where(of_first >= 0, of_first, new)
-        if not refused_mask.any():
-            return None
-        merged.keep(np.flatnonzero(~refused_mask))
-        return live
+        resolution = resolve(
+            self.topic().on_duplicate,
+            live,
+            find_repeats(merged.columns.keys, merged.key_hashes),
+            self.engine.next_sequence,
+            too_late(self.engine, live, now_ms),
+        )
+        if resolution is not None and resolution.taken.size < merged.columns.rows:
+            merged.keep(resolution.taken)
+        return resolution
 
     def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s:
         rows, sequences = self.engine.find_keys(key_hashes)
@@ -501,29 +506,6 @@ class Partition:
             if int(positions.max()) > self._commits.tail:
                 self._commits.commit_all()  # a candidate is readable only once it is appended
         return find_live(self.engine, self.journal, keys, rows, sequences)
-
-    def _sub_batches(self, merged: Merged, live: Int64s | None) -> tuple[SubBatch, ...]:
-        """What each request gets: its accepted rows, and its refused ones with the live id."""
-        sub_batches = []
-        for place, request in enumerate(merged.requests):
-            first, end = int(merged.starts[place]), int(merged.starts[place + 1])
-            if live is None:
-                sub_batches.append(SubBatch(request.producer, request.number, end - first))
-                continue
-            part = live[first:end]
-            refused = np.flatnonzero(part >= 0)
-            ids = (part[refused] | (self.number << limits.SEQUENCE_BITS)).tolist()
-            sub_batches.append(
-                SubBatch(
-                    request.producer,
-                    request.number,
-                    end - first - len(refused),
-                    tuple(refused.tolist()),
-                    tuple(ids),
-                    (int(RowStatus.DUPLICATE),) * len(refused),
-                )
-            )
-        return tuple(sub_batches)
 
     def _enqueue_reply(self, request: EnqueueRequest, batch: SubBatch, first: int) -> Reply:
         first_id = pack_id(self.number, first)
@@ -648,6 +630,9 @@ class Partition:
         firing_ms = next_wake_ms(self)
         if firing_ms is not None:
             wakes_us.append(firing_ms * 1_000)
+        letters_us = self.dead_letters.next_us() if self.dead_letters is not None else None
+        if letters_us is not None:
+            wakes_us.append(letters_us)
         now_us, ahead_ms = self.clock.now_us(), self._ahead_ms() * AHEAD_PERCENT // 100
         anyone_at_all = False
         for wanted in self.dispatcher.filters:

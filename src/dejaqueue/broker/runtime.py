@@ -12,10 +12,12 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import TypeVar
 
+from dejaqueue.broker.dead_letters import Carrier, DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.maintenance import Maintenance
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
+from dejaqueue.broker.quotas import Backlog, Rates
 from dejaqueue.broker.requests import ChangeRequest, LookRequest, Request
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, InternalError
@@ -33,6 +35,7 @@ class TopicRuntime:
     Attributes:
         topic: its settings; replaced when they change.
         dispatcher: its consumers.
+        rates: how fast its producers send.
         partitions: by number; each is loaded when it is first used.
     """
 
@@ -44,12 +47,14 @@ class TopicRuntime:
         settings: BrokerSettings,
         worker_of: Callable[[str, int], PartitionWorker],
         snapshot_writer: Executor,
+        carrier: Carrier,
     ) -> None:
         self.topic = topic
         silence_us = settings.dispatch.consumer_silence_ms_max * 1_000
         self.dispatcher = Dispatcher(silence_us, self.ring_all)
         self._workers: list[PartitionWorker] = []
         self.partitions: list[Partition] = []
+        self.rates = Rates()
         for number in range(topic.partitions):
             worker = worker_of(topic.name, number)
             partition = Partition(
@@ -59,13 +64,19 @@ class TopicRuntime:
                 clock,
                 settings,
                 self.dispatcher,
-                lambda: sum(partition.live_count for partition in self.partitions),
+                self.backlog,
                 worker.committer,
                 worker.ring,
             )
             partition.maintenance = Maintenance(snapshot_writer)
+            partition.dead_letters = DeadLetters(carrier)
             self.partitions.append(partition)
             self._workers.append(worker)
+
+    def backlog(self) -> Backlog:
+        """What is live in all partitions, as of their last steps."""
+        found = [partition.backlog for partition in self.partitions]
+        return Backlog(sum(one.count for one in found), sum(one.byte_count for one in found))
 
     def submit(self, partition: int, request: Request) -> None:
         """Leave a request for a partition."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ from dejaqueue.broker.requests import (
     no_reply,
 )
 from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.schema.checks import NamedRows, SendColumns, check_named, check_schema, check_send
@@ -94,11 +94,11 @@ class Writer:
     _spread = itertools.count()
 
     def __init__(
-        self, stream: WriteStream, topic: TopicRuntime, now_ms: Callable[[], int], bytes_max: int
+        self, stream: WriteStream, topic: TopicRuntime, clock: Clock, bytes_max: int
     ) -> None:
         self._stream = stream
         self._topic = topic
-        self._now_ms = now_ms
+        self._clock = clock
         self._bytes_max = bytes_max
         # Without a name there is no retry to recognise, so each stream may start anywhere.
         self._first_partition = 0 if stream.producer else next(self._spread)
@@ -124,7 +124,18 @@ class Writer:
 
     def _enqueue(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
         topic = self._topic.topic
-        columns = check_send(batch, topic, self._now_ms())
+        columns = check_send(batch, topic, self._clock.now_ms())
+        self._topic.rates.check(topic, self._stream.producer, columns.rows, self._clock.now_us())
+        self._send(number, columns, reply)
+
+    def submit_columns(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
+        """Take a batch that was checked before. `reply` as for `submit`."""
+        try:
+            self._send(number, columns, reply)
+        except DejaQError as error:
+            reply(Reply(number, columns.rows, error=error))
+
+    def _send(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
         key_hashes = None
         if columns.keys is not None:
             key_hashes = hash_column(text_column(columns.keys))
@@ -218,6 +229,8 @@ class Writer:
                 sequences=sequences,
                 attempts=attempts.astype(np.uint16),
                 acks=self._stream.acks,
+                reason=self._stream.reason,
+                bury=self._stream.dead,
             )
         keys = named.keys
         if keys is not None and rows is not None:

@@ -28,6 +28,7 @@ COMMANDS = {
     "peek": "dejaqueue.cli.messages:peek",
     "move": "dejaqueue.cli.messages:move",
     "cancel": "dejaqueue.cli.messages:cancel",
+    "dead": "dejaqueue.cli.dead:dead",
     "stats": "dejaqueue.cli.stats:stats",
     "bench": "dejaqueue.cli.bench:bench",
 }

@@ -136,6 +136,8 @@ def _print_statuses(names: tuple[object, ...], settled: Settled, *, as_json: boo
 @click.option("--id", "ids", type=int, multiple=True, help="Id of a message; may be repeated.")
 @click.option("--due", "due_ms", type=Instant(), help="The new time.")
 @click.option("--delay", "delay_ms", type=Span(), help="The new time, from now.")
+@click.option("--priority", type=click.IntRange(0, 65_535), help="The new priority.")
+@click.option("--group", help="The new group.")
 @json_option("Print JSON lines: message, status.")
 @url_option
 def move(
@@ -145,22 +147,29 @@ def move(
     ids: tuple[int, ...],
     due_ms: int | None,
     delay_ms: int | None,
+    priority: int | None,
+    group: str | None,
     as_json: bool,
     url: str,
 ) -> int:
-    """Move messages of TOPIC to another time. Ends with status 3 if one could not be moved."""
+    """Move messages of TOPIC to another time, priority or group.
+
+    Ends with status 3 if one could not be moved.
+    """
     _names_check(keys, ids)
-    if (due_ms is None) == (delay_ms is None):
+    if due_ms is not None and delay_ms is not None:
         raise click.UsageError("say the new time with --due or --delay, one of the two")
-    if due_ms is None:
+    if delay_ms is not None:
         from dejaqueue.clock import SystemClock
 
-        due_ms = SystemClock().now_ms() + (delay_ms or 0)
+        due_ms = SystemClock().now_ms() + delay_ms
+    if due_ms is None and priority is None and group is None:
+        raise click.UsageError(
+            "say the new time, or what else changes: --due, --delay, --priority or --group"
+        )
+    named: dict[str, Any] = {"keys": list(keys)} if keys else {"ids": list(ids)}
     with connect(url) as client:
-        if keys:
-            settled = client.move(topic, keys=list(keys), due=due_ms)
-        else:
-            settled = client.move(topic, ids=list(ids), due=due_ms)
+        settled = client.move(topic, **named, due=due_ms, priority=priority, group=group)
     return _print_statuses(keys or ids, settled, as_json=as_json)
 
 

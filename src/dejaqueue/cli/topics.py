@@ -5,35 +5,13 @@ Room: cli.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from dejaqueue.cli.connection import connect, json_option, url_option
 from dejaqueue.cli.output import print_fields, print_rows
-from dejaqueue.cli.times import Span
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _changeable_options(function: Function) -> Function:
-    """The settings that `create` and `alter` share (model.CHANGEABLE)."""
-    options = (
-        ("--lease", "lease_ms", Span(), "How long a delivered message belongs to its consumer."),
-        ("--lease-ahead", "lease_ahead_ms", Span(), "How long before its time it may be sent."),
-        ("--max-payload", "max_payload_bytes", int, "Bytes of one payload at most."),
-        ("--max-delay", "max_delay_ms", Span(), "The furthest due time from now; 0 = no limit."),
-        ("--max-backlog", "max_backlog_count", int, "Live messages at most; 0 = no limit."),
-        ("--max-backlog-bytes", "max_backlog_bytes", int, "Payload bytes at most; 0 = no limit."),
-    )
-    for flag, name, kind, text in reversed(options):
-        function = click.option(flag, name, type=kind, help=text)(function)
-    return function
-
-
-def _given(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}
+from dejaqueue.cli.topic_options import given, options
 
 
 @click.group()
@@ -42,18 +20,18 @@ def topic() -> None:
 
 
 @topic.command(
-    epilog="Example: `dejaq topic create reminders --partitions 4 --lease 10s`",
+    epilog="Examples: `dejaq topic create reminders --partitions 4 --lease 10s` · "
+    "`dejaq topic create mails --kind fair --weight vip=3 --on-duplicate replace`",
 )
 @click.argument("name")
-@click.option("--partitions", type=int, help="Parts that work side by side; 1 keeps one order.")
-@_changeable_options
+@options(creating=True)
 @click.option("--exist-ok", is_flag=True, help="Fine if it exists already with these settings.")
 @json_option("Print the topic as JSON.")
 @url_option
 def create(name: str, *, exist_ok: bool, as_json: bool, url: str, **settings: Any) -> None:
     """Make a topic. What is not given keeps its default."""
     with connect(url) as client:
-        made = client.create_topic(name, exist_ok=exist_ok, **_given(settings))
+        made = client.create_topic(name, exist_ok=exist_ok, **given(settings))
         print_fields(made.to_dict(), as_json=as_json)
 
 
@@ -78,16 +56,16 @@ def show(name: str, *, as_json: bool, url: str) -> None:
 
 @topic.command(epilog="Example: `dejaq topic alter reminders --lease 1m`")
 @click.argument("name")
-@_changeable_options
+@options(creating=False)
 @json_option("Print the topic as JSON.")
 @url_option
 def alter(name: str, *, as_json: bool, url: str, **settings: Any) -> None:
     """Change settings of a topic while messages flow."""
-    given = _given(settings)
-    if not given:
+    changes = given(settings)
+    if not changes:
         raise click.UsageError("nothing to change: give at least one option")
     with connect(url) as client:
-        print_fields(client.alter_topic(name, **given).to_dict(), as_json=as_json)
+        print_fields(client.alter_topic(name, **changes).to_dict(), as_json=as_json)
 
 
 @topic.command()

@@ -20,8 +20,8 @@ from dejaqueue.client.aio_consumer import AsyncBatchConsumer, AsyncConsumer, che
 from dejaqueue.client.aio_cron import AsyncCron
 from dejaqueue.client.aio_producer import AsyncProducer
 from dejaqueue.client.consuming import ConsumeSettings
-from dejaqueue.client.core import ClientCore, check_peek
-from dejaqueue.client.results import SendResult, Settled
+from dejaqueue.client.core import ClientCore, check_peek, check_redrive
+from dejaqueue.client.results import Redriven, SendResult, Settled
 from dejaqueue.client.sending import row_of
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
@@ -153,6 +153,8 @@ class AsyncClient:
         priority: int | None = None,
         tags: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
+        expires: datetime | int | None = None,
+        ttl: timedelta | float | None = None,
     ) -> int:
         """Send one message; when this returns, it is durable (rule 1).
 
@@ -168,6 +170,8 @@ class AsyncClient:
             priority: 0 is most urgent; None = 32768.
             tags: at most 16 words.
             headers: at most 4 KiB, carried untouched.
+            expires: if it is not done by then it is dead, and goes to the dead-letter topic.
+            ttl: instead of `expires`: so long after it is due.
 
         Returns:
             Its id.
@@ -179,8 +183,10 @@ class AsyncClient:
             ResourceExhausted: the topic is full, try later (rule 14).
             Unavailable: no broker in time; the outcome is unknown.
         """
-        now_ms = 0 if delay is None else await waits.run(self._core.now_ms)
-        row, kind = row_of(payload, due, delay, key, group, priority, tags, headers, now_ms)
+        needs_now = delay is not None or ttl is not None
+        now_ms = await waits.run(self._core.now_ms) if needs_now else 0
+        texts = key, group, priority, tags, headers
+        row, kind = row_of(payload, due, delay, *texts, now_ms, expires, ttl)
         return await waits.send_row(self._core.gather(topic, kind), row)
 
     async def send_batch(self, topic: str, messages: object, *, acks: str = "all") -> SendResult:
@@ -190,8 +196,8 @@ class AsyncClient:
             topic: where to.
             messages: a list of dicts with the arguments of `send`; a pyarrow RecordBatch or
                 Table; anything with `__arrow_c_stream__` (polars, pandas from 2.2). Columns are
-                payload, due, key, group, priority, tags, headers, partition; all but payload may
-                be left out. `due` may be timestamps with a time zone.
+                payload, due, key, group, priority, tags, headers, expires, partition; all but
+                payload may be left out. `due` may be timestamps with a time zone.
             acks: `all` = answered when durable; `leader` = when accepted; `none` = no answer.
 
         Returns:
@@ -238,6 +244,46 @@ class AsyncClient:
             linger_ms=linger_ms,
         )
 
+    async def redrive(
+        self,
+        topic: str,
+        *,
+        to: str | None = None,
+        reason: str | None = None,
+        group: str | None = None,
+        ids: Sequence[int] | None = None,
+        count: int | None = None,
+    ) -> Redriven:
+        """Send dead letters back to where they came from, or elsewhere (rule 18).
+
+        They are what they were before they died, due now, their attempts counted anew. Letters that
+        are on their way stay so through a crash; none is lost, none arrives twice.
+
+        Args:
+            topic: the dead-letter topic.
+            to: where to; None = each to the topic it came from.
+            reason: only those that died of this.
+            group: only those of this group.
+            ids: only these letters.
+            count: so many at most.
+
+        Returns:
+            How many are on their way, and how many were meant but stay.
+
+        Raises:
+            TopicUnknown: the dead-letter topic, or one that letters go to, does not exist.
+        """
+        moved = left = 0
+        for ticket in check_redrive(topic, to, reason, group, ids, count):
+            while True:
+                limit = None if count is None else count - moved
+                answer = await self._action("redrive", {**ticket, "limit": limit})
+                moved, left = moved + int(answer["moved"]), left + int(answer["left"])
+                ticket["after"] = answer["after"]
+                if ticket["after"] is None or moved == count:
+                    break
+        return Redriven(moved, left)
+
     async def move(
         self,
         topic: str,
@@ -246,14 +292,20 @@ class AsyncClient:
         ids: object = None,
         key: str | None = None,
         keys: object = None,
-        due: object,
+        due: object = None,
+        priority: int | None = None,
+        group: str | None = None,
     ) -> Settled:
-        """Give messages that are not leased yet other due times, one or a million (rule 9).
+        """Change time, priority or group of messages that are not leased yet (rule 9).
+
+        One message or a million; what is not given stays as it is.
 
         Args:
             topic: whose messages.
             id, ids, key, keys: exactly one of them: an id or key, or a column of them.
             due: one due time for all, or one per row.
+            priority: one for all, 0 is most urgent.
+            group: one for all.
 
         Returns:
             A status per row: OK, NOT_FOUND, or LEASED (too late).
@@ -263,7 +315,7 @@ class AsyncClient:
                 sent again, found rows gone: whether it was this call is unknown.
         """
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
-        return await waits.run(self._core.move, topic, named, due)
+        return await waits.run(self._core.move, topic, named, due, priority, group)
 
     async def cancel(
         self,

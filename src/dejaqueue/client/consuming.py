@@ -381,7 +381,15 @@ class ConsumeCore:
 
     # ---- settling ---------------------------------------------------------------------------
 
-    def settle(self, op: SettleOp, rows: Slice, argument_ms: int = 0) -> Future[Reply]:
+    def settle(
+        self,
+        op: SettleOp,
+        rows: Slice,
+        argument_ms: int = 0,
+        *,
+        reason: str = "",
+        dead: bool = False,
+    ) -> Future[Reply]:
         """ack, nack or extend rows; the future gives their statuses, Unavailable at worst."""
         count = len(rows.ids)
         lease = rows.lease
@@ -404,6 +412,8 @@ class ConsumeCore:
             settle = Settle(
                 op, number, argument_ms=argument_ms, ids=rows.ids, attempts=rows.attempts
             )
+        if reason or dead:
+            settle = replace(settle, reason=reason, dead=dead)
         answer: Future[Reply] = Future()
         answer.set_running_or_notify_cancel()  # a caller that gives up does not undo the settle
         self._unanswered.add(answer)
@@ -435,7 +445,13 @@ class ConsumeCore:
 
     def _settle_elsewhere(self, settle: Settle, rows: Slice, answer: Future[Reply]) -> None:
         """Settle by (id, attempt) on a stream of its own: right on any connection (rule 4)."""
-        stream = WriteStream(self.stream.topic, _OPS[settle.op], argument_ms=settle.argument_ms)
+        stream = WriteStream(
+            self.stream.topic,
+            _OPS[settle.op],
+            argument_ms=settle.argument_ms,
+            reason=settle.reason,
+            dead=settle.dead,
+        )
         batch = pa.RecordBatch.from_arrays(
             [pa.array(rows.ids, pa.int64()), pa.array(rows.attempts, pa.uint16())],
             schema=messages.SETTLE,
@@ -450,9 +466,18 @@ class ConsumeCore:
 
         self._link_for(stream).send_in_window(batch, wait=False).add_done_callback(copy)
 
-    def settle_behind(self, op: SettleOp, rows: Slice, argument_ms: int = 0) -> None:
+    def settle_behind(
+        self,
+        op: SettleOp,
+        rows: Slice,
+        argument_ms: int = 0,
+        *,
+        reason: str = "",
+        dead: bool = False,
+    ) -> None:
         """As `settle`; nobody waits, and an error surfaces at a later call."""
-        self.settle(op, rows, argument_ms).add_done_callback(self._note)
+        answer = self.settle(op, rows, argument_ms, reason=reason, dead=dead)
+        answer.add_done_callback(self._note)
 
     def _note(self, answer: Future[Reply]) -> None:
         wrong = answer.exception()
@@ -503,7 +528,8 @@ class ConsumeCore:
         delay_ms = max(0, int(rows.dues_ms.max()) - earliest_us // 1000)
         if channel is not None:
             delay_ms = min(delay_ms, limits.LEASE_AHEAD_MS_MAX)
-            nack = Settle(SettleOp.NACK, 0, 0, -1, delay_ms, rows.ids, rows.attempts)
+            # Nobody looked at them: that does not wear them out.
+            nack = Settle(SettleOp.NACK, 0, 0, -1, delay_ms, rows.ids, rows.attempts, release=True)
             channel.settle(nack)
 
     def finish(self) -> None:

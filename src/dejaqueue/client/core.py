@@ -156,20 +156,21 @@ class ClientCore:
                 answer.exception()
         return [answer.result() for answer in answers]
 
-    def move(self, topic: str, named: dict[str, Any], due: object) -> Settled:
-        """Give scheduled messages other due times (rule 9); blocks until durable."""
+    def move(
+        self,
+        topic: str,
+        named: dict[str, Any],
+        due: object,
+        priority: int | None,
+        group: str | None,
+    ) -> Settled:
+        """Change scheduled messages (rule 9); blocks until durable."""
         name, column = _named(**named)
         rows = len(column)
-        if isinstance(due, int | datetime):
-            dues = np.full(rows, due_ms_of(due), dtype=np.int64)
-        else:
-            dues = dues_of(due, rows)
-            if rows and not 0 <= int(dues.min()) <= int(dues.max()) <= limits.INSTANT_MS_MAX:
-                bad = int(dues.min()) if dues.min() < 0 else int(dues.max())
-                raise BadRequest("due", f"from 0 to {limits.INSTANT_MS_MAX} ms", bad)
+        changes = _changes(rows, due, priority, group)
         batch = pa.RecordBatch.from_arrays(
-            [column, pa.array(dues)],
-            schema=pa.schema([messages.MOVE.field(name), messages.MOVE.field("due")]),
+            [column, *changes.values()],
+            schema=pa.schema([messages.MOVE.field(each) for each in (name, *changes)]),
         )
         return self._settle_all(WriteStream(topic, "move"), batch)
 
@@ -264,6 +265,57 @@ def _named(
     if name == "key" and not isinstance(value, str):
         raise BadRequest("key", "a text", value)
     return "key", texts_of([value] if name == "key" else value, name)
+
+
+def _changes(
+    rows: int, due: object, priority: int | None, group: str | None
+) -> dict[str, pa.Array]:
+    """What a move changes, as columns by name. Raises BadRequest."""
+    changes: dict[str, pa.Array] = {}
+    if isinstance(due, int | datetime):
+        changes["due"] = pa.array(np.full(rows, due_ms_of(due), dtype=np.int64))
+    elif due is not None:
+        dues = dues_of(due, rows)
+        if rows and not 0 <= int(dues.min()) <= int(dues.max()) <= limits.INSTANT_MS_MAX:
+            bad = int(dues.min()) if dues.min() < 0 else int(dues.max())
+            raise BadRequest("due", f"from 0 to {limits.INSTANT_MS_MAX} ms", bad)
+        changes["due"] = pa.array(dues)
+    if priority is not None:
+        is_number = isinstance(priority, int) and not isinstance(priority, bool)
+        if not is_number or not 0 <= priority < 1 << 16:
+            raise BadRequest("priority", "a whole number from 0 to 65535", priority)
+        changes["priority"] = pa.array(np.full(rows, priority, dtype=np.uint16))
+    if group is not None:
+        if not isinstance(group, str):
+            raise BadRequest("group", "a text", group)
+        changes["group"] = pa.array([group] * rows, pa.utf8())
+    if not changes:
+        raise BadRequest("due", "one of due, priority, group", None)
+    return changes
+
+
+def check_redrive(
+    topic: str,
+    to: str | None,
+    reason: str | None,
+    group: str | None,
+    ids: Sequence[int] | npt.NDArray[np.int64] | None,
+    count: int | None,
+) -> Iterator[dict[str, Any]]:
+    """The calls of a redrive: one, or one for each page of ids. Raises BadRequest."""
+    check_topic_name(topic)
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
+        raise BadRequest("count", "a whole number, not negative", count)
+    ticket = {"topic": topic, "to": to, "reason": reason, "group": group, "after": None}
+    if ids is None:
+        return iter([ticket])
+    named = int64s_of(ids, "ids").tolist()
+    return iter(
+        [{**ticket, "ids": named[at : at + _PAGE_IDS]} for at in range(0, len(named), _PAGE_IDS)]
+    )
+
+
+_PAGE_IDS = 2_000
 
 
 def check_peek(

@@ -59,13 +59,27 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class Redriven:
+    """The answer to redrive.
+
+    Attributes:
+        moved: letters that are on their way, durably.
+        left: letters that were meant but stay: they have no origin, a live message there has their
+            key, or a consumer has them.
+    """
+
+    moved: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
 class SendResult:
     """The answer to send_batch.
 
     Attributes:
-        ids: id per row, int64 array, shape (n,); of a DUPLICATE row the id of the live message;
-            -1 where there is none (with acks="none").
-        statuses: RowStatus per row, uint8 array, shape (n,): OK or DUPLICATE.
+        ids: id per row, int64 array, shape (n,); of a DUPLICATE or KEPT row the id of the live
+            message with its key; -1 where there is none (with acks="none").
+        statuses: RowStatus per row, uint8 array, shape (n,): OK, KEPT or DUPLICATE.
     """
 
     ids: npt.NDArray[np.int64]
@@ -76,18 +90,23 @@ class SendResult:
 
     @property
     def ok(self) -> bool:
-        """True if every row was taken."""
-        return not bool(self.statuses.any())
+        """True if every row is a live message now, or its key has one that was kept."""
+        return not bool(self._failed().any())
+
+    def _failed(self) -> npt.NDArray[np.bool_]:
+        mask: npt.NDArray[np.bool_] = self.statuses != RowStatus.OK
+        mask &= self.statuses != RowStatus.KEPT
+        return mask
 
     def counts(self) -> dict[RowStatus, int]:
         """How many rows have each status."""
         return status_counts(self.statuses)
 
     def raise_for_status(self) -> None:
-        """Raise DuplicateKey for the first row that is not OK."""
+        """Raise DuplicateKey for the first row that is neither OK nor KEPT."""
         if self.ok:
             return
-        at = int(np.flatnonzero(self.statuses)[0])
+        at = int(np.flatnonzero(self._failed())[0])
         status = RowStatus(int(self.statuses[at]))
         if status is RowStatus.DUPLICATE:
             raise DuplicateKey(f"of row {at}", int(self.ids[at]))

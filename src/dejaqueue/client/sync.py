@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from dejaqueue.client import waits_sync as waits
 from dejaqueue.client.consuming import ConsumeSettings
-from dejaqueue.client.core import ClientCore, check_peek
-from dejaqueue.client.results import SendResult, Settled
+from dejaqueue.client.core import ClientCore, check_peek, check_redrive
+from dejaqueue.client.results import Redriven, SendResult, Settled
 from dejaqueue.client.sending import row_of
 from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, check_consumer
 from dejaqueue.client.sync_cron import Cron
@@ -151,6 +151,8 @@ class Client:
         priority: int | None = None,
         tags: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
+        expires: datetime | int | None = None,
+        ttl: timedelta | float | None = None,
     ) -> int:
         """Send one message; when this returns, it is durable (rule 1).
 
@@ -166,6 +168,8 @@ class Client:
             priority: 0 is most urgent; None = 32768.
             tags: at most 16 words.
             headers: at most 4 KiB, carried untouched.
+            expires: if it is not done by then it is dead, and goes to the dead-letter topic.
+            ttl: instead of `expires`: so long after it is due.
 
         Returns:
             Its id.
@@ -177,8 +181,10 @@ class Client:
             ResourceExhausted: the topic is full, try later (rule 14).
             Unavailable: no broker in time; the outcome is unknown.
         """
-        now_ms = 0 if delay is None else waits.run(self._core.now_ms)
-        row, kind = row_of(payload, due, delay, key, group, priority, tags, headers, now_ms)
+        needs_now = delay is not None or ttl is not None
+        now_ms = waits.run(self._core.now_ms) if needs_now else 0
+        texts = key, group, priority, tags, headers
+        row, kind = row_of(payload, due, delay, *texts, now_ms, expires, ttl)
         return waits.send_row(self._core.gather(topic, kind), row)
 
     def send_batch(self, topic: str, messages: object, *, acks: str = "all") -> SendResult:
@@ -188,8 +194,8 @@ class Client:
             topic: where to.
             messages: a list of dicts with the arguments of `send`; a pyarrow RecordBatch or
                 Table; anything with `__arrow_c_stream__` (polars, pandas from 2.2). Columns are
-                payload, due, key, group, priority, tags, headers, partition; all but payload may
-                be left out. `due` may be timestamps with a time zone.
+                payload, due, key, group, priority, tags, headers, expires, partition; all but
+                payload may be left out. `due` may be timestamps with a time zone.
             acks: `all` = answered when durable; `leader` = when accepted; `none` = no answer.
 
         Returns:
@@ -236,6 +242,46 @@ class Client:
             linger_ms=linger_ms,
         )
 
+    def redrive(
+        self,
+        topic: str,
+        *,
+        to: str | None = None,
+        reason: str | None = None,
+        group: str | None = None,
+        ids: Sequence[int] | None = None,
+        count: int | None = None,
+    ) -> Redriven:
+        """Send dead letters back to where they came from, or elsewhere (rule 18).
+
+        They are what they were before they died, due now, their attempts counted anew. Letters that
+        are on their way stay so through a crash; none is lost, none arrives twice.
+
+        Args:
+            topic: the dead-letter topic.
+            to: where to; None = each to the topic it came from.
+            reason: only those that died of this.
+            group: only those of this group.
+            ids: only these letters.
+            count: so many at most.
+
+        Returns:
+            How many are on their way, and how many were meant but stay.
+
+        Raises:
+            TopicUnknown: the dead-letter topic, or one that letters go to, does not exist.
+        """
+        moved = left = 0
+        for ticket in check_redrive(topic, to, reason, group, ids, count):
+            while True:
+                limit = None if count is None else count - moved
+                answer = self._action("redrive", {**ticket, "limit": limit})
+                moved, left = moved + int(answer["moved"]), left + int(answer["left"])
+                ticket["after"] = answer["after"]
+                if ticket["after"] is None or moved == count:
+                    break
+        return Redriven(moved, left)
+
     def move(
         self,
         topic: str,
@@ -244,14 +290,20 @@ class Client:
         ids: object = None,
         key: str | None = None,
         keys: object = None,
-        due: object,
+        due: object = None,
+        priority: int | None = None,
+        group: str | None = None,
     ) -> Settled:
-        """Give messages that are not leased yet other due times, one or a million (rule 9).
+        """Change time, priority or group of messages that are not leased yet (rule 9).
+
+        One message or a million; what is not given stays as it is.
 
         Args:
             topic: whose messages.
             id, ids, key, keys: exactly one of them: an id or key, or a column of them.
             due: one due time for all, or one per row.
+            priority: one for all, 0 is most urgent.
+            group: one for all.
 
         Returns:
             A status per row: OK, NOT_FOUND, or LEASED (too late).
@@ -261,7 +313,7 @@ class Client:
                 sent again, found rows gone: whether it was this call is unknown.
         """
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
-        return waits.run(self._core.move, topic, named, due)
+        return waits.run(self._core.move, topic, named, due, priority, group)
 
     def cancel(
         self,

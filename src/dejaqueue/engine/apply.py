@@ -125,14 +125,14 @@ def _will_die_of_age(state: PartitionState, places: Int64s) -> None:
         state.expiries.insert(expires_ms[mortal], places[mortal] + table.base)
 
 
-def _die(state: PartitionState, places: Int64s, reason: str) -> None:
+def _die(state: PartitionState, places: Int64s, reason: str, destination: str = "") -> None:
     """These rows, counted nowhere any more, are dead: their group waits to be buried."""
     state.table.will_write(places)
     state.table.states[places] = DEAD
     state.counts.dead += places.size
     state.counts.outlived += places.size if reason == EXPIRED else 0
     sequences = np.sort(places, kind="stable") + state.table.base
-    state.dead[state.dead_number] = DeadGroup(sequences, reason, state.now_ms)
+    state.dead[state.dead_number] = DeadGroup(sequences, reason, state.now_ms, destination)
     state.dead_number += 1
 
 
@@ -176,7 +176,7 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
             staged.replaced.append(command.replaced)
         state.counts.staged += count
     if command.key_hashes is not None:
-        state.keys.insert(command.key_hashes, sequences, state.is_live)
+        state.keys.insert(command.key_hashes, sequences, state.table)
     batch_first = first_sequence
     for batch in batches:
         if batch.producer:
@@ -191,6 +191,12 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
 def _widen(state: PartitionState, command: commands.Enqueue, places: Int64s) -> None:
     """Write what new rows have beside a time."""
     table = state.table
+    if command.key_hashes is not None:
+        table.widen(places, "key_hashes", command.key_hashes)
+    if command.payload_sizes is not None:
+        table.widen(places, "payload_sizes", command.payload_sizes + np.uint32(1))
+        state.payload_bytes += int(command.payload_sizes.sum(dtype=np.int64))
+        state.sized_count += places.size
     if command.priorities is not None:
         table.widen(places, "urgencies", command.priorities ^ URGENCY_FLIP)
     if command.expires_ms is not None:
@@ -402,8 +408,28 @@ def move(state: PartitionState, command: commands.Move) -> Effects:
 def cancel(state: PartitionState, command: commands.Cancel) -> Effects:
     """Scheduled messages are gone (rules 6, 9)."""
     begin(state, command.now_ms)
+    places, statuses = _take_away(state, command.sequences)
+    freed = state.finish(places)
+    state.counts.cancelled += places.size
+    _sweep(state)
+    return Effects(statuses=statuses, freed_locators=freed)
+
+
+def depart(state: PartitionState, command: commands.Depart) -> Effects:
+    """Scheduled messages leave for another topic (rule 18)."""
+    begin(state, command.now_ms)
+    places, statuses = _take_away(state, command.sequences)
+    if places.size:
+        _die(state, places, "", command.destination)
+    _sweep(state)
+    return Effects(statuses=statuses)
+
+
+def _take_away(state: PartitionState, sequences: Int64s) -> tuple[Int64s, UInt8s | None]:
+    """Those of these messages that are scheduled are not any more: their places, and the statuses
+    of all, None if all are OK."""
     table = state.table
-    places = table.places(command.sequences)
+    places = table.places(sequences)
     statuses, mask = _producer_statuses(state, places)
     repeats = _later_repeats(places if statuses is None else places[mask])
     if repeats is not None:
@@ -414,11 +440,8 @@ def cancel(state: PartitionState, command: commands.Cancel) -> Effects:
     if statuses is not None:
         places = places[mask]
     state.unschedule(places)
-    freed = state.finish(places)
     state.counts.scheduled -= places.size
-    state.counts.cancelled += places.size
-    _sweep(state)
-    return Effects(statuses=statuses, freed_locators=freed)
+    return places, statuses
 
 
 def relocate(state: PartitionState, command: commands.Relocate) -> Effects:

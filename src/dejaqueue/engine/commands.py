@@ -21,6 +21,8 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 """int64 array, shape (n,)."""
 UInt16s: TypeAlias = npt.NDArray[np.uint16]
 """uint16 array, shape (n,)."""
+UInt32s: TypeAlias = npt.NDArray[np.uint32]
+"""uint32 array, shape (n,)."""
 UInt8s: TypeAlias = npt.NDArray[np.uint8]
 """uint8 array, shape (n,)."""
 
@@ -110,6 +112,7 @@ class Enqueue:
         replaced: sequences of live messages that go in the same step (rule 11).
         stage: the transaction it belongs to; None = at once.
         firings: cron entries that this fires.
+        payload_sizes: bytes of each payload, where the topic limits them; None = not noted.
     """
 
     now_ms: int
@@ -125,6 +128,7 @@ class Enqueue:
     replaced: Int64s | None = None
     stage: Stage | None = None
     firings: tuple[Firing, ...] = ()
+    payload_sizes: UInt32s | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +284,21 @@ class Bury:
 
 
 @dataclass(frozen=True, slots=True)
+class Depart:
+    """These scheduled messages leave for another topic: here they are dead until they are buried.
+
+    Statuses are those of Cancel.
+
+    Attributes:
+        destination: the topic they go to.
+    """
+
+    now_ms: int
+    sequences: Int64s
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
 class PutEntries:
     """Cron entries are made or changed.
 
@@ -314,6 +333,7 @@ Command: TypeAlias = (
     | Decide
     | Remember
     | Bury
+    | Depart
     | PutEntries
     | DropEntries
 )

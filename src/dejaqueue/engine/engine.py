@@ -19,7 +19,7 @@ See: apply.py for what commands do; docs/internals/engine.md for the tour; rule 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from dejaqueue.engine.producers import Answer
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.runs import Mask, sort_pairs
 from dejaqueue.engine.schedule import Schedule
-from dejaqueue.engine.state import Counts, PartitionState
+from dejaqueue.engine.state import Counts, DeadGroup, PartitionState
 from dejaqueue.engine.state_hash import hash_state
 from dejaqueue.engine.table import DONE
 from dejaqueue.errors import InternalError
@@ -55,6 +55,7 @@ _STEPS: dict[type, Callable[[PartitionState, Any], Effects]] = {
     commands.Bury: apply.bury,
     commands.PutEntries: apply_schedule.put_entries,
     commands.DropEntries: apply_schedule.drop_entries,
+    commands.Depart: apply.depart,
 }
 _STORY_LINES = 64
 _PAGE_ROWS = 65_536
@@ -132,6 +133,16 @@ class Engine:
         """How many messages are where, and how often things happened. Not to be changed."""
         return self.state.counts
 
+    @property
+    def dead(self) -> Mapping[int, DeadGroup]:
+        """Messages on their way to another topic, by number of their group. Not to be changed."""
+        return self.state.dead
+
+    @property
+    def dead_number(self) -> int:
+        """The number that the next group of the dead gets."""
+        return self.state.dead_number
+
     def answer(self, producer: str, number: int) -> Answer | None:
         """The answer to a producer's batch, if it is in already (rule 10); None if not."""
         return self.state.producers.answer(producer, number)
@@ -205,7 +216,7 @@ class Engine:
             Places in `key_hashes` and sequences, in order of both. Whether the stored key is the
             same is for the caller to compare.
         """
-        return self.state.keys.candidates(key_hashes, self.state.is_live)
+        return self.state.keys.candidates(key_hashes, self.state.table)
 
     def leased_rows(self, lease_id: int) -> tuple[Int64s, UInt16s] | None:
         """Sequences and attempts of a lease, in its order; None if none of them is held."""
@@ -323,7 +334,7 @@ def _subject(command: Command) -> object:
         return command.lease_id
     if isinstance(command, commands.Ack | commands.Nack | commands.Extend):
         return command.lease_id if command.sequences is None else len(command.sequences)
-    if isinstance(command, commands.Move | commands.Cancel | commands.Relocate):
+    if isinstance(command, commands.Move | commands.Cancel | commands.Depart | commands.Relocate):
         return len(command.sequences)
     if isinstance(command, commands.PutEntries):
         return len(command.entries)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dejaqueue.engine.keys import NO_KEY
 from dejaqueue.engine.leases import held_mask
 from dejaqueue.engine.state import PartitionState
 from dejaqueue.engine.table import DEAD, LEASED, SCHEDULED, STAGED, STAGED_ACK
@@ -48,8 +49,7 @@ def slabs_count_their_live_rows(state: PartitionState) -> bool:
 
 def runs_are_sorted(state: PartitionState) -> bool:
     """Every sorted run ascends by (key, sequence)."""
-    order, keys = state.order, state.keys
-    for run in order.small + order.sealed + keys.small + keys.sealed:
+    for run in state.order.small + state.order.sealed:
         same = run.keys[1:] == run.keys[:-1]
         rising = (run.keys[1:] > run.keys[:-1]) | (same & (run.sequences[1:] >= run.sequences[:-1]))
         if not rising.all() or run.start >= run.keys.size or run.head != run.keys[run.start]:
@@ -99,10 +99,27 @@ def next_end_is_that_of_the_table(state: PartitionState) -> bool:
     return state.leases.next_end_ms(table) == (int(ends_ms.min()) if ends_ms.size else None)
 
 
-def no_message_has_two_keys(state: PartitionState) -> bool:
-    """No live sequence is in the key index twice."""
-    _, sequences = state.keys.entries(state.is_live)
-    return bool((sequences[1:] > sequences[:-1]).all())
+def every_key_finds_its_messages(state: PartitionState) -> bool:
+    """Every live message with a key is found by that key's hash."""
+    table = state.table
+    if "key_hashes" not in table.uses:
+        return True
+    for places in table.live_places():
+        keyed = places[table.key_hashes[places] != NO_KEY]
+        wanted, sequences = state.keys.candidates(table.key_hashes[keyed], table)
+        if np.count_nonzero(keyed[wanted] + table.base == sequences) != keyed.size:
+            return False
+    return True
+
+
+def payloads_add_up(state: PartitionState) -> bool:
+    """The sizes of live payloads that were noted add up to what is counted."""
+    if "payload_sizes" not in state.table.uses:
+        return state.payload_bytes == state.sized_count == 0
+    found = [state.table.payload_sizes[places] for places in state.table.live_places()]
+    sizes = np.concatenate([*found, np.zeros(0, dtype=np.uint32)])
+    sizes = sizes[sizes > 0].astype(np.int64) - 1
+    return (int(sizes.sum()), sizes.size) == (state.payload_bytes, state.sized_count)
 
 
 def dead_rows_are_in_groups(state: PartitionState) -> bool:
@@ -147,7 +164,8 @@ INVARIANTS = (
     scheduled_rows_are_in_the_order_index,
     leased_rows_are_in_leases,
     next_end_is_that_of_the_table,
-    no_message_has_two_keys,
+    every_key_finds_its_messages,
+    payloads_add_up,
 )
 
 

@@ -23,7 +23,7 @@ class Layout:
         seal_rows: an index run of this many rows is never merged again, which bounds a stall.
         draw_rows: about how many rows are drawn from the sealed runs at a time.
         young_batches_max: unsorted batches of the order index at most.
-        key_seal_rows: as `seal_rows`, for the key index, which every lookup reads as a whole.
+        key_bucket_bits: buckets of a block of the key index, as a power of two.
         sweep_rows_min: entries of done messages that an index may always hold.
         sweep_groups_min: settled leases that may always be remembered.
     """
@@ -33,7 +33,7 @@ class Layout:
     seal_rows: int = 262_144
     draw_rows: int = 65_536
     young_batches_max: int = 1_024
-    key_seal_rows: int = 1_048_576
+    key_bucket_bits: int = 6
     sweep_rows_min: int = 65_536
     sweep_groups_min: int = 4_096
 
@@ -46,7 +46,7 @@ TINY: Final = Layout(
     seal_rows=8,
     draw_rows=4,
     young_batches_max=3,
-    key_seal_rows=8,
+    key_bucket_bits=1,
     sweep_rows_min=6,
     sweep_groups_min=3,
 )

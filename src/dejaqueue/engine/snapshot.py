@@ -9,8 +9,9 @@ Slabs of the table that were not written since the snapshot before, and sealed r
 again without their content. Everything else is small and is written each time.
 
     slab-…     dues int64 × rows · locators int64 × rows · attempts uint16 × rows · states uint8 × rows
-               and in slabs that have such: expires int64 · groups int32 · tag sets int32 · urgencies uint16
-    run-…      keys int64 × rows · sequences int64 × rows     (keyrun-…, order-…, keys-… alike)
+               those wide columns of expires int64 · groups int32 · tag sets int32 · urgencies uint16 ·
+               key hashes int64 · payload sizes uint32 that the slab uses · uint8: which (table.WIDE_BITS)
+    run-…      keys int64 × rows · sequences int64 × rows     (order-… alike)
     leases-…   ids int64 × n · sizes int64 × n · sequences int64 × m · attempts uint16 × m
     small-…    JSON: rules, names of groups and tag sets, the dead, transactions (state_hash.py)
     producers-…  JSON: {name: [last_ms, [[number, first, count, [places], [ids], [statuses]], …]]}
@@ -31,6 +32,7 @@ import numpy as np
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.fair import FairReady
+from dejaqueue.engine.keys import NO_KEY
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.producers import Answer, Producer
 from dejaqueue.engine.rules import Rules
@@ -40,13 +42,11 @@ from dejaqueue.engine.shares import Starts
 from dejaqueue.engine.state import Counts, DeadGroup, PartitionState, Staged
 from dejaqueue.engine.state_hash import small_values
 from dejaqueue.engine.table import (
-    COLUMNS,
-    ROW_BYTES,
     SCHEDULED,
     STAGED_ACK,
     WIDE_COLUMNS,
-    WIDE_ROW_BYTES,
     MessageTable,
+    columns_of,
 )
 from dejaqueue.engine.words import Dictionary
 from dejaqueue.errors import JournalDamaged
@@ -123,8 +123,6 @@ def begin_snapshot(engine: Engine) -> SnapshotPlan:
         "slabs": _plan_slabs(state, plan),
         "runs": [plan.sealed_run("run", run) for run in state.order.sealed],
         "order": plan.pairs("order", *_unsealed_entries(state)),
-        "key_runs": [plan.sealed_run("keyrun", run) for run in state.keys.sealed],
-        "keys": plan.pairs("keys", *_concat_runs(state.keys.small)),
         "leases": _plan_leases(state, plan),
         "small": plan.file("small", json.dumps(small_values(state)).encode()),
         "producers": plan.file("producers", _producers_text(state)),
@@ -139,7 +137,7 @@ def abandon_snapshot(engine: Engine) -> None:
     state = engine.state
     state.table.drop_copies()
     state.slab_files.clear()
-    for run in state.order.sealed + state.keys.sealed:
+    for run in state.order.sealed:
         run.file_name = ""
 
 
@@ -273,6 +271,8 @@ def restore(meta: str, read: Read, layout: Layout = STANDARD) -> Engine:
         _restore_table(state, values, small[1], read)
         starts = _restore_small(state, small)
         _restore_runs(state, values, read)
+        _restore_keys(state)
+        _restore_sizes(state)
         if state.ready is not None:
             state.promote(int(values["ready_until_ms"]))
             state.ready_until_ms = int(values["ready_until_ms"])
@@ -315,8 +315,9 @@ def _restore_small(state: PartitionState, small: list[Any]) -> Starts:
             state.expiries.insert(table.expires_ms[places[mask]], places[mask] + table.base)
     state.configure(Rules.from_text(rules))
     state.dead_number = int(dead_number)
-    for number, reason, now_ms, sequences in dead:
-        state.dead[int(number)] = DeadGroup(_int64s(sequences), str(reason), int(now_ms))
+    for number, reason, now_ms, destination, sequences in dead:
+        group = DeadGroup(_int64s(sequences), str(reason), int(now_ms), str(destination))
+        state.dead[int(number)] = group
     for name, until_ms, *parts in staged:
         columns = [[_int64s(part) for part in some] for some in parts]
         state.staged[str(name)] = Staged(int(until_ms), *columns)
@@ -348,15 +349,16 @@ def _restore_table(
         rows = min(1 << bits, row_count - first)
         _check(rows > 0, f"{name} begins after sequence {next_sequence}")
         content = memoryview(read(name)).cast("B")
-        is_wide = len(content) == rows * WIDE_ROW_BYTES
-        if not is_wide:
-            content = _read_bytes(read, name, rows * ROW_BYTES)
+        _check(len(content) > 0, f"{name} is empty")
+        columns = columns_of(content[-1])
+        row_bytes = sum(np.dtype(dtype).itemsize for _, dtype in columns)
+        _check(len(content) == rows * row_bytes + 1, f"{name} has {len(content)} bytes")
         at = 0
-        for column, dtype in (*COLUMNS, *WIDE_COLUMNS) if is_wide else COLUMNS:
+        for column, dtype in columns:
             values_of_rows = np.frombuffer(content, dtype, rows, at)
             getattr(table, column)[first : first + rows] = values_of_rows
             at += values_of_rows.nbytes
-        table.slab_wide_mask[slab - first_slab] = is_wide
+        table.slab_uses[slab - first_slab] = content[-1]
         states = table.states[first : first + rows]
         _check(int(states.max()) <= int(STAGED_ACK), f"{name} has a state that does not exist")
         table.slab_lives[slab - first_slab] = np.count_nonzero(states)
@@ -374,15 +376,29 @@ def _restore_table(
 
 
 def _restore_runs(state: PartitionState, values: dict[str, Any], read: Read) -> None:
-    order, keys = state.order, state.keys
+    order = state.order
     order.sealed = [_restore_run(spec, read) for spec in values["runs"]]
     order.set_guard()
     order.entry_count = sum(len(run) for run in order.sealed)
     order.insert(*_restore_pairs(values["order"], read))
-    keys.sealed = [_restore_run(spec, read) for spec in values["key_runs"]]
-    hashes, sequences = _restore_pairs(values["keys"], read)
-    # One by one in a run each was sorted, together they need not be.
-    keys.insert(hashes, sequences, state.is_live)
+
+
+def _restore_keys(state: PartitionState) -> None:
+    """Find the keys again: the table has their hashes."""
+    table = state.table
+    if "key_hashes" not in table.uses:
+        return
+    keyed = [places[table.key_hashes[places] != NO_KEY] for places in table.live_places()]
+    state.keys.reserve(sum(places.size for places in keyed))
+    for places in keyed:
+        state.keys.insert(table.key_hashes[places], places + table.base, table)
+
+
+def _restore_sizes(state: PartitionState) -> None:
+    """Add up the payloads again."""
+    if "payload_sizes" in state.table.uses:
+        for places in state.table.live_places():
+            state.count_sizes(places, 1)
 
 
 def _restore_run(spec: list[Any], read: Read) -> Run:

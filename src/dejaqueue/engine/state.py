@@ -13,7 +13,7 @@ import numpy as np
 
 from dejaqueue.engine.commands import Int32s, Int64s, UInt16s, Words
 from dejaqueue.engine.fair import FairReady
-from dejaqueue.engine.keys import KeyIndex
+from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.producers import Producers
@@ -76,11 +76,13 @@ class DeadGroup:
     Attributes:
         reason: why, for the reader of the dead letter.
         now_ms: when.
+        destination: the topic they go to; "" = the dead-letter topic.
     """
 
     sequences: Int64s
     reason: str
     now_ms: int
+    destination: str = ""
 
 
 @dataclass(slots=True)
@@ -120,6 +122,8 @@ class PartitionState:
         staged: undecided transactions by name.
         entries: the cron entries.
         decided: decisions of transactions whose home is here: (commit, participants) by name.
+        payload_bytes, sized_count: of the live messages whose payload's size was noted; found
+            again in the table, so not part of a snapshot.
         slab_files: snapshot file of each slab (numbered from sequence 0) that has one.
         snapshot_number: snapshots planned so far.
         filter_takes: which tag sets each filter takes, and the dictionary's version; a cache.
@@ -146,6 +150,8 @@ class PartitionState:
     decided: dict[str, tuple[bool, str]] = field(default_factory=dict)
     producers: Producers = field(default_factory=Producers)
     entries: Schedule = field(default_factory=Schedule)
+    payload_bytes: int = 0
+    sized_count: int = 0
     slab_files: dict[int, str] = field(default_factory=dict)
     snapshot_number: int = 0
     filter_takes: dict[TagFilter, tuple[int, Mask]] = field(default_factory=dict)
@@ -289,9 +295,18 @@ class PartitionState:
             self.groups.go(table.groups[places])
         if "tag_sets" in table.uses:
             self.tag_sets.go(table.tag_sets[places])
+        if self.sized_count:
+            self.count_sizes(places, -1)
         freed = table.locators[places]
         table.finish(places)
         return freed
+
+    def count_sizes(self, places: Int64s, sign: int) -> None:
+        """The payloads of these rows are live from now on, or are not any more."""
+        sizes = self.table.payload_sizes[places]
+        known = sizes[sizes > 0]
+        self.sized_count += sign * known.size
+        self.payload_bytes += sign * (int(known.sum(dtype=np.int64)) - known.size)
 
     def group_codes(self, groups: Words) -> Int32s:
         """Codes of these groups, by row."""

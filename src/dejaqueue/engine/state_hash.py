@@ -34,9 +34,6 @@ def hash_state(state: PartitionState) -> int:
         _update(columns[4], table.locators[places], "<i8")
         for hasher, (name, dtype) in zip(columns[5:], wide, strict=True):
             _update(hasher, getattr(table, name)[places], dtype)
-    keys = xxhash.xxh3_64()
-    for column in state.keys.entries(state.is_live):
-        _update(keys, column, "<i8")
     leases = xxhash.xxh3_64()
     for lease in state.leases.held(table):
         leases.update(f"{lease.lease_id} {lease.sequences.size};".encode())
@@ -51,7 +48,7 @@ def hash_state(state: PartitionState) -> int:
     scalars = [state.now_ms, state.epoch, table.next_sequence, *asdict(state.counts).values()]
     whole.update(" ".join(str(scalar) for scalar in scalars).encode())
     whole.update(json.dumps(small_values(state)).encode())
-    for part in [*columns, keys, leases, producers]:
+    for part in [*columns, leases, producers]:
         whole.update(part.digest())
     return whole.intdigest()
 
@@ -66,7 +63,7 @@ def small_values(state: PartitionState) -> list[Any]:
         state.tag_sets.to_values(),
         state.dead_number,
         [
-            [number, group.reason, group.now_ms, group.sequences.tolist()]
+            [number, group.reason, group.now_ms, group.destination, group.sequences.tolist()]
             for number, group in state.dead.items()
         ],
         [

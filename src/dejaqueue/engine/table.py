@@ -1,9 +1,9 @@
 """MessageTable: what is known of each message, as columns by sequence.
 
 Room: engine; pure, memory only.
-Holds: 19 bytes a message, 37 in slabs where a message has more than a time; a row that was never
-    used, or is done, reads as DONE; a full slab whose rows are all done holds no memory; rows
-    outside the window read as DONE.
+Holds: 19 bytes a message, and those of each wide column in slabs where a message has a value in
+    it; a row that was never used, or is done, reads as DONE; a full slab whose rows are all done
+    holds no memory; rows outside the window read as DONE.
 See: layout.py for sizes; runs.py for the order of messages.
 
 Each column is one flat array over anonymous pages, so that any set of sequences is read and written
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dejaqueue import limits
-from dejaqueue.engine.commands import Int32s, Int64s, UInt8s, UInt16s
+from dejaqueue.engine.commands import Int32s, Int64s, UInt8s, UInt16s, UInt32s
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.model import MessageState
 
@@ -43,15 +43,24 @@ WIDE_COLUMNS: tuple[tuple[str, type[np.integer[Any]]], ...] = (
     ("groups", np.int32),
     ("tag_sets", np.int32),
     ("urgencies", np.uint16),
+    ("key_hashes", np.int64),
+    ("payload_sizes", np.uint32),
 )
 """The columns that take memory only in slabs where a row has such; in the order of a slab."""
+WIDE_BITS = {name: np.uint8(1 << place) for place, (name, _) in enumerate(WIDE_COLUMNS)}
+"""The bit of each wide column in `slab_uses`."""
 _ALL_COLUMNS = (*COLUMNS, *WIDE_COLUMNS)
 ROW_BYTES = sum(np.dtype(dtype).itemsize for _, dtype in COLUMNS)
 """Bytes of one row over the columns that every row has."""
-WIDE_ROW_BYTES = sum(np.dtype(dtype).itemsize for _, dtype in _ALL_COLUMNS)
-"""Bytes of one row over all columns."""
 URGENCY_FLIP = np.uint16(limits.PRIORITY_DEFAULT)
 """urgency ^ this = priority, so that the default priority is a zero, which takes no memory."""
+
+
+def columns_of(uses: int) -> tuple[tuple[str, type[np.integer[Any]]], ...]:
+    """The columns of a slab with these bits of wide columns, in its order."""
+    wide = tuple(column for column in WIDE_COLUMNS if uses & int(WIDE_BITS[column[0]]))
+    return (*COLUMNS, *wide)
+
 
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 _GIVE_BACK = getattr(mmap, "MADV_DONTNEED", None)
@@ -95,11 +104,12 @@ class MessageTable:
         row_count: places in use; place `row_count` always exists and reads as DONE.
         dues_ms, states, attempts, locators: the columns by place. Views of them must not be kept
             across `append`, which may move them.
-        expires_ms, groups, tag_sets, urgencies: the wide columns, 0 where a row has none. Not to
-            be read before `uses` says so: looking at a page that nobody wrote takes time.
+        expires_ms, groups, tag_sets, urgencies, key_hashes, payload_sizes: the wide columns, 0
+            where a row has none; a size is one more than it is. Not to be read before `uses` says
+            so: looking at a page that nobody wrote takes time.
         uses: names of the wide columns that were ever written.
         slab_lives: live rows by slab.
-        slab_wide_mask: slabs with a value in a wide column.
+        slab_uses: bits of the wide columns in which a slab has a value.
         slab_dirty_mask: slabs written since they were last held.
         copies: held slabs as they were when they were held, by slab number from sequence 0.
     """
@@ -112,6 +122,8 @@ class MessageTable:
     groups: Int32s
     tag_sets: Int32s
     urgencies: UInt16s
+    key_hashes: Int64s
+    payload_sizes: UInt32s
 
     def __init__(self, layout: Layout = STANDARD, base: int = 0) -> None:
         self.uses: set[str] = set()
@@ -129,7 +141,7 @@ class MessageTable:
         rows = slab_count << self.slab_bits
         self._pages = [Pages(rows * np.dtype(dtype).itemsize) for _, dtype in _ALL_COLUMNS]
         self._bind()
-        self.slab_wide_mask: npt.NDArray[np.bool_] = np.zeros(slab_count, dtype=np.bool_)
+        self.slab_uses: UInt8s = np.zeros(slab_count, dtype=np.uint8)
         self.slab_lives: Int64s = np.zeros(slab_count, dtype=np.int64)
         self.slab_dirty_mask: npt.NDArray[np.bool_] = np.zeros(slab_count, dtype=np.bool_)
 
@@ -162,7 +174,7 @@ class MessageTable:
         self.slab_lives = np.concatenate([self.slab_lives, np.zeros(more, dtype=np.int64)])
         none = np.zeros(more, dtype=np.bool_)
         self.slab_dirty_mask = np.concatenate([self.slab_dirty_mask, none])
-        self.slab_wide_mask = np.concatenate([self.slab_wide_mask, none])
+        self.slab_uses = np.concatenate([self.slab_uses, np.zeros(more, dtype=np.uint8)])
 
     def append(self, dues_ms: Int64s, first_locator: int, state: np.uint8 = SCHEDULED) -> int:
         """Add rows in that state, stored at `first_locator` and the locators after it.
@@ -200,7 +212,16 @@ class MessageTable:
         """Write a wide column of these rows; `will_write` was called, or they are new."""
         getattr(self, name)[places] = values
         self.uses.add(name)
-        self.slab_wide_mask[places >> self.slab_bits] = True
+        self.slab_uses[places >> self.slab_bits] |= WIDE_BITS[name]
+
+    def live_key_hashes(self, sequences: Int64s) -> Int64s:
+        """The key's hash of each message, 0 where it is done or has none."""
+        if "key_hashes" not in self.uses:
+            return np.zeros(sequences.size, dtype=np.int64)
+        places = self.places(sequences)
+        hashes: Int64s = self.key_hashes[places]
+        hashes *= self.states[places] != DONE
+        return hashes
 
     def places(self, sequences: Int64s) -> Int64s:
         """Where these rows are; those outside the window at the place that reads as DONE."""
@@ -238,17 +259,19 @@ class MessageTable:
     def _copy(self, slab: int) -> None:
         first = (slab << self.slab_bits) - self.base
         end = self._held.pop(slab)
-        is_wide = bool(self.slab_wide_mask[first >> self.slab_bits])
-        row_bytes = WIDE_ROW_BYTES if is_wide else ROW_BYTES
+        uses = int(self.slab_uses[first >> self.slab_bits])
+        columns = columns_of(uses)
+        byte_count = (end - first) * sum(np.dtype(dtype).itemsize for _, dtype in columns)
         # Pages of its own, which go back to the machine when the copy is dropped: a gigabyte of
         # copies on the heap would stay there.
-        pages = mmap.mmap(-1, max(1, (end - first) * row_bytes), flags=_FLAGS)
+        pages = mmap.mmap(-1, byte_count + 1, flags=_FLAGS)
         at = 0
-        for name, _ in _ALL_COLUMNS if is_wide else COLUMNS:
+        for name, _ in columns:
             content = getattr(self, name)[first:end].data.cast("B")
             pages[at : at + content.nbytes] = content
             at += content.nbytes
-        self.copies[slab] = memoryview(pages)[:at]
+        pages[at] = uses
+        self.copies[slab] = memoryview(pages)[: at + 1]
 
     def drop_copies(self) -> None:
         """Forget what is held and what was copied."""
@@ -282,9 +305,12 @@ class MessageTable:
         end = first + self.slab_rows
         if end > self.row_count:
             return  # rows are still to come
-        columns = self._columns() if self.slab_wide_mask[slab] else self._columns()[: len(COLUMNS)]
-        self.slab_wide_mask[slab] = False
-        for pages, column in zip(self._pages, columns, strict=False):
+        used = dict(columns_of(int(self.slab_uses[slab])))
+        self.slab_uses[slab] = 0
+        for pages, (name, _) in zip(self._pages, _ALL_COLUMNS, strict=True):
+            if name not in used:
+                continue
+            column = getattr(self, name)
             size = column.itemsize
             if not pages.give_back(first * size, self.slab_rows * size):
                 column[first:end] = 0
@@ -303,13 +329,13 @@ class MessageTable:
         names = [name for name, _ in COLUMNS] + sorted(self.uses)
         kept = {name: getattr(self, name)[first:end].copy() for name in names}
         slab_lives, dirty_mask = self.slab_lives[dead:used], self.slab_dirty_mask[dead:used]
-        wide_mask = self.slab_wide_mask[dead:used]
+        slab_uses = self.slab_uses[dead:used]
         self._allocate(used - dead)
         self.base += first
         self.row_count = end - first
         for name, rows in kept.items():
             getattr(self, name)[: rows.size] = rows
-        self.slab_wide_mask[:] = wide_mask
+        self.slab_uses[:] = slab_uses
         self.slab_lives[:] = slab_lives
         self.slab_dirty_mask[:] = dirty_mask
         self._dead_slabs = 0

@@ -111,6 +111,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "delete_topic": self._delete_topic,
             "describe_topic": self._describe_topic,
             "list_topics": self._list_topics,
+            "redrive": self._redrive,
             "stats": self._stats,
             "clock": self._clock,
             **{name: partial(self._cron, name) for name in CRON_ACTIONS},
@@ -253,6 +254,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         """Every topic's settings."""
         descriptors.check_fields(body, [])
         return {"topics": [topic.to_dict() for topic in self._broker.topics()]}
+
+    def _redrive(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Send a page of dead letters back: topic, and which of them."""
+        return self._broker.redrive(body)
 
     def _stats(self, body: dict[str, Any]) -> dict[str, Any]:
         """Counts of one topic (topic), or of all."""

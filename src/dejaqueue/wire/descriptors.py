@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import TagFilter, check_topic_name
+from dejaqueue.wire.frames import check_reason
 
 WRITE_OPS = ("enqueue", "move", "cancel", "ack", "nack", "extend")
 ACKS = ("all", "leader", "none")
@@ -28,7 +29,10 @@ class WriteStream:
         op: one of WRITE_OPS.
         acks: `all` (reply when durable), `leader` (reply when accepted), `none` (no reply).
         producer: name for idempotent retries (rule 10); "" = none. Only for enqueue.
-        argument_ms: nack: delay; extend: the lease from now. 0 otherwise.
+        argument_ms: nack: delay, -1 = as the topic's backoff says; extend: the lease from now. 0
+            otherwise.
+        reason: nack: why, for the dead letter.
+        dead: nack: they die now, however often they were delivered.
     """
 
     topic: str
@@ -36,6 +40,8 @@ class WriteStream:
     acks: str = "all"
     producer: str = ""
     argument_ms: int = 0
+    reason: str = ""
+    dead: bool = False
 
     def check(self) -> WriteStream:
         """Return self, or raise BadRequest."""
@@ -50,7 +56,14 @@ class WriteStream:
             raise BadRequest(
                 "producer", f"at most {limits.PRODUCER_NAME_BYTES_MAX} bytes", self.producer
             )
-        check_span("argument_ms", self.argument_ms)
+        if self.op != "nack" or self.argument_ms != -1:
+            check_span("argument_ms", self.argument_ms)
+        check_reason("reason", self.reason)
+        if not isinstance(self.dead, bool):
+            raise BadRequest("dead", "true or false", self.dead)
+        for name in ("reason", "dead"):
+            if self.op != "nack" and getattr(self, name):
+                raise BadRequest(name, "nothing but for a nack", getattr(self, name))
         return self
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -61,6 +63,13 @@ def test_an_enqueue_comes_back__with_refused_rows_and_key_hashes() -> None:
     )
     entry = entries.enqueue_entry(command, {"key": text})
     assert same(entries.to_command(entry, 4), command)
+    replacing = replace(command, replaced=np.array([7]))
+    entry = entries.enqueue_entry(replacing, {"key": text})
+    assert same(entries.to_command(entry, 4), replacing)
+    sized = replace(command, payload_sizes=np.array([3, 4], dtype=np.uint32))
+    payload = entries.text_column(pa.array([b"abc", b"defg"]))
+    entry = entries.enqueue_entry(sized, {"key": text, "payload": payload})
+    assert same(entries.to_command(entry, 4), sized)
 
 
 def test_a_slice_is_stored_from_offset_zero() -> None:

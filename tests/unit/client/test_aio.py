@@ -85,7 +85,7 @@ def test_kinds_of_messages_have_streams_of_their_own() -> None:
     assert schemas == [
         ["payload"],
         ["payload", "due"],
-        ["payload", "key", "group", "priority", "tags", "headers"],
+        ["payload", "key", "group", "priority", "tags", "headers", "expires"],
     ]
     producers = {write.stream.producer for write in transport.writes}
     assert len(producers) == 3

@@ -124,7 +124,7 @@ def test_the_story_is_short() -> None:
 
 def test_layouts_do_not_change_the_outcome() -> None:
     """Rule 13, for a backlog that seals runs and empties slabs in one layout and not in another."""
-    middle = Layout(slab_bits=6, seal_rows=200, draw_rows=64, sweep_rows_min=50, key_seal_rows=100)
+    middle = Layout(slab_bits=6, seal_rows=200, draw_rows=64, sweep_rows_min=50, key_bucket_bits=2)
     rng = np.random.default_rng(4)
     engines = [Engine(0, TINY), Engine(0, middle), Engine(0, STANDARD)]
     for turn in range(200):

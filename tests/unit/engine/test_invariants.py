@@ -10,6 +10,7 @@ import pytest
 from dejaqueue.engine import invariants
 from dejaqueue.engine.commands import Enqueue, Lease, Words
 from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.engine.layout import TINY
 from dejaqueue.errors import InternalError
 from dejaqueue.model import MessageState
@@ -42,9 +43,8 @@ BREACHES: dict[str, Callable[[Engine], object]] = {
     "scheduled_rows_are_in_the_order_index": lambda e: e.state.table.dues_ms.__setitem__(50, 7777),
     "leased_rows_are_in_leases": lambda e: e.state.leases.by_id.clear(),
     "next_end_is_that_of_the_table": lambda e: e.state.leases._checks.clear(),
-    "no_message_has_two_keys": lambda e: e.state.keys.insert(
-        np.array([7]), np.array([61]), e.state.is_live
-    ),
+    "payloads_add_up": lambda e: setattr(e.state, "payload_bytes", 3),
+    "every_key_finds_its_messages": lambda e: setattr(e.state, "keys", KeyIndex()),
 }
 
 

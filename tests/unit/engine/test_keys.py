@@ -1,12 +1,11 @@
-"""Key hashes are for ever; the key index finds live messages only."""
+"""Key hashes are for ever."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from dejaqueue.engine.keys import KeyIndex, hash_keys
-from dejaqueue.engine.layout import STANDARD, TINY, Layout
+from dejaqueue.engine.keys import hash_keys
 
 
 def hashes_of(*keys: str, dtype: type = np.int32) -> list[int]:
@@ -65,35 +64,3 @@ def test_a_flipped_bit_of_the_key_flips_half_of_the_hash() -> None:
 
 def test_no_keys_no_hashes() -> None:
     assert hashes_of() == []
-
-
-@pytest.mark.parametrize("layout", [TINY, STANDARD], ids=["tiny", "standard"])
-def test_lookups_find_exactly_the_live_messages(layout: Layout) -> None:
-    rng = np.random.default_rng(9)
-    index, live = KeyIndex(layout), np.zeros(6_000, dtype=np.bool_)
-    hashes = np.zeros(6_000, dtype=np.int64)
-    for first in range(0, 6_000, 60):
-        sequences = np.arange(first, first + 60)
-        hashes[sequences] = rng.integers(0, 300, 60)  # 0: no key; others are often equal
-        live[sequences] = True
-        index.insert(hashes[sequences], sequences, live.__getitem__)
-        live[rng.integers(0, first + 60, 50)] = False
-        wanted = rng.integers(-2, 320, 20)
-        places, found = index.candidates(wanted, live.__getitem__)
-        expected = [
-            (place, sequence)
-            for place, key_hash in enumerate(wanted.tolist())
-            for sequence in np.flatnonzero(live & (hashes == key_hash)).tolist()
-            if key_hash
-        ]
-        assert list(zip(places.tolist(), found.tolist(), strict=True)) == expected
-
-
-def test_done_messages_drop_out__keyed_messages_come_and_go() -> None:
-    index, live = KeyIndex(TINY), np.zeros(20_000, dtype=np.bool_)
-    for first in range(0, 20_000, 4):
-        sequences = np.arange(first, first + 4)
-        live[sequences] = True
-        index.insert(sequences + 1, sequences, live.__getitem__)
-        live[: max(0, first - 20)] = False
-    assert sum(map(len, index.small + index.sealed)) < 200

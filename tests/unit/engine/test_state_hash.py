@@ -31,7 +31,7 @@ CHANGES: dict[str, Callable[[Engine], None]] = {
     "a lease": lambda e: e.state.leases.drop(2),
     "an answer": lambda e: e.state.producers.remember(SubBatch("p", 2, 1), 4, 5),
     "silence": lambda e: e.state.producers.remember(SubBatch("p", 1, 4), 0, 6),
-    "a key": lambda e: e.state.keys.insert(np.array([7]), np.array([0]), e.state.is_live),
+    "a key": lambda e: e.state.table.key_hashes.__setitem__(3, 7),
     "sequences": lambda e: e.state.table.append(np.array([5]), 5) and None,
 }
 

@@ -77,7 +77,7 @@ def due_ms(entry: CronEntry, firing_ms: int) -> int:
     """When the message of a firing is due: its time, and its jitter."""
     if not entry.jitter_ms:
         return firing_ms
-    dice = xxhash.xxh3_64_intdigest(f"{entry.name} {firing_ms}")
+    dice = xxhash.xxh3_64_intdigest(f"{entry.name} {firing_ms}".encode())
     return firing_ms + dice % (entry.jitter_ms + 1)
 
 

@@ -1,0 +1,127 @@
+"""Keys that are taken: which rows of a batch become messages, and which live ones make room.
+
+Room: broker. Columns only; who has which key was found out before (keys.py).
+Holds: after the batch every key has one live message, or the one it had (rule 11).
+See: docs/guides/keys.md; partition.py, which asks for each batch with keys.
+
+    on_duplicate   key of a live message            key that the batch has twice
+    reject         DUPLICATE, the live id           the first row is taken, the others: DUPLICATE
+    keep           KEPT, the live id                the first row is taken, the others: KEPT
+    replace        OK; the live message goes, or,   the last row is taken, the others: KEPT, its id
+                   if it is leased: DUPLICATE
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dejaqueue import limits
+from dejaqueue.broker.merging import Merged
+from dejaqueue.engine.commands import Int64s, SubBatch, UInt8s
+from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.runs import Mask
+from dejaqueue.engine.table import LEASED, SCHEDULED
+from dejaqueue.model import OnDuplicate, RowStatus
+
+_DUPLICATE = np.uint8(RowStatus.DUPLICATE)
+_KEPT = np.uint8(RowStatus.KEPT)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What becomes of the rows of a batch in which some keys are taken.
+
+    Attributes:
+        taken: rows that become messages, ascending.
+        sequences: for each other row the message that its reply names, shape (n,).
+        statuses: RowStatus per row, shape (n,); OK for those that are taken.
+        replaced: live messages that go.
+    """
+
+    taken: Int64s
+    sequences: Int64s
+    statuses: UInt8s
+    replaced: Int64s
+
+
+def resolve(
+    on_duplicate: OnDuplicate, live: Int64s, firsts: Int64s, next_sequence: int, leased: Mask
+) -> Resolution | None:
+    """Decide about the rows of a batch; None = all are taken and nothing goes.
+
+    Args:
+        live: for each row the live message with its key, -1 = none.
+        firsts: for each row the first of the batch with the same key, -1 = it is that itself.
+        next_sequence: that the first row which is taken gets.
+        leased: which messages of `live` are too late to replace; read for `replace` only.
+    """
+    is_live = live >= 0
+    repeats = firsts >= 0
+    if not is_live.any() and not repeats.any():
+        return None
+    statuses = np.zeros(live.size, dtype=np.uint8)
+    rows = np.arange(live.size, dtype=np.int64)
+    firsts = np.where(repeats, firsts, rows)
+    if on_duplicate is OnDuplicate.REPLACE:
+        chosen = np.zeros(live.size, dtype=np.int64)
+        np.maximum.at(chosen, firsts, rows)
+        chosen = chosen[firsts]
+        statuses[chosen != rows] = _KEPT
+        statuses[leased] = _DUPLICATE
+        named = leased
+    else:
+        chosen = firsts
+        refusal = _DUPLICATE if on_duplicate is OnDuplicate.REJECT else _KEPT
+        statuses[is_live | repeats] = refusal
+        named = is_live
+    taken_mask = statuses == 0
+    new = next_sequence + np.cumsum(taken_mask) - 1
+    return Resolution(
+        np.flatnonzero(taken_mask),
+        np.where(named, live, new[chosen]),
+        statuses,
+        live[taken_mask & is_live],
+    )
+
+
+def too_late(engine: Engine, live: Int64s, now_ms: int) -> Mask:
+    """Which of these messages (-1 = none) cannot be replaced: all live ones but scheduled ones.
+
+    A lease that ends by `now_ms` is over when the next command is applied.
+    """
+    mask = np.zeros(live.size, dtype=np.bool_)
+    rows = np.flatnonzero(live >= 0)
+    if rows.size:
+        states = engine.states(live[rows])
+        free = states == SCHEDULED
+        free |= (states == LEASED) & (engine.dues(live[rows]) <= now_ms)
+        mask[rows] = ~free
+    return mask
+
+
+def sub_batches(
+    merged: Merged, resolution: Resolution | None, partition: int
+) -> tuple[SubBatch, ...]:
+    """What each request gets: its rows that are taken, and for the others status and id."""
+    batches = []
+    for place, request in enumerate(merged.requests):
+        first, end = int(merged.starts[place]), int(merged.starts[place + 1])
+        if resolution is None:
+            batches.append(SubBatch(request.producer, request.number, end - first))
+            continue
+        statuses = resolution.statuses[first:end]
+        refused = np.flatnonzero(statuses)
+        ids = resolution.sequences[first:end][refused] | (partition << limits.SEQUENCE_BITS)
+        batches.append(
+            SubBatch(
+                request.producer,
+                request.number,
+                end - first - refused.size,
+                tuple(refused.tolist()),
+                tuple(ids.tolist()),
+                tuple(statuses[refused].tolist()),
+            )
+        )
+    return tuple(batches)

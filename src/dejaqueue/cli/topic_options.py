@@ -1,0 +1,100 @@
+"""An option for each setting of a topic, made of `model.Topic` itself: a new one has its option.
+
+Room: cli.
+Holds: `options(True)` offers every setting, `options(False)` those that `alter_topic` may change;
+what is not given is not in the settings.
+See: topics.py; the texts are those of the settings in model.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from enum import StrEnum
+from functools import cache
+from typing import Any, TypeVar, get_type_hints
+
+import click
+
+from dejaqueue.cli.times import Span
+from dejaqueue.model import CHANGEABLE, Topic
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_OTHER_NAMES = {"max_backlog_count": "--max-backlog", "max_payload_bytes": "--max-payload"}
+
+
+class Weight(click.ParamType[tuple[str, int]]):
+    """A group and its weight: vip=3."""
+
+    name = "group=weight"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """The group and the weight."""
+        if isinstance(value, tuple):
+            return value
+        group, equals, weight = str(value).rpartition("=")
+        if not equals or not weight.isdecimal():
+            self.fail(f"a weight is like vip=3, got: {value!r}", param, ctx)
+        return group, int(weight)
+
+
+def flag_of(name: str) -> str:
+    """The option of a setting.
+
+    >>> flag_of("lease_ms"), flag_of("max_backlog_count")
+    ('--lease', '--max-backlog')
+    """
+    return _OTHER_NAMES.get(name) or "--" + name.removesuffix("_ms").replace("_", "-")
+
+
+@cache
+def _texts() -> dict[str, str]:
+    """The text that stands below each setting in its class."""
+    (cls,) = ast.parse(inspect.getsource(Topic)).body
+    assert isinstance(cls, ast.ClassDef)
+    found = {}
+    for field, text in zip(cls.body, cls.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+            found[field.target.id] = " ".join(str(text.value.value).split()) if is_text else ""  # type: ignore[attr-defined]
+    return found
+
+
+def _option(name: str, kind: Any) -> Callable[[Function], Function]:
+    text = _texts()[name]
+    flag = flag_of(name)
+    if name == "weights":
+        more = f"{text} Can be given again."
+        return click.option("--weight", "weights", type=Weight(), multiple=True, help=more)
+    if kind is bool:
+        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=text)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return click.option(flag, name, type=click.Choice([str(word) for word in kind]), help=text)
+    option_type: Any = Span() if name.endswith("_ms") else kind
+    return click.option(flag, name, type=option_type, help=text)
+
+
+def options(*, creating: bool) -> Callable[[Function], Function]:
+    """Options for the settings that can be given when a topic is made, or changed later."""
+    kinds = get_type_hints(Topic)
+    names = [setting.name for setting in fields(Topic) if setting.name != "name"]
+    chosen = [name for name in names if creating or name in CHANGEABLE]
+
+    def decorated(function: Function) -> Function:
+        for name in reversed(chosen):
+            function = _option(name, kinds[name])(function)
+        return function
+
+    return decorated
+
+
+def given(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that were given."""
+    found = {name: value for name, value in settings.items() if value is not None}
+    weights = found.pop("weights", ())
+    return found | ({"weights": dict(weights)} if weights else {})
