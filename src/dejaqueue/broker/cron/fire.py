@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
@@ -72,17 +73,21 @@ class Firings:
             partition.next_position(),
             np.array(self.dues_ms, dtype=np.int64),
             (SubBatch("", 0, rows),),
-            payload_bytes=sum(map(len, self.payloads)),
+            payload_bytes=int(self._sizes().sum()),
             priorities=None if is_plain else np.array(self.priorities, dtype=np.uint16),
             groups=entries.words(texts.get("group")),
             tags=entries.words(texts.get("tags")),
             firings=tuple(self.fired),
+            payload_sizes=self._sizes() if partition.topic().max_backlog_bytes else None,
         )
         effects = partition.engine.apply(command)
         texts["payload"] = pa.array(self.payloads, pa.binary())
         columns = {name: entries.text_column(column) for name, column in texts.items()}
         partition.commits.group.add(entries.enqueue_entry(command, columns), effects)
         return effects.first_sequence
+
+    def _sizes(self) -> npt.NDArray[np.uint32]:
+        return np.array([len(payload) for payload in self.payloads], dtype=np.uint32)
 
 
 def fire(partition: Partition) -> None:
