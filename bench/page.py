@@ -16,6 +16,7 @@ BEGIN = "<!-- figures: made by `make bench`, do not edit below -->"
 END = "<!-- end of figures -->"
 TITLES = {
     "throughput": "Throughput",
+    "kinds": "Keys, priorities, groups",
     "lateness": "Lateness",
     "hot_instant": "Hot instant",
     "scale": "Scale",

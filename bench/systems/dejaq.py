@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -92,11 +93,11 @@ class DejaqSystem(System):
             "single_4_programs": self.single_programs,
         }
 
-    def new_topic(self) -> str:
+    def new_topic(self, **settings: Any) -> str:
         """Create a topic that nothing is in."""
         self._topics += 1
         name = f"topic-{self._topics}"
-        self.client.create_topic(name)
+        self.client.create_topic(name, **settings)
         return name
 
     def enqueue(self, plan: Plan, seed: int) -> Measured:
@@ -113,13 +114,13 @@ class DejaqSystem(System):
             arrays = [pa.array(payloads[part], pa.binary()), pa.array(dues_ms[part], pa.int64())]
             return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
-        return self._send(self.new_topic(), batches(load), columns, plan.seconds)
+        return self.send(self.new_topic(), batches(load), columns, plan.seconds)
 
     def enqueue_one_call_each(self, plan: Plan, seed: int) -> Measured:
         """A call of `send_batch` for each 1,000, one after the other: no batch overlaps another."""
         topic = self.new_topic()
         load = far_load(plan.rows, self.clock.now_ms(), seed)
-        ready = [_record_batch(load, part) for part in batches(load)]
+        ready = [record_batch(load, part) for part in batches(load)]
         sent = 0
         watch = Stopwatch(plan.seconds)
         for batch in ready:
@@ -170,7 +171,7 @@ class DejaqSystem(System):
     ) -> Measured:
         """Send a load in batches until it is sent or the time is up."""
         parts = batches(load, batch_rows)
-        return self._send(topic, parts, lambda part: _record_batch(load, part), seconds_max)
+        return self.send(topic, parts, lambda part: record_batch(load, part), seconds_max)
 
     def drain(
         self, topic: str, rows: int, seconds_max: float, *, to_bytes: bool = False, left: int = 0
@@ -214,13 +215,14 @@ class DejaqSystem(System):
         stats = self.client.stats(topic)
         return int(stats["scheduled"] + stats["leased"])
 
-    def _send(
+    def send(
         self,
         topic: str,
         parts: list[slice],
         columns: Callable[[slice], pa.RecordBatch],
         seconds_max: float,
     ) -> Measured:
+        """Send the batches that `columns` makes of each part, until the time is up."""
         sent = 0
         watch = Stopwatch(seconds_max)
 
@@ -303,7 +305,7 @@ def send_singles(
     return Measured(sum(counts), watch.seconds())
 
 
-def _record_batch(load: Load, part: slice) -> pa.RecordBatch:
+def record_batch(load: Load, part: slice) -> pa.RecordBatch:
     """Columns of a part of the load, without a copy."""
     rows, size = part.stop - part.start, PAYLOAD_BYTES
     block = pa.py_buffer(load.block).slice(part.start * size, rows * size)

@@ -16,6 +16,8 @@ SEQUENCE_MAX: Final = (1 << SEQUENCE_BITS) - 1
 
 # The middle of uint16: as many levels above as below.
 PRIORITY_DEFAULT: Final = 32_768
+# The least urgent; what fits a uint16.
+PRIORITY_MAX: Final = 65_535
 
 # Fits a file name on every file system, with nothing to escape.
 TOPIC_NAME_BYTES_MAX: Final = 255
@@ -84,10 +86,31 @@ CREDIT_MAX: Final = 1_000_000
 DISPATCH_ROWS_MAX: Final = 8_192
 # Payload bytes in one dispatch: gRPC messages above this help nobody.
 DISPATCH_BYTES_MAX: Final = 16 << 20
+# A transaction that nobody decides for so long is aborted; what it acked is held up until then.
+TRANSACTION_MS_DEFAULT: Final = 60_000
+# Fifteen minutes: staged acks hold messages up, and a client that is gone leaves them so.
+TRANSACTION_MS_MAX: Final = 900_000
+# A home answers a repeated commit for so long after the transaction's time is over.
+TRANSACTION_MEMORY_MS: Final = 600_000
+# Decisions that one home remembers when all participants know them; the oldest go first.
+TRANSACTION_DECISIONS_MAX: Final = 10_000
+# Undecided transactions in one partition: they are kept in memory.
+TRANSACTIONS_OPEN_MAX: Final = 10_000
+# Partitions that one transaction may touch: each is told the decision.
+TRANSACTION_PARTICIPANTS_MAX: Final = 4_096
+
 # Topics of one broker.
 TOPICS_MAX: Final = 100_000
 # Rows answered by one peek.
 PEEK_ROWS_MAX: Final = 10_000
+# Rows of the message table looked at in one stretch for a peek, a count or a change by filter.
+BROWSE_ROWS_MAX: Final = 1 << 20
+# Messages moved or cancelled by one command of a change by filter: a few milliseconds of work.
+CHANGE_ROWS_MAX: Final = 8_192
+# Buckets of one histogram.
+BUCKETS_MAX: Final = 10_000
+# Groups or tags in one answer to `counts`.
+COUNTS_ROWS_MAX: Final = 10_000
 
 # A cron entry fires so long before its time, so that its message is durable and leased by then.
 CRON_AHEAD_MS: Final = 500

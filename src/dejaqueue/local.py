@@ -21,12 +21,12 @@ from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.session import ConsumerSession
+from dejaqueue.broker.transactions import ACTIONS
 from dejaqueue.broker.writer import Writer
 from dejaqueue.client import AsyncClient, Client
 from dejaqueue.client.transport import ConsumeChannel, Delivery, WriteChannel
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.model import Topic
-from dejaqueue.schema.messages import PEEK
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle
@@ -200,6 +200,8 @@ class LocalTransport:
         future: Future[dict[str, Any]] = Future()
         try:
             self._check_open()
+            if name in ACTIONS:
+                return self._broker.transactions.act(name, body)
             future.set_result(self._act(name, dict(body)))
         except DejaQError as error:
             future.set_exception(error)
@@ -224,6 +226,14 @@ class LocalTransport:
                 return broker.redrive(body)
             case "stats":
                 return broker.stats(body.get("topic"))
+            case "counts":
+                return broker.counts(body)
+            case "histogram":
+                return broker.histogram(body)
+            case "move_where":
+                return broker.move_where(body)
+            case "cancel_where":
+                return broker.cancel_where(body)
             case "clock":
                 return {"broker_us": broker.clock.now_us()}
         if name in CRON_ACTIONS:
@@ -237,7 +247,7 @@ class LocalTransport:
             self._check_open()
             values = {name: value for name, value in ticket.items() if name != "op"}
             batch = self._broker.peek(values)
-            future.set_result(pa.Table.from_batches([batch], PEEK))
+            future.set_result(pa.Table.from_batches([batch]))
         except DejaQError as error:
             future.set_exception(error)
         return future

@@ -6,6 +6,7 @@ Not covered here: the wire and the client (tests/integration), real crashes (tes
 from __future__ import annotations
 
 import queue
+import shutil
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -180,6 +181,15 @@ class BrokerFixture:
         self.broker.stop()
         self.broker = self._start()
 
+    def crash(self) -> None:
+        """Go on with what is on the disk now: the broker has no chance to do anything more."""
+        assert self.path is not None
+        left = self.path
+        self.path = left.with_name(f"{left.name}-after")
+        shutil.copytree(left, self.path)
+        self.broker.stop()
+        self.broker = self._start()
+
     def stop(self) -> None:
         self.broker.stop()
 
@@ -207,8 +217,9 @@ class BrokerFixture:
 
     def write(self, op: str, columns: dict[str, Any], **stream: Any) -> Reply:
         number = stream.pop("number", 1)
+        topic = stream.pop("topic", TOPIC)
         future: Future[Reply] = Future()
-        writer = self.broker.open_write(WriteStream(TOPIC, op, **stream).check())
+        writer = self.broker.open_write(WriteStream(topic, op, **stream).check())
         batch = pa.record_batch(columns)
         writer.check_schema(batch.schema)
         writer.submit(number, batch, future.set_result)

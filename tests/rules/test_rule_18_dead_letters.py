@@ -188,7 +188,7 @@ def test_a_letter_sent_back_is_what_it_was(make_broker: MakeBroker) -> None:
         headers=pa.array([[("trace", "1")]], pa.map_(pa.utf8(), pa.utf8())),
     )
     broker.advance(5)
-    assert broker.broker.redrive({"topic": DEAD}) == {"moved": 1, "left": 0, "after": None}
+    assert broker.broker.redrive({"topic": DEAD}) == {"moved": 1, "left": 0, "next": None}
     broker.letters_arrive()
     [row] = broker.peek()
     del row["id"]
@@ -228,7 +228,7 @@ def test_a_letter_whose_key_is_taken_stays(make_broker: MakeBroker) -> None:
     broker = make_broker(max_attempts=1)
     dead(broker, [b"old", b"other"], key=pa.array(["k", "l"]))
     broker.send([b"new"], keys=["k"])
-    assert broker.broker.redrive({"topic": DEAD}) == {"moved": 1, "left": 1, "after": None}
+    assert broker.broker.redrive({"topic": DEAD}) == {"moved": 1, "left": 1, "next": None}
     broker.letters_arrive()
     assert sorted(row["payload"] for row in broker.peek()) == [b"new", b"other"]
     assert [row["payload"] for row in broker.peek(DEAD)] == [b"old"]
@@ -247,7 +247,7 @@ def test_what_never_was_a_dead_letter_has_no_way_back(make_broker: MakeBroker) -
     broker.broker.create_topic(Topic("graveyard"))
     redrive = broker.broker.redrive
     broker.send([b"a"])
-    assert redrive({"topic": TOPIC}) == {"moved": 0, "left": 1, "after": None}
+    assert redrive({"topic": TOPIC}) == {"moved": 0, "left": 1, "next": None}
     assert redrive({"topic": TOPIC, "to": "graveyard"})["moved"] == 1
     broker.letters_arrive()
     assert [row["payload"] for row in broker.peek("graveyard")] == [b"a"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dejaqueue.broker import browse, by_filter
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
@@ -25,9 +26,10 @@ from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.topics import Catalogue
+from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
-from dejaqueue.errors import BadRequest, DejaQError, TopicUnknown, Unavailable
+from dejaqueue.errors import DejaQError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
 from dejaqueue.model import Topic, TopicKind
@@ -69,6 +71,7 @@ class Broker:
         self.carrier = Carrier(self)
         self._running = False
         self._started_us = 0
+        self.transactions = Transactions(self.runtime, self.clock)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -113,6 +116,7 @@ class Broker:
             runtime.close(self._close_partition)
         for worker in self._workers:
             worker.stop()
+        self.transactions.close()
         self.snapshot_writer.shutdown()
         self.store.close()
 
@@ -139,6 +143,7 @@ class Broker:
             self.worker_of,
             self.snapshot_writer,
             self.carrier,
+            self.transactions,
         )
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
@@ -208,6 +213,7 @@ class Broker:
             self.runtime(stream.topic),
             self.clock,
             self.settings.dispatch.inbox_bytes_max,
+            self.transactions.stage(stream.transaction) if stream.transaction else None,
         )
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
@@ -239,8 +245,27 @@ class Broker:
         }
 
     def peek(self, ticket: dict[str, Any]) -> pa.RecordBatch:
-        """A batch of messages as they are, schema PEEK, without leasing (broker/stats.py)."""
-        name = ticket.get("topic")
-        if not isinstance(name, str):
-            raise BadRequest("topic", "the name of a topic", name)
-        return peek(self.runtime(name), ticket)
+        """A batch of messages as they are, schema PEEK, without leasing (broker/peek.py)."""
+        return peek(self.runtime(browse.topic_name(ticket)), ticket, self.clock.now_ms())
+
+    def counts(self, values: dict[str, Any]) -> dict[str, Any]:
+        """How many messages there are by state, group or tag (broker/browse.py)."""
+        topic = self.runtime(browse.topic_name(values))
+        return browse.counts(topic, values, self.clock.now_ms())
+
+    def histogram(self, values: dict[str, Any]) -> dict[str, Any]:
+        """How many messages are due in each stretch of time (broker/browse.py)."""
+        topic = self.runtime(browse.topic_name(values))
+        return browse.histogram(topic, values, self.clock.now_ms())
+
+    # --- changing by filter -------------------------------------------------------------------
+
+    def move_where(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Move some of the messages that a filter selects (broker/by_filter.py)."""
+        topic = self.runtime(browse.topic_name(values))
+        return by_filter.move_where(topic, values, self.clock.now_ms())
+
+    def cancel_where(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Cancel some of the messages that a filter selects (broker/by_filter.py)."""
+        topic = self.runtime(browse.topic_name(values))
+        return by_filter.cancel_where(topic, values, self.clock.now_ms())

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import pyarrow as pa
+
 from dejaqueue import limits
 from dejaqueue.engine.commands import Leased
 from dejaqueue.errors import DejaQError, ResourceExhausted
@@ -32,12 +34,16 @@ class Push:
         journal: where the stored rows are.
         leased: which rows.
         rows_max: rows whose payloads together make no more than a wire message should hold.
+        is_done: the rows are acked before they are sent (at most once).
+        batch: what is sent, where it had to be read early; None = the sender reads it.
     """
 
     partition: int
     journal: Journal
     leased: Leased
     rows_max: int
+    is_done: bool = False
+    batch: pa.RecordBatch | None = None
 
 
 class Sink(Protocol):
@@ -204,6 +210,12 @@ class Dispatcher:
             if not consumer.closed:
                 held = HeldLease(rows, leased.lease_end_ms)
                 consumer.leases[partition, leased.lease_id] = held
+
+    def hands_over(self, consumer: Consumer, rows: int) -> None:
+        """Note a dispatch that goes to the consumer and is acked already."""
+        with self._lock:
+            consumer.delivered_count += rows
+            consumer.settled_count += rows
 
     def settled(self, consumer: Consumer, partition: int, lease_id: int, rows: int) -> None:
         """Note that rows of a lease were acked or nacked; -1 as rows = all of them."""

@@ -19,11 +19,13 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.broker.merging import Merged
+from dejaqueue.broker.requests import EnqueueRequest
 from dejaqueue.engine.commands import Int64s, SubBatch, UInt8s
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.runs import Mask
 from dejaqueue.engine.table import LEASED, SCHEDULED
-from dejaqueue.model import OnDuplicate, RowStatus
+from dejaqueue.model import OnDuplicate, RowStatus, pack_id
+from dejaqueue.wire.frames import Reply
 
 _DUPLICATE = np.uint8(RowStatus.DUPLICATE)
 _KEPT = np.uint8(RowStatus.KEPT)
@@ -125,3 +127,22 @@ def sub_batches(
             )
         )
     return tuple(batches)
+
+
+def enqueue_reply(
+    request: EnqueueRequest, batch: SubBatch, partition: int, first_sequence: int
+) -> Reply:
+    """The reply to a producer's batch, whose taken rows got sequences from `first_sequence` on."""
+    first_id = pack_id(partition, first_sequence)
+    if not batch.refused_indices:
+        return Reply(request.number, batch.count, first_id)
+    rows = batch.count + len(batch.refused_indices)
+    refused = np.array(batch.refused_indices, dtype=np.int64)
+    taken_mask = np.ones(rows, dtype=bool)
+    taken_mask[refused] = False
+    ids = np.empty(rows, dtype=np.int64)
+    ids[taken_mask] = np.arange(first_id, first_id + batch.count)
+    ids[refused] = batch.refused_ids
+    statuses = np.zeros(rows, dtype=np.uint8)
+    statuses[refused] = batch.refused_statuses
+    return Reply(request.number, rows, -1, ids, statuses)

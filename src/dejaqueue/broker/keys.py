@@ -8,7 +8,6 @@ See: rule 11; docs/adr/0005-keys-are-resolved-in-the-shell.md.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -38,16 +37,17 @@ def find_live(
     return found
 
 
-def find_repeats(keys: pa.StringArray, key_hashes: Int64s) -> npt.NDArray[np.int64]:
-    """For each row the first row of the batch with the same key, -1 where it is the first itself.
+def find_repeats(keys: pa.StringArray, key_hashes: Int64s) -> Int64s | None:
+    """For each row the first row of the batch with the same key, -1 where it is the first itself;
+    None = all are.
 
     Rows without a key (hash 0) repeat nothing. The texts are only compared if two hashes are equal.
     """
-    firsts = np.full(len(keys), -1, dtype=np.int64)
     # tidy: allow determinism, because equal hashes are one value: their order cannot be seen
     in_order = np.sort(key_hashes)
     if not ((in_order[1:] == in_order[:-1]) & (in_order[1:] != NO_KEY)).any():
-        return firsts
+        return None
+    firsts = np.full(len(keys), -1, dtype=np.int64)
     keyed = np.flatnonzero(key_hashes)
     codes = np.asarray(keys.take(pa.array(keyed)).dictionary_encode().indices)
     _, first_places, inverse = np.unique(codes, return_index=True, return_inverse=True)

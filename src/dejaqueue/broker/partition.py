@@ -23,7 +23,13 @@ from dejaqueue.broker.commit import Commits, Committer
 from dejaqueue.broker.cron.fire import fire, next_wake_ms
 from dejaqueue.broker.dead_letters import DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher, Push
-from dejaqueue.broker.duplicates import Resolution, resolve, sub_batches, too_late
+from dejaqueue.broker.duplicates import (
+    Resolution,
+    enqueue_reply,
+    resolve,
+    sub_batches,
+    too_late,
+)
 from dejaqueue.broker.keys import find_live, find_repeats
 from dejaqueue.broker.merging import Merged, merge
 from dejaqueue.broker.quotas import Backlog, check_backlog
@@ -36,6 +42,7 @@ from dejaqueue.broker.requests import (
     Request,
     SettleRequest,
 )
+from dejaqueue.broker.staging import refusal
 from dejaqueue.engine.commands import (
     Ack,
     Cancel,
@@ -65,12 +72,13 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal.interface import Journal
-from dejaqueue.model import TagFilter, Topic, TopicKind, pack_id
+from dejaqueue.model import TagFilter, Topic, TopicKind
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply, SettleOp
 
 if TYPE_CHECKING:
     from dejaqueue.broker.maintenance import Maintenance
+    from dejaqueue.broker.staging import StagedWatch
     from dejaqueue.clock import Clock
 
 # Batches smaller than this are joined: that costs less than an entry for each.
@@ -116,6 +124,7 @@ class Partition:
         self.backlog = Backlog()
         self.maintenance: Maintenance | None = None
         self.dead_letters: DeadLetters | None = None
+        self.staged_watch: StagedWatch | None = None
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal
@@ -165,6 +174,8 @@ class Partition:
             if self._commits.group.rows < self.settings.dispatch.group_rows_max:
                 self._take_requests()
                 fire(self)
+                if self.staged_watch is not None:
+                    self.staged_watch.step(self)
                 self._dispatch()
             if self.dead_letters is not None:
                 self.dead_letters.bury(self)
@@ -178,7 +189,7 @@ class Partition:
             if not self._inbox and self.topic().kind is TopicKind.CRON:
                 return self.clock.now_us() + 1_000_000  # its entries go on by themselves
             return self.clock.now_us() + 100_000 if self._inbox else None
-        self.backlog = self._backlog()
+        self.backlog = Backlog.of(self.engine.state, self.mean_payload_bytes)
         if self._inbox:
             full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
             return None if full and self._commits.in_flight else self.clock.now_us()
@@ -278,6 +289,8 @@ class Partition:
             self.maintenance.loaded(self, 0 if snapshot is None else snapshot.position)
         if self.dead_letters is not None:
             self.dead_letters.loaded(self)
+        if self.staged_watch is not None:
+            self.staged_watch.loaded()
 
     def _fail(self, error: DejaQError) -> None:
         """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
@@ -408,18 +421,18 @@ class Partition:
             answer.refused_ids,
             answer.refused_statuses,
         )
-        reply = self._enqueue_reply(request, batch, answer.first_sequence)
+        reply = enqueue_reply(request, batch, self.number, answer.first_sequence)
         self._answer(request.acks, request.reply, reply)
         return True
-
-    def _backlog(self) -> Backlog:
-        return Backlog.of(self.engine.state, self.mean_payload_bytes)
 
     def _room_for(self, rows: int, byte_count: int) -> ResourceExhausted | None:
         """Rule 14."""
         topic = self.topic()
         if topic.max_backlog_count or topic.max_backlog_bytes:
-            here, all_live = self._backlog(), self._topic_backlog()
+            here, all_live = (
+                Backlog.of(self.engine.state, self.mean_payload_bytes),
+                self._topic_backlog(),
+            )
             live = Backlog(
                 all_live.count - self.backlog.count + here.count,
                 all_live.byte_count - self.backlog.byte_count + here.byte_count,
@@ -445,7 +458,9 @@ class Partition:
             return
         merged = merge(requests)
         rows = merged.columns.rows
-        full = self._room_for(rows, merged.columns.payload_bytes)
+        full: DejaQError | None = self._room_for(rows, merged.columns.payload_bytes)
+        if requests[0].stage is not None:
+            full = refusal(self, requests[0].stage) or full
         if full is not None:
             for request in requests:
                 request.reply(Reply(request.number, request.columns.rows, error=full))
@@ -479,7 +494,8 @@ class Partition:
         else:
             sequence = self.engine.next_sequence
         for request, batch in zip(requests, batches, strict=True):
-            self._answer(request.acks, request.reply, self._enqueue_reply(request, batch, sequence))
+            reply = enqueue_reply(request, batch, self.number, sequence)
+            self._answer(request.acks, request.reply, reply)
             sequence += batch.count
 
     def _resolve_duplicates(self, merged: Merged, now_ms: int) -> Resolution | None:
@@ -488,10 +504,15 @@ class Partition:
         if merged.key_hashes is None or merged.columns.keys is None:
             return None
         live = self._find_live(merged.columns.keys, merged.key_hashes)
+        firsts = find_repeats(merged.columns.keys, merged.key_hashes)
+        if live is None and firsts is None:
+            return None
+        free = np.full(merged.columns.rows, -1, dtype=np.int64)
+        live = free if live is None else live
         resolution = resolve(
             self.topic().on_duplicate,
             live,
-            find_repeats(merged.columns.keys, merged.key_hashes),
+            free if firsts is None else firsts,
             self.engine.next_sequence,
             too_late(self.engine, live, now_ms),
         )
@@ -499,28 +520,15 @@ class Partition:
             merged.keep(resolution.taken)
         return resolution
 
-    def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s:
+    def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s | None:
+        """The live sequence of each key, -1 where there is none; None = none has one."""
         rows, sequences = self.engine.find_keys(key_hashes)
-        if len(sequences):
-            positions = self.engine.locators(sequences) >> limits.ROW_BITS
-            if int(positions.max()) > self._commits.tail:
-                self._commits.commit_all()  # a candidate is readable only once it is appended
+        if not len(sequences):
+            return None
+        positions = self.engine.locators(sequences) >> limits.ROW_BITS
+        if int(positions.max()) > self._commits.tail:
+            self._commits.commit_all()  # a candidate is readable only once it is appended
         return find_live(self.engine, self.journal, keys, rows, sequences)
-
-    def _enqueue_reply(self, request: EnqueueRequest, batch: SubBatch, first: int) -> Reply:
-        first_id = pack_id(self.number, first)
-        if not batch.refused_indices:
-            return Reply(request.number, batch.count, first_id)
-        rows = batch.count + len(batch.refused_indices)
-        refused = np.array(batch.refused_indices, dtype=np.int64)
-        accepted_mask = np.ones(rows, dtype=bool)
-        accepted_mask[refused] = False
-        ids = np.empty(rows, dtype=np.int64)
-        ids[accepted_mask] = np.arange(first_id, first_id + batch.count)
-        ids[refused] = batch.refused_ids
-        statuses = np.zeros(rows, dtype=np.uint8)
-        statuses[refused] = batch.refused_statuses
-        return Reply(request.number, rows, -1, ids, statuses)
 
     # --- move, cancel, ack, nack, extend ------------------------------------------------------
 
@@ -529,6 +537,8 @@ class Partition:
         if sequences is None:
             assert request.key_hashes is not None
             sequences = self._find_live(request.keys, request.key_hashes)
+            if sequences is None:
+                sequences = np.full(request.rows, -1, dtype=np.int64)
         if request.cancel:
             effects = self.apply(Cancel(self.now_ms(), sequences))
         else:
@@ -546,6 +556,10 @@ class Partition:
 
     def _settle(self, request: SettleRequest) -> None:
         now_ms = self.now_ms()
+        refused = refusal(self, request.stage) if request.stage is not None else None
+        if refused is not None:
+            request.reply(Reply(request.number, error=refused))
+            return
         rows = (request.lease_id, request.sequences, request.attempts)
         command: Ack | Nack | Extend
         match request.op:
@@ -599,7 +613,9 @@ class Partition:
             self.dispatcher.give_back(consumer, rows - taken)
         if leased is None:
             return False
-        push = Push(self.number, self.journal, leased, rows_max)
+        push = Push(self.number, self.journal, leased, rows_max, consumer.options.auto_ack)
+        if push.is_done:  # the same group makes lease and ack durable, before it is sent
+            self.apply(Ack(now_ms, position))
         self._commits.group.pushes.append((consumer, push))
         return True
 
@@ -626,10 +642,9 @@ class Partition:
     def _next_wake_us(self) -> int | None:
         """When there will be something to lease to somebody with credit, or a chore to do."""
         chore_ms = self.maintenance.next_ms() if self.maintenance is not None else None
-        wakes_us = [] if chore_ms is None else [chore_ms * 1_000]
         firing_ms = next_wake_ms(self)
-        if firing_ms is not None:
-            wakes_us.append(firing_ms * 1_000)
+        staged_ms = self.staged_watch.next_ms(self) if self.staged_watch is not None else None
+        wakes_us = [ms * 1_000 for ms in (chore_ms, staged_ms, firing_ms) if ms is not None]
         letters_us = self.dead_letters.next_us() if self.dead_letters is not None else None
         if letters_us is not None:
             wakes_us.append(letters_us)

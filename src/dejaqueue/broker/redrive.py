@@ -9,7 +9,9 @@ See: rule 18; docs/guides/failures.md.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +20,11 @@ import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.broker import entries
+from dejaqueue.broker.browse import WAIT_SECONDS
 from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.peek import NEXT
 from dejaqueue.broker.writer import split_rows
-from dejaqueue.engine.commands import Depart, Int64s
+from dejaqueue.engine.commands import Cancel, Depart, Int64s
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import RowStatus, check_topic_name
 from dejaqueue.schema import dead_letters as letters
@@ -29,7 +33,7 @@ from dejaqueue.wire.descriptors import check_fields
 if TYPE_CHECKING:
     from dejaqueue.broker.broker import Broker
 
-FIELDS = ["topic", "to", "reason", "group", "ids", "limit", "after"]
+FIELDS = ["topic", "to", "drop", "reason", "group", "ids", "limit", "after"]
 PAGE_ROWS = 2_048
 """Letters looked at in one call: what it takes is well below any timeout."""
 
@@ -40,11 +44,13 @@ class Choice:
 
     Attributes:
         to: a topic; None = where each came from.
+        drop: they are thrown away instead.
         reason, group: only those; None = any.
     """
 
     topic: str
     to: str | None
+    drop: bool
     reason: str | None
     group: str | None
     limit: int
@@ -65,8 +71,16 @@ def parse(values: dict[str, Any]) -> Choice:
     limit = PAGE_ROWS if values.get("limit") is None else values["limit"]
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
         raise BadRequest("limit", "a whole number, not negative", limit)
+    drop = values.get("drop", False)
+    if not isinstance(drop, bool) or (drop and values.get("to") is not None):
+        raise BadRequest("drop", "true or false, and not together with `to`", drop)
     return Choice(
-        topic, values.get("to"), values.get("reason"), values.get("group"), min(limit, PAGE_ROWS)
+        topic,
+        values.get("to"),
+        drop,
+        values.get("reason"),
+        values.get("group"),
+        min(limit, PAGE_ROWS),
     )
 
 
@@ -74,29 +88,30 @@ def redrive(broker: Broker, values: dict[str, Any]) -> dict[str, Any]:
     """Send the chosen letters of one page away.
 
     Args:
-        values: `topic`, the dead-letter topic; `to`, `reason`, `group`: see Choice; `ids`: only
-            these; `limit`: letters to send at most; `after`: the page before's, or None.
+        values: `topic`, the dead-letter topic; `to`, `drop`, `reason`, `group`: see Choice; `ids`:
+            only these; `limit`: letters to send at most; `after`: where the page begins, or None.
 
     Returns:
-        `moved`: letters that are on their way, durably; `left`: letters that were chosen but stay,
-        as they have no origin, or their key is taken there, or a consumer has them; `after`: where
-        the next page begins, None = this was the last.
+        `moved`: letters that are on their way, or gone, durably; `left`: letters that were chosen
+        but stay, as they have no origin, or their key is taken there, or a consumer has them;
+        `next`: `after` for the next page, None = this was the last.
 
     Raises:
         TopicUnknown: there is no such topic, or one that letters came from is gone.
     """
     choice = parse(values)
-    named = {name: values[name] for name in ("ids", "after") if values.get(name) is not None}
-    rows_max = len(values["ids"]) if isinstance(values.get("ids"), list) else PAGE_ROWS
-    page = broker.peek({"topic": choice.topic, "state": "scheduled", "limit": rows_max, **named})
-    last = page.num_rows - 1
-    ended = last + 1 < rows_max or "ids" in named
-    after = None if ended else {"due": page["due"][last].as_py(), "id": page["id"][last].as_py()}
+    ticket: dict[str, Any] = {"topic": choice.topic, "limit": PAGE_ROWS, "state": "scheduled"}
+    for name in ("ids", "after", "group"):
+        if values.get(name) is not None:
+            ticket[name] = values[name]
+    page = broker.peek(ticket)
+    following = (page.schema.metadata or {}).get(NEXT)
     chosen = page.filter(_mask(page, choice))
     if chosen.num_rows > choice.limit:
         chosen = chosen.slice(0, choice.limit)
-    moved = _send_away(broker, choice, chosen)
-    return {"moved": moved, "left": chosen.num_rows - moved, "after": after}
+    moved = _throw_away(broker, choice, chosen) if choice.drop else _send(broker, choice, chosen)
+    left = chosen.num_rows - moved
+    return {"moved": moved, "left": left, "next": following and json.loads(following)}
 
 
 def _mask(page: pa.RecordBatch, choice: Choice) -> pa.BooleanArray:
@@ -111,7 +126,7 @@ def _mask(page: pa.RecordBatch, choice: Choice) -> pa.BooleanArray:
     return mask
 
 
-def _send_away(broker: Broker, choice: Choice, chosen: pa.RecordBatch) -> int:
+def _send(broker: Broker, choice: Choice, chosen: pa.RecordBatch) -> int:
     """Send each to its destination; how many went."""
     if not chosen.num_rows:
         return 0
@@ -128,9 +143,7 @@ def _send_away(broker: Broker, choice: Choice, chosen: pa.RecordBatch) -> int:
     for name in names:
         mask = origins == name
         mask &= ~_is_taken(broker, name, chosen)
-        for partition, rows in split_rows(ids[mask] >> limits.SEQUENCE_BITS):
-            sequences = ids[mask][rows] & limits.SEQUENCE_MAX
-            moved += _depart(broker, choice.topic, partition, sequences, name)
+        moved += _apply(broker, choice.topic, ids[mask], name)
     return moved
 
 
@@ -145,16 +158,31 @@ def _is_taken(broker: Broker, destination: str, chosen: pa.RecordBatch) -> np.nd
     return taken
 
 
-def _depart(broker: Broker, topic: str, partition: int, sequences: Int64s, destination: str) -> int:
-    """Have these leave one partition; how many did, durably."""
+def _throw_away(broker: Broker, choice: Choice, chosen: pa.RecordBatch) -> int:
+    """Cancel these; how many it were."""
+    return _apply(broker, choice.topic, chosen["id"].to_numpy(), None)
 
-    def leave(place: Partition) -> int:
-        command = Depart(place.now_ms(), np.ascontiguousarray(sequences), destination)
-        effects = place.engine.apply(command)
-        place.commits.group.add(entries.to_entry(command), effects)
-        place.commits.commit_all()
-        if effects.statuses is None:
-            return len(sequences)
-        return int(np.count_nonzero(effects.statuses == RowStatus.OK))
 
-    return broker.runtime(topic).look(partition, leave).result(60)
+def _apply(broker: Broker, topic: str, ids: Int64s, destination: str | None) -> int:
+    """Have these leave, to nowhere if that is None; how many did, durably."""
+    if not len(ids):
+        return 0
+    runtime, left = broker.runtime(topic), []
+    for partition, rows in split_rows(ids >> limits.SEQUENCE_BITS):
+        sequences = np.ascontiguousarray(ids[rows] & limits.SEQUENCE_MAX)
+        left.append(runtime.look(partition, partial(_leave, sequences, destination)))
+    return sum(future.result(WAIT_SECONDS) for future in left)
+
+
+def _leave(sequences: Int64s, destination: str | None, place: Partition) -> int:
+    """On the partition's worker."""
+    now_ms = place.now_ms()
+    command: Cancel | Depart = Cancel(now_ms, sequences)
+    if destination is not None:
+        command = Depart(now_ms, sequences, destination)
+    effects = place.engine.apply(command)
+    place.commits.group.add(entries.to_entry(command), effects)
+    place.commits.commit_all()
+    if effects.statuses is None:
+        return len(sequences)
+    return int(np.count_nonzero(effects.statuses == RowStatus.OK))

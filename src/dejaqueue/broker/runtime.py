@@ -19,6 +19,8 @@ from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.quotas import Backlog, Rates
 from dejaqueue.broker.requests import ChangeRequest, LookRequest, Request
+from dejaqueue.broker.staging import StagedWatch
+from dejaqueue.broker.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.journal.interface import JournalStore
@@ -48,6 +50,7 @@ class TopicRuntime:
         worker_of: Callable[[str, int], PartitionWorker],
         snapshot_writer: Executor,
         carrier: Carrier,
+        transactions: Transactions,
     ) -> None:
         self.topic = topic
         silence_us = settings.dispatch.consumer_silence_ms_max * 1_000
@@ -70,6 +73,7 @@ class TopicRuntime:
             )
             partition.maintenance = Maintenance(snapshot_writer)
             partition.dead_letters = DeadLetters(carrier)
+            partition.staged_watch = StagedWatch(transactions)
             self.partitions.append(partition)
             self._workers.append(worker)
 

@@ -27,7 +27,7 @@ from dejaqueue.broker.requests import (
 )
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.clock import Clock
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.commands import Int64s, Stage
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.schema.checks import NamedRows, SendColumns, check_named, check_schema, check_send
 from dejaqueue.wire.descriptors import WriteStream
@@ -94,12 +94,18 @@ class Writer:
     _spread = itertools.count()
 
     def __init__(
-        self, stream: WriteStream, topic: TopicRuntime, clock: Clock, bytes_max: int
+        self,
+        stream: WriteStream,
+        topic: TopicRuntime,
+        clock: Clock,
+        bytes_max: int,
+        stage: Stage | None = None,
     ) -> None:
         self._stream = stream
         self._topic = topic
         self._clock = clock
         self._bytes_max = bytes_max
+        self._stage = stage
         # Without a name there is no retry to recognise, so each stream may start anywhere.
         self._first_partition = 0 if stream.producer else next(self._spread)
 
@@ -136,15 +142,22 @@ class Writer:
             reply(Reply(number, columns.rows, error=error))
 
     def _send(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
+        topic = self._topic.topic
         key_hashes = None
-        if columns.keys is not None:
+        if columns.keys is not None and topic.partitions > 1:  # else the worker hashes them
             key_hashes = hash_column(text_column(columns.keys))
         parts = self._route(number, columns, key_hashes)
         if len(parts) == 1:
             self._put(
                 parts[0][0],
                 EnqueueRequest(
-                    columns, self._stream.producer, number, self._stream.acks, reply, key_hashes
+                    columns,
+                    self._stream.producer,
+                    number,
+                    self._stream.acks,
+                    reply,
+                    key_hashes,
+                    self._stage,
                 ),
             )
             return
@@ -157,6 +170,7 @@ class Writer:
                 self._stream.acks,
                 joined.part(index),
                 None if key_hashes is None else key_hashes[rows],
+                self._stage,
             )
             self._put(partition, request)
 
@@ -231,6 +245,7 @@ class Writer:
                 acks=self._stream.acks,
                 reason=self._stream.reason,
                 bury=self._stream.dead,
+                stage=self._stage,
             )
         keys = named.keys
         if keys is not None and rows is not None:

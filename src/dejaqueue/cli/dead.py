@@ -6,8 +6,8 @@ See: docs/guides/failures.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
@@ -15,10 +15,6 @@ from dejaqueue.cli.connection import connect, json_option, url_option
 from dejaqueue.cli.output import payload_fields, print_fields, print_rows
 from dejaqueue.cli.times import show_instant
 
-if TYPE_CHECKING:
-    from dejaqueue import Client
-
-PAGE_ROWS = 5_000
 PREFIX = "dejaq-dead-"
 EXIT_ROWS_REFUSED = 3
 
@@ -40,31 +36,9 @@ def _choice_options(function: Function) -> Function:
     return function
 
 
-def _chosen(
-    client: Client, topic: str, reason: str | None, group: str | None
-) -> Iterator[dict[str, Any]]:
-    """The letters that fit, page by page; those that are thrown away meanwhile do no harm."""
-    after_ms, limit = None, PAGE_ROWS
-    seen: set[int] = set()
-    while True:
-        rows = client.peek(topic, limit=limit, due_from=after_ms, state="scheduled").to_pylist()
-        new = [row for row in rows if row["id"] not in seen]
-        for row in new:
-            row["headers"] = dict(row["headers"] or ())
-            died_of = row["headers"].get(f"{PREFIX}reason")
-            if reason in (None, died_of) and group in (None, row["group"] or ""):
-                yield row
-        if len(rows) < limit:
-            return
-        if not new:
-            limit *= 2  # more letters of one instant than a page has rows
-        after_ms = rows[-1]["due"]
-        seen |= {row["id"] for row in new}
-
-
 def _fields(row: dict[str, Any]) -> dict[str, Any]:
     """A letter as JSON fields: what it was, and how it died."""
-    headers = row["headers"]
+    headers = dict(row["headers"] or ())
     shown: dict[str, Any] = {"id": str(row["id"])}
     for name in ("reason", "attempts", "origin", "origin-id", "key"):
         shown[name.replace("-", "_")] = headers.get(PREFIX + name)
@@ -88,8 +62,8 @@ def list_letters(
 ) -> None:
     """Show dead letters of TOPIC, a dead-letter topic: what died, when and why."""
     with connect(url) as client:
-        letters = _chosen(client, topic, reason, group)
-        rows = [_fields(row) for _, row in zip(range(limit), letters, strict=False)]
+        found = client.dead_letters(topic, reason=reason, group=group, limit=limit)
+    rows = [_fields(row) for row in found.to_pylist()]
     if not as_json:
         names = ("id", "at", "origin", "attempts", "reason", "key", "payload")
         rows = [{name: row.get(name) for name in names} for row in rows]
@@ -143,14 +117,6 @@ def purge(
     """Throw dead letters of TOPIC away, for good."""
     if not yes:
         click.confirm(f"Throw the chosen letters of {topic} away, for good?", abort=True, err=True)
-    purged = 0
     with connect(url) as client:
-        ids: list[int] = []
-        for row in _chosen(client, topic, reason, group):
-            ids.append(row["id"])
-            if len(ids) == PAGE_ROWS:
-                purged += client.cancel(topic, ids=ids).ok_count
-                ids = []
-        if ids:
-            purged += client.cancel(topic, ids=ids).ok_count
+        purged = client.purge_letters(topic, reason=reason, group=group)
     print_fields({"purged": purged}, as_json=as_json)

@@ -13,6 +13,7 @@ from dejaqueue.client.aio_consumer import (
 )
 from dejaqueue.client.aio_cron import AsyncCron
 from dejaqueue.client.aio_producer import AsyncProducer
+from dejaqueue.client.browsing import DueHistogram, Where
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import Sent
@@ -33,6 +34,7 @@ __all__ = [
     "Client",
     "Consumer",
     "Cron",
+    "DueHistogram",
     "LatenessHistogram",
     "Message",
     "MessageBatch",
@@ -40,4 +42,5 @@ __all__ = [
     "SendResult",
     "Sent",
     "Settled",
+    "Where",
 ]

@@ -13,15 +13,16 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-import pyarrow as pa
-
 from dejaqueue.client import waits_aio as waits
+from dejaqueue.client.aio_browse import AsyncBrowsing
 from dejaqueue.client.aio_consumer import AsyncBatchConsumer, AsyncConsumer, check_consumer
 from dejaqueue.client.aio_cron import AsyncCron
+from dejaqueue.client.aio_letters import AsyncLetters
 from dejaqueue.client.aio_producer import AsyncProducer
+from dejaqueue.client.browsing import tags_of
 from dejaqueue.client.consuming import ConsumeSettings
-from dejaqueue.client.core import ClientCore, check_peek, check_redrive
-from dejaqueue.client.results import Redriven, SendResult, Settled
+from dejaqueue.client.core import ClientCore
+from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import row_of
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
@@ -33,7 +34,7 @@ from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 URL_DEFAULT = "dejaq://localhost:7464"
 
 
-class AsyncClient:
+class AsyncClient(AsyncBrowsing, AsyncLetters):
     """A connection to a DejaQ broker.
 
     Args:
@@ -244,46 +245,6 @@ class AsyncClient:
             linger_ms=linger_ms,
         )
 
-    async def redrive(
-        self,
-        topic: str,
-        *,
-        to: str | None = None,
-        reason: str | None = None,
-        group: str | None = None,
-        ids: Sequence[int] | None = None,
-        count: int | None = None,
-    ) -> Redriven:
-        """Send dead letters back to where they came from, or elsewhere (rule 18).
-
-        They are what they were before they died, due now, their attempts counted anew. Letters that
-        are on their way stay so through a crash; none is lost, none arrives twice.
-
-        Args:
-            topic: the dead-letter topic.
-            to: where to; None = each to the topic it came from.
-            reason: only those that died of this.
-            group: only those of this group.
-            ids: only these letters.
-            count: so many at most.
-
-        Returns:
-            How many are on their way, and how many were meant but stay.
-
-        Raises:
-            TopicUnknown: the dead-letter topic, or one that letters go to, does not exist.
-        """
-        moved = left = 0
-        for ticket in check_redrive(topic, to, reason, group, ids, count):
-            while True:
-                limit = None if count is None else count - moved
-                answer = await self._action("redrive", {**ticket, "limit": limit})
-                moved, left = moved + int(answer["moved"]), left + int(answer["left"])
-                ticket["after"] = answer["after"]
-                if ticket["after"] is None or moved == count:
-                    break
-        return Redriven(moved, left)
-
     async def move(
         self,
         topic: str,
@@ -293,19 +254,18 @@ class AsyncClient:
         key: str | None = None,
         keys: object = None,
         due: object = None,
-        priority: int | None = None,
-        group: str | None = None,
+        priority: object = None,
+        group: object = None,
     ) -> Settled:
-        """Change time, priority or group of messages that are not leased yet (rule 9).
-
-        One message or a million; what is not given stays as it is.
+        """Give messages that are not leased yet another due time, priority or group, one or a
+        million (rule 9).
 
         Args:
             topic: whose messages.
             id, ids, key, keys: exactly one of them: an id or key, or a column of them.
-            due: one due time for all, or one per row.
-            priority: one for all, 0 is most urgent.
-            group: one for all.
+            due: one due time for all, or one per row; None = as it is.
+            priority: one priority for all, or one per row; None = as it is.
+            group: one group for all ("" = none), or one per row; None = as it is.
 
         Returns:
             A status per row: OK, NOT_FOUND, or LEASED (too late).
@@ -353,6 +313,9 @@ class AsyncClient:
         name: str = "",
         idle_ms: int | None = None,
         max_messages: int | None = None,
+        tags_any: Sequence[str] = (),
+        tags_all: Sequence[str] = (),
+        tags_none: Sequence[str] = (),
     ) -> AsyncConsumer:
         """Messages one at a time, each at its due time, never before (rule 2).
 
@@ -364,10 +327,21 @@ class AsyncClient:
             name: for the broker's logs and statistics.
             idle_ms: end when nothing came for so long; None = wait for ever.
             max_messages: end after so many.
+            tags_any: only messages with at least one of these tags …
+            tags_all: … and with each of these …
+            tags_none: … and with none of these. Others stay for other consumers.
         """
         rows_max = min(prefetch, 1_000)
         check_consumer(prefetch, rows_max, idle_ms, max_messages)
-        stream = ConsumeStream(topic, name or self._core.name, lease_ms, rows_max)
+        stream = ConsumeStream(
+            topic,
+            name or self._core.name,
+            lease_ms,
+            rows_max,
+            tags_any=tags_of("tags_any", tags_any),
+            tags_all=tags_of("tags_all", tags_all),
+            tags_none=tags_of("tags_none", tags_none),
+        )
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)
         return AsyncConsumer(core, rows_max, idle_ms, max_messages)
@@ -383,42 +357,24 @@ class AsyncClient:
         name: str = "",
         idle_ms: int | None = None,
         max_messages: int | None = None,
+        tags_any: Sequence[str] = (),
+        tags_all: Sequence[str] = (),
+        tags_none: Sequence[str] = (),
     ) -> AsyncBatchConsumer:
         """Messages in batches of at most `batch_rows`, each when all of it is due.
 
         Arguments are those of `consume`. A batch is acked as one: that is the fast way.
         """
         check_consumer(prefetch, batch_rows, idle_ms, max_messages)
-        stream = ConsumeStream(topic, name or self._core.name, lease_ms, batch_rows)
+        stream = ConsumeStream(
+            topic,
+            name or self._core.name,
+            lease_ms,
+            batch_rows,
+            tags_any=tags_of("tags_any", tags_any),
+            tags_all=tags_of("tags_all", tags_all),
+            tags_none=tags_of("tags_none", tags_none),
+        )
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)
         return AsyncBatchConsumer(core, batch_rows, idle_ms, max_messages)
-
-    async def peek(
-        self,
-        topic: str,
-        *,
-        limit: int = 100,
-        due_from: datetime | int | None = None,
-        due_to: datetime | int | None = None,
-        state: str | None = None,
-        ids: Sequence[int] | None = None,
-        keys: Sequence[str] | None = None,
-    ) -> pa.Table:
-        """Messages as they are, by due time, without leasing them.
-
-        Args:
-            topic: whose messages.
-            limit: rows at most; more than 10,000 are fetched page by page.
-            due_from: due at this time or later.
-            due_to: due before this time.
-            state: `scheduled` or `leased`; None = both.
-            ids: only these.
-            keys: only these.
-
-        Returns:
-            A table of schema PEEK: id, due, attempts, key, group, priority, tags, headers,
-            payload, state.
-        """
-        ticket = check_peek(topic, limit, due_from, due_to, state, ids, keys)
-        return await waits.run(self._core.peek, ticket, limit)

@@ -226,7 +226,7 @@ class _AsyncReceiver:
         """Give back what was handed over last, if nobody settled it: its work raised."""
         last = self._last
         if last is not None and not last.is_handled:
-            self._core.settle_behind(SettleOp.NACK, last.rows(), -1, reason=reason)
+            self._core.refuse_last(last.rows(), reason)
 
 
 class AsyncConsumer(_AsyncReceiver, AsyncIterator[AsyncMessage]):

@@ -479,6 +479,14 @@ class ConsumeCore:
         answer = self.settle(op, rows, argument_ms, reason=reason, dead=dead)
         answer.add_done_callback(self._note)
 
+    def refuse_last(self, rows: Slice, reason: str) -> None:
+        """Nack what was taken last, as the consumer closes; and do not be given it again."""
+        with self._mutex:
+            channel = self._channel
+        if channel is not None:
+            channel.credit(0)
+        self.settle_behind(SettleOp.NACK, rows, -1, reason=reason)
+
     def _note(self, answer: Future[Reply]) -> None:
         wrong = answer.exception()
         if isinstance(wrong, DejaQError) and not self._closed:

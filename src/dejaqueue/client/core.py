@@ -12,20 +12,18 @@ import threading
 import uuid
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from concurrent.futures import Future
-from datetime import datetime
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm
+from dejaqueue.client.changes import change_columns
 from dejaqueue.client.consuming import ConsumeCore, ConsumeSettings
 from dejaqueue.client.gather import VARIANTS, Gather
-from dejaqueue.client.inputs import ROWS_MAX, batches_of, due_ms_of, dues_of, int64s_of, texts_of
+from dejaqueue.client.inputs import ROWS_MAX, batches_of, int64s_of, texts_of
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.offset import ClockOffset
 from dejaqueue.client.results import SendResult, Settled
@@ -33,7 +31,6 @@ from dejaqueue.client.sending import result_of
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock, SteadyClock, SystemClock
 from dejaqueue.errors import BadRequest, Unavailable
-from dejaqueue.model import check_topic_name
 from dejaqueue.schema import messages
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span
 from dejaqueue.wire.frames import Reply
@@ -157,21 +154,14 @@ class ClientCore:
         return [answer.result() for answer in answers]
 
     def move(
-        self,
-        topic: str,
-        named: dict[str, Any],
-        due: object,
-        priority: int | None,
-        group: str | None,
+        self, topic: str, named: dict[str, Any], due: object, priority: object, group: object
     ) -> Settled:
-        """Change scheduled messages (rule 9); blocks until durable."""
+        """Give scheduled messages other times, priorities or groups (rule 9); blocks until
+        durable."""
         name, column = _named(**named)
-        rows = len(column)
-        changes = _changes(rows, due, priority, group)
-        batch = pa.RecordBatch.from_arrays(
-            [column, *changes.values()],
-            schema=pa.schema([messages.MOVE.field(each) for each in (name, *changes)]),
-        )
+        columns = {name: column, **change_columns(len(column), due, priority, group)}
+        schema = pa.schema([messages.MOVE.field(field) for field in columns])
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
         return self._settle_all(WriteStream(topic, "move"), batch)
 
     def cancel(self, topic: str, named: dict[str, Any]) -> Settled:
@@ -198,22 +188,6 @@ class ClientCore:
         )
         self._consumers.add(core)
         return core
-
-    def peek(self, ticket: dict[str, Any], limit: int) -> pa.Table:
-        """Rows as they are, page by page; blocks."""
-        tables: list[pa.Table] = []
-        for part in _parts(ticket):
-            after = None
-            while limit > 0:
-                page = min(limit, limits.PEEK_ROWS_MAX)
-                table = self.transport.rows({**part, "limit": page, "after": after}).result()
-                tables.append(table)
-                limit -= table.num_rows
-                if table.num_rows < page:
-                    break
-                last = table.slice(table.num_rows - 1)
-                after = {"due": last["due"][0].as_py(), "id": last["id"][0].as_py()}
-        return pa.concat_tables(tables) if tables else messages.PEEK.empty_table()
 
     def now_ms(self) -> int:
         """The broker's time, measured within the last minute; may block for a call or three."""
@@ -265,94 +239,3 @@ def _named(
     if name == "key" and not isinstance(value, str):
         raise BadRequest("key", "a text", value)
     return "key", texts_of([value] if name == "key" else value, name)
-
-
-def _changes(
-    rows: int, due: object, priority: int | None, group: str | None
-) -> dict[str, pa.Array]:
-    """What a move changes, as columns by name. Raises BadRequest."""
-    changes: dict[str, pa.Array] = {}
-    if isinstance(due, int | datetime):
-        changes["due"] = pa.array(np.full(rows, due_ms_of(due), dtype=np.int64))
-    elif due is not None:
-        dues = dues_of(due, rows)
-        if rows and not 0 <= int(dues.min()) <= int(dues.max()) <= limits.INSTANT_MS_MAX:
-            bad = int(dues.min()) if dues.min() < 0 else int(dues.max())
-            raise BadRequest("due", f"from 0 to {limits.INSTANT_MS_MAX} ms", bad)
-        changes["due"] = pa.array(dues)
-    if priority is not None:
-        is_number = isinstance(priority, int) and not isinstance(priority, bool)
-        if not is_number or not 0 <= priority < 1 << 16:
-            raise BadRequest("priority", "a whole number from 0 to 65535", priority)
-        changes["priority"] = pa.array(np.full(rows, priority, dtype=np.uint16))
-    if group is not None:
-        if not isinstance(group, str):
-            raise BadRequest("group", "a text", group)
-        changes["group"] = pa.array([group] * rows, pa.utf8())
-    if not changes:
-        raise BadRequest("due", "one of due, priority, group", None)
-    return changes
-
-
-def check_redrive(
-    topic: str,
-    to: str | None,
-    reason: str | None,
-    group: str | None,
-    ids: Sequence[int] | npt.NDArray[np.int64] | None,
-    count: int | None,
-) -> Iterator[dict[str, Any]]:
-    """The calls of a redrive: one, or one for each page of ids. Raises BadRequest."""
-    check_topic_name(topic)
-    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
-        raise BadRequest("count", "a whole number, not negative", count)
-    ticket = {"topic": topic, "to": to, "reason": reason, "group": group, "after": None}
-    if ids is None:
-        return iter([ticket])
-    named = int64s_of(ids, "ids").tolist()
-    return iter(
-        [{**ticket, "ids": named[at : at + _PAGE_IDS]} for at in range(0, len(named), _PAGE_IDS)]
-    )
-
-
-_PAGE_IDS = 2_000
-
-
-def check_peek(
-    topic: str,
-    limit: int,
-    due_from: datetime | int | None,
-    due_to: datetime | int | None,
-    state: str | None,
-    ids: Sequence[int] | npt.NDArray[np.int64] | None,
-    keys: Sequence[str] | None,
-) -> dict[str, Any]:
-    """The ticket of a peek. Raises BadRequest."""
-    check_topic_name(topic)
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-        raise BadRequest("limit", "a whole number, not negative", limit)
-    if state not in {None, "scheduled", "leased"}:
-        raise BadRequest("state", "scheduled, leased, or None", state)
-    if ids is not None and keys is not None:
-        raise BadRequest("keys", "ids or keys, not both", None)
-    return {
-        "op": "peek",
-        "topic": topic,
-        "due_from": None if due_from is None else due_ms_of(due_from, "due_from"),
-        "due_to": None if due_to is None else due_ms_of(due_to, "due_to"),
-        "state": state,
-        "ids": None if ids is None else int64s_of(ids, "ids").tolist(),
-        "keys": None if keys is None else texts_of(keys, "keys").to_pylist(),
-    }
-
-
-def _parts(ticket: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Tickets of as many ids or keys as one page can answer."""
-    step = limits.PEEK_ROWS_MAX
-    for field in ("ids", "keys"):
-        values = ticket[field]
-        if values is not None:
-            for at in range(0, len(values), step):
-                yield {**ticket, field: values[at : at + step]}
-            return
-    yield ticket

@@ -22,7 +22,7 @@ from dejaqueue.errors import BadRequest, DejaQError, InternalError, to_fields
 from dejaqueue.flight.consume import serve_consumer
 from dejaqueue.flight.produce import serve_writer
 from dejaqueue.model import Topic
-from dejaqueue.schema.messages import PEEK, SEND
+from dejaqueue.schema.messages import SEND
 from dejaqueue.wire import descriptors
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
@@ -113,8 +113,16 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "list_topics": self._list_topics,
             "redrive": self._redrive,
             "stats": self._stats,
+            "counts": self._counts,
+            "histogram": self._histogram,
+            "move_where": self._move_where,
+            "cancel_where": self._cancel_where,
             "clock": self._clock,
             **{name: partial(self._cron, name) for name in CRON_ACTIONS},
+            "begin_transaction": self._begin_transaction,
+            "commit_transaction": self._commit_transaction,
+            "abort_transaction": self._abort_transaction,
+            "transactions": self._transactions,
         }
 
     # --- streams ------------------------------------------------------------------------------
@@ -194,7 +202,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             if values.pop("op", None) != "peek":
                 raise BadRequest("ticket.op", "peek", values.get("op"))
             batch = self._broker.peek(values)
-            return flight.RecordBatchStream(pa.Table.from_batches([batch], PEEK))
+            return flight.RecordBatchStream(pa.Table.from_batches([batch]))
 
     def list_flights(
         self, context: flight.ServerCallContext, criteria: bytes
@@ -271,10 +279,42 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         """Entries of a cron topic (broker/cron/calls.py)."""
         return self._broker.cron(name, body)
 
+    def _counts(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Messages of a topic by state, group or tag: topic, by, limit, after."""
+        return self._broker.counts(body)
+
+    def _histogram(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What is due when: topic, due_from, due_to, bucket_ms, exact, and a filter."""
+        return self._broker.histogram(body)
+
+    def _move_where(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Move what a filter selects: topic, the filter, what changes, after, dry_run."""
+        return self._broker.move_where(body)
+
+    def _cancel_where(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Cancel what a filter selects: topic, the filter, after, dry_run."""
+        return self._broker.cancel_where(body)
+
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
         """The broker's time."""
         descriptors.check_fields(body, [])
         return {"broker_us": self._broker.clock.now_us()}
+
+    def _begin_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A new transaction: topic that keeps its decision, timeout_ms (60000)."""
+        return self._broker.transactions.act("begin_transaction", body).result()
+
+    def _commit_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Let count what was staged: transaction, participants (a list of topic/partition)."""
+        return self._broker.transactions.act("commit_transaction", body).result()
+
+    def _abort_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Forget what was staged: transaction, participants."""
+        return self._broker.transactions.act("abort_transaction", body).result()
+
+    def _transactions(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Undecided transactions that have something staged in a topic: topic."""
+        return self._broker.transactions.act("transactions", body).result()
 
 
 def _topic_name(body: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from dejaqueue.model import TagFilter, check_topic_name
 from dejaqueue.wire.frames import check_reason
 
 WRITE_OPS = ("enqueue", "move", "cancel", "ack", "nack", "extend")
+STAGED_OPS = ("enqueue", "ack")
 ACKS = ("all", "leader", "none")
 
 
@@ -33,6 +34,7 @@ class WriteStream:
             otherwise.
         reason: nack: why, for the dead letter.
         dead: nack: they die now, however often they were delivered.
+        transaction: enqueue, ack: the one it belongs to (`begin_transaction`); "" = none.
     """
 
     topic: str
@@ -42,6 +44,7 @@ class WriteStream:
     argument_ms: int = 0
     reason: str = ""
     dead: bool = False
+    transaction: str = ""
 
     def check(self) -> WriteStream:
         """Return self, or raise BadRequest."""
@@ -56,7 +59,8 @@ class WriteStream:
             raise BadRequest(
                 "producer", f"at most {limits.PRODUCER_NAME_BYTES_MAX} bytes", self.producer
             )
-        if self.op != "nack" or self.argument_ms != -1:
+        by_backoff = self.op == "nack" and self.argument_ms == -1
+        if not by_backoff or not isinstance(self.argument_ms, int):
             check_span("argument_ms", self.argument_ms)
         check_reason("reason", self.reason)
         if not isinstance(self.dead, bool):
@@ -64,7 +68,16 @@ class WriteStream:
         for name in ("reason", "dead"):
             if self.op != "nack" and getattr(self, name):
                 raise BadRequest(name, "nothing but for a nack", getattr(self, name))
+        self._check_transaction()
         return self
+
+    def _check_transaction(self) -> None:
+        if not isinstance(self.transaction, str):
+            raise BadRequest("transaction", "a text", self.transaction)
+        if self.transaction and self.op not in STAGED_OPS:
+            raise BadRequest("op", f"one of {', '.join(STAGED_OPS)} in a transaction", self.op)
+        if self.transaction and self.acks != "all":
+            raise BadRequest("acks", "all in a transaction", self.acks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +124,7 @@ class ConsumeStream:
             if not isinstance(getattr(self, name), bool):
                 raise BadRequest(name, "true or false", getattr(self, name))
         for name in ("tags_any", "tags_all", "tags_none"):
-            _check_tags(name, getattr(self, name))
+            check_tags(name, getattr(self, name))
         return replace(
             self,
             tags_any=tuple(self.tags_any),
@@ -120,7 +133,8 @@ class ConsumeStream:
         )
 
 
-def _check_tags(name: str, tags: object) -> None:
+def check_tags(name: str, tags: object) -> None:
+    """Raise BadRequest if these are not tags that a message could have."""
     if not isinstance(tags, list | tuple) or len(tags) > limits.TAGS_MAX:
         raise BadRequest(name, f"a list of at most {limits.TAGS_MAX} tags", tags)
     for tag in tags:
