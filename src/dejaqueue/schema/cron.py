@@ -11,14 +11,16 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
 from dejaqueue.schema.packing import RECORD, UNIT
+
+_Word = TypeVar("_Word", bound=StrEnum)
 
 HEADER_ENTRY = "dejaq-cron-entry"
 """Header of a message that a cron entry made: the entry's name."""
@@ -112,7 +114,13 @@ class CronEntry:
         if not isinstance(self.paused, bool):
             raise BadRequest("entry.paused", "true or false", self.paused)
         self._check_content()
-        return CronEntry.from_dict(self.to_dict())
+        return replace(
+            self,
+            misfire=_choice(Misfire, "misfire", self.misfire),
+            overlap=_choice(Overlap, "overlap", self.overlap),
+            headers=dict(self.headers),
+            tags=tuple(self.tags),
+        )
 
     def _check_content(self) -> None:
         if not isinstance(self.payload, bytes):
@@ -138,7 +146,7 @@ class CronEntry:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON values; the payload in base64."""
-        values = {place.name: getattr(self, place.name) for place in fields(CronEntry)}
+        values = {name: getattr(self, name) for name in FIELDS}
         return values | {
             "payload": base64.b64encode(self.payload).decode("ascii"),
             "headers": dict(self.headers),
@@ -150,17 +158,16 @@ class CronEntry:
     @staticmethod
     def from_dict(values: dict[str, Any]) -> CronEntry:
         """The entry of these fields, not checked but for their names and kinds (rule 15)."""
-        known = [place.name for place in fields(CronEntry)]
         for name in values:
-            if name not in known:
-                raise BadRequest(f"entry.{name}", f"one of {', '.join(known)}", values[name])
+            if name not in FIELDS:
+                raise BadRequest(f"entry.{name}", f"one of {', '.join(FIELDS)}", values[name])
         if "name" not in values:
             raise BadRequest("entry.name", "a name", None)
         try:
             payload = base64.b64decode(values.get("payload", ""), validate=True)
         except (binascii.Error, TypeError, ValueError):
             raise BadRequest("entry.payload", "base64", values["payload"]) from None
-        words = {
+        words: dict[str, StrEnum] = {
             "misfire": _choice(Misfire, "misfire", values.get("misfire", Misfire.ONCE)),
             "overlap": _choice(Overlap, "overlap", values.get("overlap", Overlap.ALLOW)),
         }
@@ -170,6 +177,8 @@ class CronEntry:
         return CronEntry(**{**values, **words, "payload": payload, "tags": tags})
 
 
+FIELDS = tuple(place.name for place in fields(CronEntry))
+"""Names of all fields."""
 _BOUNDS = {
     "every_ms": (0, limits.INSTANT_MS_MAX),
     "start_ms": (0, limits.INSTANT_MS_MAX),
@@ -187,7 +196,7 @@ def _check_text(name: str, value: object, low: int, high: int) -> None:
         raise BadRequest(f"entry.{name}", limit, value)
 
 
-def _choice(kind: type[StrEnum], name: str, value: Any) -> StrEnum:
+def _choice(kind: type[_Word], name: str, value: Any) -> _Word:
     try:
         return kind(value)
     except ValueError:
