@@ -20,9 +20,9 @@ import numpy as np
 from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.commit import Commits, Committer
-from dejaqueue.broker.cron.fire import fire, next_wake_ms
+from dejaqueue.broker.cron.fire import fire
 from dejaqueue.broker.dead_letters import DeadLetters
-from dejaqueue.broker.dispatch import Dispatcher, Push
+from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.duplicates import (
     Resolution,
     enqueue_reply,
@@ -31,6 +31,7 @@ from dejaqueue.broker.duplicates import (
     too_late,
 )
 from dejaqueue.broker.keys import find_live, find_repeats
+from dejaqueue.broker.leasing import dispatch, next_wake_us
 from dejaqueue.broker.merging import Merged, merge
 from dejaqueue.broker.quotas import Backlog, check_backlog
 from dejaqueue.broker.requests import (
@@ -52,8 +53,6 @@ from dejaqueue.engine.commands import (
     Enqueue,
     Extend,
     Int64s,
-    Lease,
-    Leased,
     Move,
     Nack,
     OpenEpoch,
@@ -72,7 +71,7 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal.interface import Journal
-from dejaqueue.model import TagFilter, Topic, TopicKind
+from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -86,12 +85,6 @@ MERGE_ROWS_MAX = 256
 MERGE_BYTES_MAX = 64 << 10
 # Requests taken in one step; the rest waits for the next one, so that due messages are not kept.
 STEP_REQUESTS_MAX = 1_024
-# A message is sent to a client that holds it when this much of the lease-ahead time is still left:
-# most of it, for a sync or a garbage collection that takes its time on the way; not all of it, so
-# that the messages of the rest come along in the same dispatch.
-AHEAD_PERCENT = 80
-# Dispatches in one step, for the same reason the other way round.
-STEP_DISPATCHES_MAX = 32
 
 
 class Partition:
@@ -176,7 +169,7 @@ class Partition:
                 fire(self)
                 if self.staged_watch is not None:
                     self.staged_watch.step(self)
-                self._dispatch()
+                dispatch(self)
             if self.dead_letters is not None:
                 self.dead_letters.bury(self)
             self._commits.commit(behind=busy)
@@ -193,7 +186,7 @@ class Partition:
         if self._inbox:
             full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
             return None if full and self._commits.in_flight else self.clock.now_us()
-        return self.clock.now_us() if has_chores else self._next_wake_us()
+        return self.clock.now_us() if has_chores else next_wake_us(self)
 
     def close(self) -> None:
         """Answer what waits with Unavailable and close the journal."""
@@ -576,90 +569,3 @@ class Partition:
         if statuses is not None:
             count = len(statuses)
         self._answer(request.acks, request.reply, Reply(request.number, count, statuses=statuses))
-
-    # --- dispatch ---------------------------------------------------------------------------
-
-    def _dispatch(self) -> None:
-        """Lease what is due, or due so soon that it should be on its way, to whoever has credit."""
-        now_ms = self.now_ms()
-        expiry_ms = self.engine.next_expiry_ms()
-        if expiry_ms is not None and expiry_ms <= now_ms:
-            self._lease(Lease(now_ms, self.next_position(), now_ms, 0, now_ms))
-        filters = self.dispatcher.filters
-        for _ in range(STEP_DISPATCHES_MAX):
-            # Filters take turns as consumers do.
-            if not sum(self._dispatch_to(wanted) for wanted in filters):
-                return
-
-    def _dispatch_to(self, wanted: TagFilter | None) -> bool:
-        """One dispatch to one of the consumers with that filter; False if there is none."""
-        ahead_ms = self._ahead_ms()
-        now_ms = self.now_ms()
-        head_ms = self.engine.next_due_ms(wanted)
-        if head_ms is None or head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100:
-            return False
-        rows_max = self._rows_max()
-        holding = head_ms > now_ms
-        grant = self.dispatcher.reserve(rows_max, self.clock.now_us(), wanted, holding=holding)
-        if grant is None:
-            return False
-        consumer, rows = grant
-        until_ms = now_ms + min(ahead_ms, consumer.ahead_ms)
-        lease_end_ms = until_ms + (consumer.options.lease_ms or self.topic().lease_ms)
-        position = self.next_position()
-        leased = self._lease(Lease(now_ms, position, until_ms, rows, lease_end_ms, filter=wanted))
-        taken = 0 if leased is None else len(leased.sequences)
-        if taken < rows:
-            self.dispatcher.give_back(consumer, rows - taken)
-        if leased is None:
-            return False
-        push = Push(self.number, self.journal, leased, rows_max, consumer.options.auto_ack)
-        if push.is_done:  # the same group makes lease and ack durable, before it is sent
-            self.apply(Ack(now_ms, position))
-        self._commits.group.pushes.append((consumer, push))
-        return True
-
-    def _lease(self, command: Lease) -> Leased | None:
-        """Apply a lease; if it changed nothing it leaves no trace."""
-        effects = self.engine.apply(command)
-        if not effects.is_void:
-            taken = 0 if effects.leased is None else len(effects.leased.sequences)
-            self._commits.group.add(entries.to_entry(command, taken), effects)
-        return effects.leased
-
-    def _ahead_ms(self) -> int:
-        """How long before its due time a message may be leased. Where another order than time
-        decides among those that are due, it can't be known before."""
-        topic = self.topic()
-        by_time = topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
-        return topic.lease_ahead_ms if by_time else 0
-
-    def _rows_max(self) -> int:
-        """Rows whose payloads together make no more than a wire message should hold."""
-        mean = self.mean_payload_bytes or 1_024
-        return max(1, min(limits.DISPATCH_ROWS_MAX, limits.DISPATCH_BYTES_MAX // mean))
-
-    def _next_wake_us(self) -> int | None:
-        """When there will be something to lease to somebody with credit, or a chore to do."""
-        chore_ms = self.maintenance.next_ms() if self.maintenance is not None else None
-        firing_ms = next_wake_ms(self)
-        staged_ms = self.staged_watch.next_ms(self) if self.staged_watch is not None else None
-        wakes_us = [ms * 1_000 for ms in (chore_ms, staged_ms, firing_ms) if ms is not None]
-        letters_us = self.dead_letters.next_us() if self.dead_letters is not None else None
-        if letters_us is not None:
-            wakes_us.append(letters_us)
-        now_us, ahead_ms = self.clock.now_us(), self._ahead_ms() * AHEAD_PERCENT // 100
-        anyone_at_all = False
-        for wanted in self.dispatcher.filters:
-            anyone, holder = self.dispatcher.has_credit(now_us, wanted)
-            if not anyone:
-                continue
-            anyone_at_all = True
-            head_ms = self.engine.next_due_ms(wanted)
-            if head_ms is not None:
-                wakes_us.append((head_ms - (ahead_ms if holder else 0)) * 1_000)
-        if anyone_at_all or self.engine.has_mortals:
-            expiry_ms = self.engine.next_expiry_ms()
-            if expiry_ms is not None:
-                wakes_us.append(expiry_ms * 1_000)
-        return min(wakes_us, default=None)
