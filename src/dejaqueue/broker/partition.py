@@ -71,7 +71,7 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal.interface import Journal
-from dejaqueue.model import Topic
+from dejaqueue.model import Topic, TopicKind
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply, SettleOp
 

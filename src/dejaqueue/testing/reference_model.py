@@ -210,9 +210,9 @@ class ReferenceModel:
             case commands.OpenEpoch():
                 self.epoch = command.epoch
             case commands.PutEntries():
-                for name, *changed in command.entries:
+                for name, spec, next_ms, wake_ms in command.entries:
                     last = self.entries[name][3] if name in self.entries else -1
-                    self.entries[name] = (changed[0], changed[1], changed[2], last)
+                    self.entries[name] = (spec, next_ms, wake_ms, last)
             case commands.DropEntries():
                 found = [self.entries.pop(name, None) for name in command.names]
                 missing = int(RowStatus.NOT_FOUND)
