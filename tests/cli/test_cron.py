@@ -46,6 +46,9 @@ def test_next_firings_and_a_run_now(run: Run) -> None:
     found = run("cron", "next", "c", "daily", "--count", "2", "--after", "2026-03-07T12:00:00Z")
     times = [line.split()[-1] for line in found.stdout.splitlines()[1:]]
     assert times == ["2026-03-07T14:00:00.000Z", "2026-03-08T13:00:00.000Z"]
+    options = ["--zone", "Europe/Berlin", "--count", "1", "--after", "2026-03-28T12:00:00Z"]
+    found = run("cron", "preview", "30 2 * * *", *options, "--misfire", "skip")
+    assert found.stdout.split()[-1] == "2026-03-30T00:30:00.000Z"
     message_id = json.loads(run("cron", "run", "c", "daily", "--json").stdout)["id"]
     consumed = run("consume", "c", "--max", "1", "--timeout", "5s", "--json")
     assert json.loads(consumed.stdout)["id"] == message_id

@@ -109,6 +109,7 @@ def test_what_is_wrong_is_refused(client: Client) -> None:
         ("cron_drop", {"topic": "c", "names": "a"}, "names"),
         ("cron_drop", {"topic": "c", "names": [5]}, "names"),
         ("cron_get", {"topic": "c"}, "name"),
+        ("cron_get", {"topic": "c", "name": "\ud800"}, "name"),
         ("cron_list", {"topic": "c", "colour": 1}, "colour"),
         ("cron_list", {}, "topic"),
         ("cron_next", {"topic": "c", "entry": 5}, "entry"),

@@ -2,8 +2,9 @@
 
 Covered: every command by lease and by row, stale hands, lease ends, moves there and back, keys,
 producers, relocation, priorities with and without ageing, tag filters, groups, lives that end,
-attempts that are used up, waits, transactions, cron entries; snapshots restored in the middle and at the end;
-replay (rules 3 to 13). Not covered: attempts at their limit (unit tests), real sizes (bench).
+attempts that are used up, waits, transactions, cron entries; snapshots restored in the middle and
+at the end; replay (rules 3 to 13, 17). Not covered: attempts at their limit (unit tests), real
+sizes (bench).
 """
 
 from __future__ import annotations

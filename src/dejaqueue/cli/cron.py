@@ -1,4 +1,4 @@
-"""`dejaq cron`: put, list, show, pause, resume, delete, run, next.
+"""`dejaq cron`: put, list, show, pause, resume, delete, run, next, preview.
 
 Room: cli.
 """
@@ -169,9 +169,39 @@ def next_firings(
 ) -> None:
     """Show when an entry fires next."""
     with connect(url) as client:
-        firings = client.cron(topic).next_ms(name, count, after=after)
-        rows = [{"due_ms": firing_ms, "due": show_instant(firing_ms)} for firing_ms in firings]
-        print_rows(rows, as_json=as_json)
+        _print_firings(client.cron(topic).next_ms(name, count, after=after), as_json)
+
+
+@cron.command(
+    epilog="Example: `dejaq cron preview '30 2 * * *' --zone Europe/Berlin --misfire skip`",
+)
+@click.argument("expression")
+@click.option("--zone", default="UTC", show_default=True, help="Time zone of the expression.")
+@click.option(
+    "--misfire",
+    type=click.Choice(["skip", "once", "all"]),
+    default="once",
+    show_default=True,
+    help="What happens to times that clocks leave out.",
+)
+@click.option("--count", type=int, default=10, show_default=True, help="Firings at most.")
+@click.option("--after", type=INSTANT, help="Those after this instant; now, if not given.")
+@json_option("Print one JSON object a line.")
+@url_option
+def preview(
+    expression: str, zone: str, misfire: str, count: int, after: int | None, as_json: bool, url: str
+) -> None:
+    """Show when an expression would fire, without an entry."""
+    from dejaqueue.schema.cron import CronEntry, Misfire
+
+    entry = CronEntry("preview", cron=expression, zone=zone, misfire=Misfire(misfire))
+    with connect(url) as client:
+        _print_firings(client.cron("preview").preview_ms(entry, count, after=after), as_json)
+
+
+def _print_firings(firings: list[int], as_json: bool) -> None:
+    rows = [{"due_ms": firing_ms, "due": show_instant(firing_ms)} for firing_ms in firings]
+    print_rows(rows, as_json=as_json)
 
 
 def _fields(entry: CronEntry) -> dict[str, Any]:

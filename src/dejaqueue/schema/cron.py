@@ -190,10 +190,18 @@ _BOUNDS = {
 
 def _check_text(name: str, value: object, low: int, high: int) -> None:
     limit = f"a text of {low} to {high} bytes, without U+001E and U+001F"
-    if not isinstance(value, str) or not low <= len(value.encode()) <= high:
+    if not isinstance(value, str) or not low <= len(value.encode(errors="replace")) <= high:
         raise BadRequest(f"entry.{name}", limit, value)
-    if UNIT in value or RECORD in value:
+    if UNIT in value or RECORD in value or not is_text(value):
         raise BadRequest(f"entry.{name}", limit, value)
+
+
+def is_text(value: object) -> bool:
+    """True if it is a text that UTF-8 can say: JSON can name halves of characters."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def _choice(kind: type[_Word], name: str, value: Any) -> _Word:

@@ -25,7 +25,7 @@ from dejaqueue.engine.commands import Cancel, DropEntries, PutEntries
 from dejaqueue.engine.schedule import Planned
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import MessageState, TopicKind, pack_id
-from dejaqueue.schema.cron import CronEntry
+from dejaqueue.schema.cron import CronEntry, is_text
 
 Answer = TypeVar("Answer")
 
@@ -307,7 +307,7 @@ def _list(values: object, name: str) -> list[Any]:
 
 def _name(fields: dict[str, Any]) -> str:
     name = fields.pop("name", None)
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not name or not is_text(name):
         raise BadRequest("name", "the name of an entry", name)
     return name
 
@@ -317,7 +317,7 @@ def _names(fields: dict[str, Any]) -> list[str]:
     if len(names) > limits.CRON_CALL_ENTRIES_MAX:
         raise BadRequest("names", f"at most {limits.CRON_CALL_ENTRIES_MAX} names", len(names))
     for name in names:
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not name or not is_text(name):
             raise BadRequest("names", "names of entries", name)
     return list(dict.fromkeys(names))
 

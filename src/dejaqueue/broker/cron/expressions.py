@@ -36,7 +36,7 @@ class Expression:
         self._text = text
         try:
             CronSim(text, _ANY)
-        except CronSimError as error:
+        except (CronSimError, ValueError, AssertionError) as error:
             limit = f"a cron expression of 5 or 6 fields ({error})"
             raise BadRequest("entry.cron", limit, text) from None
 
