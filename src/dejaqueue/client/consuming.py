@@ -31,7 +31,7 @@ from dejaqueue.client.offset import ClockOffset
 from dejaqueue.client.together import Fate, Together
 from dejaqueue.client.transport import ConsumeChannel, Delivery, Transport
 from dejaqueue.clock import Clock, Wake
-from dejaqueue.errors import DejaQError, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.schema import messages
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -177,8 +177,10 @@ class ConsumeCore:
                 dropped = self._holder.drop_repeated(ids, generation)
             lease = self._holder.add(delivery.head, delivery.batch, generation)
             self._on_way -= lease.rows
+            if self.stream.auto_ack:
+                lease.end_ms = limits.INSTANT_MS_MAX  # they are acked: no lease can end
             unwanted = self._holder.take_all() if self._draining else None
-            if self._settings.auto_extend:
+            if self._settings.auto_extend and not self.stream.auto_ack:
                 self._leases.plan(lease)
         if unwanted is not None:
             self._give_back(unwanted)
@@ -273,7 +275,7 @@ class ConsumeCore:
                 returned += len(found.ids)
                 if found.lease.end_ms * 1000 > self.offset.broker_us(now_us):
                     self._taken += len(found.ids)
-                    self._open_rows += len(found.ids)
+                    self._open_rows += 0 if self.stream.auto_ack else len(found.ids)
                     break
                 found.lease.rows_open -= len(found.ids)  # too late: it is delivered again
         if returned:
@@ -391,6 +393,8 @@ class ConsumeCore:
         """ack, nack or extend rows; the future gives their statuses, Unavailable at worst."""
         count = len(rows.ids)
         lease = rows.lease
+        if self.stream.auto_ack:
+            return self._is_done(op, count)
         with self._mutex:
             if lease.lease_id < 0:
                 pass
@@ -423,6 +427,25 @@ class ConsumeCore:
         if finished:
             self.abandon()
         return answer
+
+    @staticmethod
+    def _is_done(op: SettleOp, count: int) -> Future[Reply]:
+        """What is acked already can be acked, and nothing else."""
+        if op is not SettleOp.ACK:
+            raise BadRequest(_OPS[op], "a message that is leased; with auto_ack it is done", None)
+        done: Future[Reply] = Future()
+        done.set_result(Reply(0, count))
+        return done
+
+    def leave(self, rows: Slice) -> None:
+        """A transaction settles these rows: their lease is not extended any more."""
+        with self._mutex:
+            if rows.lease.lease_id >= 0:
+                self._leases.settled(rows.lease, len(rows.ids))
+                self._open_rows -= len(rows.ids)
+            finished = self._draining and self._open_rows <= 0
+        if finished:
+            self.abandon()
 
     def _settled(
         self, settle: Settle, rows: Slice, answer: Future[Reply], reply: Future[Reply]
@@ -493,6 +516,8 @@ class ConsumeCore:
 
     def settle_together(self, fate: Fate, lease: Lease, message_id: int, attempt: int) -> None:
         """Ack or nack one message together with others, within a millisecond."""
+        if self.stream.auto_ack:
+            return
         with self._mutex:
             lease.rows_open -= 1
         self._together.add(fate, message_id, attempt)
@@ -517,6 +542,8 @@ class ConsumeCore:
 
     def _give_back(self, rows: Slice) -> None:
         """Rows that nobody will take: the broker may lease them to others when they are due."""
+        if self.stream.auto_ack:
+            return  # at most once: these are gone
         with self._mutex:
             channel = self._channel
             earliest_us = self.offset.earliest_us(self.clock.now_us()) or 0
