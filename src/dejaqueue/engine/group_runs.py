@@ -114,11 +114,12 @@ class GroupRuns:
         """
         self._sort_young()
         found: list[tuple[Int64s, Int64s]] = []
+        floors = np.full(groups.size, -1, dtype=np.int64)
         while groups.size:
-            codes, sequences, left_counts = self._take_once(groups, counts, is_ready)
+            codes, sequences, left_counts, cuts = self._take_once(groups, counts, floors, is_ready)
             found.append((codes, sequences))
             more = left_counts > 0
-            groups, counts = groups[more], left_counts[more]
+            groups, counts, floors = groups[more], left_counts[more], cuts[more]
         if len(found) == 1:
             return found[0]
         if not found:
@@ -128,9 +129,16 @@ class GroupRuns:
         )
 
     def _take_once(
-        self, groups: Int64s, counts: Int64s, is_ready: IsReady
-    ) -> tuple[Int64s, Int64s, Int64s]:
-        """As `take`, but it may stop short; returns how many of each group are still wanted."""
+        self, groups: Int64s, counts: Int64s, floors: Int64s, is_ready: IsReady
+    ) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+        """As `take`, but it may stop short.
+
+        Args:
+            floors: entries of each group up to here were looked at, but for repeats of them.
+
+        Returns:
+            Also how many of each group are still wanted, and their new floors.
+        """
         parts: list[tuple[GroupRun, Int64s, Int64s, Int64s, Int64s]] = []
         cuts = np.full(groups.size, _NEVER)  # beyond it some run has entries not looked at
         for run in self._runs:
@@ -151,7 +159,7 @@ class GroupRuns:
                 lasts = sequences[np.cumsum(lengths)[short] - 1]
                 cuts[wanted[short]] = np.minimum(cuts[wanted[short]], lasts)
         if not parts:
-            return _NONE, _NONE, np.zeros(groups.size, dtype=np.int64)
+            return _NONE, _NONE, np.zeros(groups.size, dtype=np.int64), cuts
         if len(parts) == 1:
             places, sequences = parts[0][2], parts[0][3]
         else:
@@ -160,7 +168,7 @@ class GroupRuns:
                 np.concatenate([part[3] for part in parts]),
             )
         mask = is_ready(groups[places], sequences)
-        mask &= sequences <= cuts[places]
+        mask &= (sequences > floors[places]) & (sequences <= cuts[places])
         mask[1:] &= (places[1:] != places[:-1]) | (sequences[1:] != sequences[:-1])
         places, sequences = places[mask], sequences[mask]
         founds = np.bincount(places, minlength=groups.size)
@@ -175,7 +183,7 @@ class GroupRuns:
         bounds[enough] = sequences[np.cumsum(takens)[enough] - 1]
         self._advance(parts, bounds)
         lefts[cuts == _NEVER] = 0
-        return groups[places], sequences, lefts
+        return groups[places], sequences, lefts, cuts
 
     def _advance(
         self, parts: list[tuple[GroupRun, Int64s, Int64s, Int64s, Int64s]], bounds: Int64s
