@@ -102,9 +102,22 @@ class GroupRuns:
             run = small.pop()
             total += len(run)
             merged.append(run.left())
-        codes = np.concatenate([part[0] for part in merged])
-        sequences = np.concatenate([part[1] for part in merged])
-        self._runs = [*runs, *small, GroupRun(*sort_pairs(codes, sequences))]
+        run = self._run(
+            np.concatenate([part[0] for part in merged]),
+            np.concatenate([part[1] for part in merged]),
+        )
+        self._runs = [*runs, *small, run]
+
+    def _run(self, codes: Int64s, sequences: Int64s) -> GroupRun:
+        """A run of these entries, each once: a message that left its group and came back is there
+        twice, and a run that is looked at in two pieces would give it twice."""
+        codes, sequences = sort_pairs(codes, sequences)
+        once = np.ones(codes.size, dtype=np.bool_)
+        once[1:] = (codes[1:] != codes[:-1]) | (sequences[1:] != sequences[:-1])
+        if not once.all():
+            self.entry_count -= int(codes.size - np.count_nonzero(once))
+            codes, sequences = codes[once], sequences[once]
+        return GroupRun(codes, sequences)
 
     def take(self, groups: Int64s, counts: Int64s, is_ready: IsReady) -> tuple[Int64s, Int64s]:
         """The first `counts` ready entries of each group; groups ascend, each is there once.
@@ -114,12 +127,11 @@ class GroupRuns:
         """
         self._sort_young()
         found: list[tuple[Int64s, Int64s]] = []
-        floors = np.full(groups.size, -1, dtype=np.int64)
         while groups.size:
-            codes, sequences, left_counts, cuts = self._take_once(groups, counts, floors, is_ready)
+            codes, sequences, left_counts = self._take_once(groups, counts, is_ready)
             found.append((codes, sequences))
             more = left_counts > 0
-            groups, counts, floors = groups[more], left_counts[more], cuts[more]
+            groups, counts = groups[more], left_counts[more]
         if len(found) == 1:
             return found[0]
         if not found:
@@ -129,16 +141,9 @@ class GroupRuns:
         )
 
     def _take_once(
-        self, groups: Int64s, counts: Int64s, floors: Int64s, is_ready: IsReady
-    ) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-        """As `take`, but it may stop short.
-
-        Args:
-            floors: entries of each group up to here were looked at, but for repeats of them.
-
-        Returns:
-            Also how many of each group are still wanted, and their new floors.
-        """
+        self, groups: Int64s, counts: Int64s, is_ready: IsReady
+    ) -> tuple[Int64s, Int64s, Int64s]:
+        """As `take`, but it may stop short; returns how many of each group are still wanted."""
         parts: list[tuple[GroupRun, Int64s, Int64s, Int64s, Int64s]] = []
         cuts = np.full(groups.size, _NEVER)  # beyond it some run has entries not looked at
         for run in self._runs:
@@ -159,7 +164,7 @@ class GroupRuns:
                 lasts = sequences[np.cumsum(lengths)[short] - 1]
                 cuts[wanted[short]] = np.minimum(cuts[wanted[short]], lasts)
         if not parts:
-            return _NONE, _NONE, np.zeros(groups.size, dtype=np.int64), cuts
+            return _NONE, _NONE, np.zeros(groups.size, dtype=np.int64)
         if len(parts) == 1:
             places, sequences = parts[0][2], parts[0][3]
         else:
@@ -168,7 +173,7 @@ class GroupRuns:
                 np.concatenate([part[3] for part in parts]),
             )
         mask = is_ready(groups[places], sequences)
-        mask &= (sequences > floors[places]) & (sequences <= cuts[places])
+        mask &= sequences <= cuts[places]
         mask[1:] &= (places[1:] != places[:-1]) | (sequences[1:] != sequences[:-1])
         places, sequences = places[mask], sequences[mask]
         founds = np.bincount(places, minlength=groups.size)
@@ -183,7 +188,7 @@ class GroupRuns:
         bounds[enough] = sequences[np.cumsum(takens)[enough] - 1]
         self._advance(parts, bounds)
         lefts[cuts == _NEVER] = 0
-        return groups[places], sequences, lefts, cuts
+        return groups[places], sequences, lefts
 
     def _advance(
         self, parts: list[tuple[GroupRun, Int64s, Int64s, Int64s, Int64s]], bounds: Int64s
@@ -207,10 +212,7 @@ class GroupRuns:
         codes = np.concatenate([part[0] for part in parts])
         sequences = np.concatenate([part[1] for part in parts])
         mask = is_ready(codes, sequences)
-        codes, sequences = sort_pairs(codes[mask], sequences[mask])
-        once = np.ones(codes.size, dtype=np.bool_)
-        once[1:] = (codes[1:] != codes[:-1]) | (sequences[1:] != sequences[:-1])
-        codes, sequences = codes[once], sequences[once]
+        codes, sequences = codes[mask], sequences[mask]
         self._young, self._runs, self.entry_count = [], [], codes.size
         if codes.size:
-            self._runs.append(GroupRun(codes, sequences))
+            self._runs.append(self._run(codes, sequences))

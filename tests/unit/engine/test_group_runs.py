@@ -80,3 +80,17 @@ def test_taking_of_few_groups_leaves_the_others_where_they_are() -> None:
     assert set(asked) == {1, 3}
     assert len(asked) <= 7  # two more than wanted of each, at most
     assert runs.entry_count == 42
+
+
+def test_an_entry_that_is_there_twice_comes_out_once__also_in_pieces() -> None:
+    runs = GroupRuns(STANDARD)
+    for _ in range(2):
+        runs.insert(*arrays([(1, 5), (1, 6), (1, 7), (1, 8)]))
+    runs.insert(*arrays([(1, 1), (1, 2), (1, 3), (1, 4)]))
+
+    def is_ready(_: Int64s, sequences: Int64s) -> Mask:
+        mask: Mask = sequences > 4
+        return mask
+
+    found = runs.take(np.array([1]), np.array([3]), is_ready)
+    assert found[1].tolist() == [5, 6, 7]
