@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bench.fair_parts import fairness
 from dejaqueue.engine import shares
-from dejaqueue.engine.commands import Ack, Cancel, Configure, Enqueue, Lease, Words
+from dejaqueue.engine.commands import Ack, Cancel, Configure, Enqueue, Lease, Move, Words
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
 from dejaqueue.engine.rules import Rules
@@ -158,6 +158,20 @@ def test_times_that_grow_too_large_begin_anew(
     as_ever = served()
     monkeypatch.setattr(shares, "_TIME_MAX", 3 * shares.SCALE)
     assert served() == as_ever
+
+
+def test_a_message_that_was_moved_away_and_back_often_comes_once() -> None:
+    partition = Partition(STANDARD)
+    partition.send(["b"])
+    assert partition.serve(1) == ["b"]  # what is due by now is looked for, and ready
+    partition.send(["a"])
+    for _ in range(9):
+        for due_ms in (50, 0):
+            there = np.array([due_ms], dtype=np.int64)
+            partition.engine.apply(Move(1, np.array([1]), there))
+    partition.send(["a"])
+    assert partition.serve(2) == ["a", "a"]
+    assert partition.serve(2) == []
 
 
 def test_codes_of_groups_that_are_gone_are_used_again() -> None:

@@ -1,4 +1,4 @@
-"""GroupRuns: what comes out of groups, and that nothing comes out twice."""
+"""Runs of groups against the obvious: a sorted set of what is ready, by group."""
 
 from __future__ import annotations
 
@@ -6,56 +6,91 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.group_runs import GroupRuns
-from dejaqueue.engine.layout import STANDARD, TINY
+from dejaqueue.engine.layout import STANDARD, TINY, Layout
+from dejaqueue.engine.runs import Mask
 
-entries = st.lists(
-    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30)), min_size=1, max_size=20), max_size=6
+GROUPS = 4
+pairs = st.lists(st.tuples(st.integers(0, GROUPS - 1), st.integers(0, 30)), max_size=25)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("insert"), pairs),
+        st.tuples(st.just("remove"), pairs),
+        st.tuples(
+            st.just("take"),
+            st.dictionaries(st.integers(0, GROUPS - 1), st.integers(1, 6), min_size=1),
+        ),
+        st.tuples(st.just("sweep"), st.just(None)),
+    ),
+    max_size=25,
 )
 
 
-def columns(rows: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    pairs = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    return pairs[:, 0].copy(), pairs[:, 1].copy()
+def arrays(rows: list[tuple[int, int]]) -> tuple[Int64s, Int64s]:
+    both = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    return both[:, 0].copy(), both[:, 1].copy()
 
 
-@settings(deadline=None)
-@given(entries, st.lists(st.integers(1, 4), max_size=12), st.sampled_from([TINY, STANDARD]))
-def test_groups_give_what_lives__in_order__each_once(
-    batches: list[list[tuple[int, int]]], counts: list[int], layout: object
+@settings(deadline=None, max_examples=300)
+@given(todo=steps, layout=st.sampled_from([TINY, STANDARD]))
+def test_the_first_of_each_group_come_once_and_in_order(
+    todo: list[tuple[str, object]], layout: Layout
 ) -> None:
-    """Entries may be there more than once: their message left its group and came back."""
-    runs = GroupRuns(layout)
-    left: set[tuple[int, int]] = set()
+    runs, ready = GroupRuns(layout), set[tuple[int, int]]()
 
-    def is_ready(codes: np.ndarray, sequences: np.ndarray) -> np.ndarray:
-        pairs = zip(codes.tolist(), sequences.tolist(), strict=True)
-        return np.array([pair in left for pair in pairs], dtype=np.bool_)
+    def is_ready(groups: Int64s, sequences: Int64s) -> Mask:
+        rows = zip(groups.tolist(), sequences.tolist(), strict=True)
+        return np.array([row in ready for row in rows], dtype=np.bool_)
 
-    for batch, count in zip(batches, [*counts, *[2] * len(batches)], strict=False):
-        left |= {pair for pair in batch if pair[1] % 5}  # the others are dead
-        runs.insert(*columns(batch))
-        groups = np.array(sorted({pair[0] for pair in left}), dtype=np.int64)
-        wanted = np.full(groups.size, count, dtype=np.int64)
-        found = runs.take(groups, wanted, is_ready)
-        expected = [
-            pair
-            for group in groups.tolist()
-            for pair in sorted(pair for pair in left if pair[0] == group)[:count]
-        ]
-        assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
-        left -= set(expected)
-        runs.sweep(is_ready, len(left))
+    for name, argument in todo:
+        match name, argument:
+            case "insert", list(rows):  # also what is there already, and what came back
+                ready.update(rows)
+                runs.insert(*arrays(rows))
+            case "remove", list(rows):
+                ready.difference_update(rows)
+            case "take", dict(counts):
+                wanted = sorted(counts)
+                expected = []
+                for group in wanted:
+                    expected += sorted(row for row in ready if row[0] == group)[: counts[group]]
+                limits = np.array([counts[group] for group in wanted], dtype=np.int64)
+                found = runs.take(np.array(wanted, dtype=np.int64), limits, is_ready)
+                pairs_found = zip(*(column.tolist() for column in found), strict=True)
+                assert list(pairs_found) == expected
+                ready.difference_update(expected)
+            case _:
+                runs.sweep(is_ready, len(ready))
+                assert runs.entry_count <= 2 * len(ready) + layout.sweep_rows_min
+
+
+def test_taking_of_few_groups_leaves_the_others_where_they_are() -> None:
+    runs = GroupRuns(STANDARD)
+    runs.insert(*arrays([(group, group * 10 + place) for group in range(5) for place in range(9)]))
+    asked: list[int] = []
+
+    def is_ready(groups: Int64s, sequences: Int64s) -> Mask:
+        asked.extend(groups.tolist())
+        return np.ones(groups.size, dtype=np.bool_)
+
+    groups, sequences = runs.take(np.array([1, 3]), np.array([2, 1]), is_ready)
+    assert groups.tolist() == [1, 1, 3]
+    assert sequences.tolist() == [10, 11, 30]
+    assert set(asked) == {1, 3}
+    assert len(asked) <= 7  # two more than wanted of each, at most
+    assert runs.entry_count == 42
 
 
 def test_an_entry_that_is_there_twice_comes_out_once__also_in_pieces() -> None:
     runs = GroupRuns(STANDARD)
     for _ in range(2):
-        runs.insert(*columns([(1, 5), (1, 6), (1, 7), (1, 8)]))
-    runs.insert(*columns([(1, 1), (1, 2), (1, 3), (1, 4)]))
+        runs.insert(*arrays([(1, 5), (1, 6), (1, 7), (1, 8)]))
+    runs.insert(*arrays([(1, 1), (1, 2), (1, 3), (1, 4)]))
 
-    def is_ready(_: np.ndarray, sequences: np.ndarray) -> np.ndarray:
-        return sequences > 4
+    def is_ready(_: Int64s, sequences: Int64s) -> Mask:
+        mask: Mask = sequences > 4
+        return mask
 
     found = runs.take(np.array([1]), np.array([3]), is_ready)
     assert found[1].tolist() == [5, 6, 7]
