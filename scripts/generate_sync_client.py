@@ -19,6 +19,7 @@ SOURCES = {
     "aio_consumer.py": "sync_consumer.py",
     "aio_cron.py": "sync_cron.py",
     "aio_producer.py": "sync_producer.py",
+    "aio_transaction.py": "sync_transaction.py",
 }
 WORDS = [
     (
@@ -42,7 +43,11 @@ WORDS = [
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\b(_?)Async([A-Z]\w+)", r"\1\2"),
     (r"\bwaits_aio\b", "waits_sync"),
+<<<<<<< HEAD
     (r"\baio_(browse|letters|consumer|cron|producer)\b(?!\.py)", r"sync_\1"),
+=======
+    (r"\baio_(browse|letters|consumer|producer|transaction)\b(?!\.py)", r"sync_\1"),
+>>>>>>> next
     (r"\basynchronous\b", "synchronous"),
     (r"See: core\.py for what does not wait; docs", "See: core.py for what it does; docs"),
 ]
