@@ -43,11 +43,7 @@ WORDS = [
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\b(_?)Async([A-Z]\w+)", r"\1\2"),
     (r"\bwaits_aio\b", "waits_sync"),
-<<<<<<< HEAD
-    (r"\baio_(browse|letters|consumer|cron|producer)\b(?!\.py)", r"sync_\1"),
-=======
-    (r"\baio_(browse|letters|consumer|producer|transaction)\b(?!\.py)", r"sync_\1"),
->>>>>>> next
+    (r"\baio_(browse|letters|consumer|cron|producer|transaction)\b(?!\.py)", r"sync_\1"),
     (r"\basynchronous\b", "synchronous"),
     (r"See: core\.py for what does not wait; docs", "See: core.py for what it does; docs"),
 ]

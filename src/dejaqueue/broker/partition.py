@@ -415,37 +415,6 @@ class Partition:
         self._answer(request.acks, request.reply, reply)
         return True
 
-<<<<<<< HEAD
-    def _room_for(self, rows: int, byte_count: int) -> ResourceExhausted | None:
-        """Rule 14."""
-        topic = self.topic()
-        if topic.max_backlog_count or topic.max_backlog_bytes:
-            here, all_live = (
-                Backlog.of(self.engine.state, self.mean_payload_bytes),
-                self._topic_backlog(),
-            )
-            live = Backlog(
-                all_live.count - self.backlog.count + here.count,
-                all_live.byte_count - self.backlog.byte_count + here.byte_count,
-            )
-            try:
-                check_backlog(topic, live, rows, byte_count)
-            except ResourceExhausted as full:
-                return full
-        if not self.has_room(rows, byte_count):
-            return ResourceExhausted("the disk is full; consumers go on, producers wait", 1_000)
-        return None
-
-    def has_room(self, rows: int, byte_count: int = 0) -> bool:
-        """True if the disk has room for so many rows; if not, some is made soon."""
-        if self.journal.has_room(byte_count + 128 * rows):
-            return True
-        if self.maintenance is not None:
-            self.maintenance.want_room()
-        return False
-
-=======
->>>>>>> next
     def _enqueue_new(self, requests: list[EnqueueRequest]) -> None:
         if not requests:
             return

@@ -20,6 +20,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.cron.firings import Plan, due_ms, plan
+from dejaqueue.broker.quotas import has_room
 from dejaqueue.engine.commands import Enqueue, Firing, SubBatch
 from dejaqueue.engine.schedule import Planned
 from dejaqueue.model import MessageState
@@ -95,7 +96,7 @@ def fire(partition: Partition) -> None:
     schedule = partition.engine.schedule
     now_ms = partition.now_ms()
     names = schedule.due(now_ms, limits.CRON_STEP_ENTRIES_MAX)
-    if not names or not partition.has_room(len(names)):
+    if not names or not has_room(partition, len(names)):
         return
     firings = Firings()
     for name in names:
@@ -111,7 +112,7 @@ def fire(partition: Partition) -> None:
 def next_wake_ms(partition: Partition) -> int | None:
     """When there is something to fire; None if there is nothing."""
     wake_ms = partition.engine.schedule.next_wake_ms()
-    if wake_ms is None or wake_ms > partition.now_ms() or partition.has_room(1):
+    if wake_ms is None or wake_ms > partition.now_ms() or has_room(partition, 1):
         return wake_ms
     return partition.now_ms() + FULL_RETRY_MS
 
