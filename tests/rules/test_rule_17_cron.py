@@ -273,11 +273,13 @@ def test_a_local_time_that_comes_twice_fires_once(
 # --- overlap, pause, change ---------------------------------------------------------------------
 
 
-def test_overlap_skip_waits_for_the_message_before(cron: CronFixture) -> None:
+def test_overlap_skip_waits_for_the_message_before(cron: CronFixture, tmp_path: Path) -> None:
     cron.start_at(ms("2026-01-05T08:00"))
     cron.put(cron="* * * * *", overlap="skip")
     cron.run_until(ms("2026-01-05T08:03:30"))
     assert cron.times() == ["01-05 08:01:00"]
+    cron.kill(tmp_path / "killed")  # firings without a message are read again too
+    cron.run_until(ms("2026-01-05T08:03:35"))
     consumer = cron.consumer()
     [got] = consumer.take_all()
     cron.run_until(ms("2026-01-05T08:03:45"))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dejaqueue.engine import invariants
-from dejaqueue.engine.commands import Enqueue, Lease, Words
+from dejaqueue.engine.commands import Enqueue, Lease, PutEntries, Words
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.engine.layout import TINY
@@ -23,6 +23,7 @@ def filled() -> Engine:
         dues_ms = np.arange(10) + position
         engine.apply(Enqueue(0, position, dues_ms, (), np.arange(10), groups=groups))
     engine.apply(Lease(5, 11, 5, 7, 80))
+    engine.apply(PutEntries(5, (("e", "{}", 9, 9),)))
     engine.check()
     return engine
 
@@ -43,6 +44,9 @@ BREACHES: dict[str, Callable[[Engine], object]] = {
     "scheduled_rows_are_in_the_order_index": lambda e: e.state.table.dues_ms.__setitem__(50, 7777),
     "leased_rows_are_in_leases": lambda e: e.state.leases.by_id.clear(),
     "next_end_is_that_of_the_table": lambda e: e.state.leases._checks.clear(),
+    "entries_are_listed_at_their_times": lambda e: setattr(
+        e.state.entries.by_name["e"], "wake_ms", 8
+    ),
     "payloads_add_up": lambda e: setattr(e.state, "payload_bytes", 3),
     "every_key_finds_its_messages": lambda e: setattr(e.state, "keys", KeyIndex()),
 }
