@@ -50,10 +50,15 @@ def hash_keys(offsets: npt.NDArray[np.integer], data: npt.NDArray[np.uint8]) -> 
         # Every place of the bytes seen as the start of an 8-byte word.
         words = np.ndarray((last - first + 1,), dtype="<u8", buffer=padded.data, strides=(1,))
         # Words that all keys have in full need no masks.
-        whole = int(lengths.min()) >> 3 << 3
+        shortest = int(lengths.min())
+        whole = shortest >> 3 << 3
         for _ in range(0, whole, 8):
             _mix(hashes, words[starts])
             starts += _EIGHT
+        if shortest == longest:
+            if longest > whole:
+                _mix(hashes, words[starts] & _WORD_MASKS[longest - whole])
+            longest = whole
         lengths -= whole
         rows = None if longest == whole else np.flatnonzero(lengths)
         for _ in range(-(-(longest - whole) // 8)):
