@@ -10,6 +10,7 @@ import pytest
 
 from dejaqueue.broker import by_filter
 from dejaqueue.errors import BadRequest
+from tests.rules import test_rule_12_transactions as transactions
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 from tests.rules.conftest import MakeBroker
 
@@ -217,6 +218,23 @@ def test_everything_that_is_not_leased_is_cancelled_and_stays_so(
     assert peeked(broker) == []
     assert send(broker, [("new", 0, "a", [])])
     assert peeked(broker) == ["new"]
+
+
+def test_what_a_transaction_staged_is_shown_only_if_asked_for(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    send(broker, [("input", 0, "a", []), ("other", 0, "a", [])])
+    (got,) = broker.consumer(holds=False, credit=1).take_all()
+    name = transactions.begin(broker)
+    transactions.send(broker, name, [b"output"])
+    transactions.ack(broker, name, got)
+    assert peeked(broker) == ["other"]
+    assert peeked(broker, state="staged") == ["output"]
+    assert peeked(broker, state="staged_ack") == ["input"]
+    states = {row["state"]: row["count"] for row in broker.broker.counts({"topic": TOPIC})["rows"]}
+    assert (states["staged"], states["staged_ack"], states["ready"]) == (1, 1, 1)
+    assert change(broker, "cancel_where") == 1
+    transactions.decide(broker, name, f"{TOPIC}/0")
+    assert peeked(broker) == ["output"]
 
 
 @pytest.mark.parametrize(
