@@ -116,6 +116,7 @@ class Dispatcher:
         self._number = 0
         self._silence_us_max = silence_us_max
         self._on_credit = on_credit
+        self._starved = False  # a partition found no credit, perhaps as another had reserved it
         self.filters: tuple[TagFilter | None, ...] = ()
         """What the consumers take, each filter once; None = anything."""
 
@@ -195,12 +196,16 @@ class Dispatcher:
                 rows = min(consumer.credit, rows_max, consumer.options.batch_rows_max)
                 consumer.credit -= rows
                 return consumer, rows
+            self._starved = True
         return None
 
     def give_back(self, consumer: Consumer, rows: int) -> None:
         """Reserved rows that were not used after all."""
         with self._lock:
             consumer.credit += rows
+            starved, self._starved = self._starved, False
+        if starved:
+            self._on_credit()
 
     def holds(self, consumer: Consumer, partition: int, leased: Leased) -> None:
         """Note a dispatch that goes to the consumer."""
@@ -255,6 +260,7 @@ class Dispatcher:
                     if consumer.ahead_ms:
                         holder = True
                         break
+            self._starved |= not anyone
         return anyone, holder
 
     def describe(self) -> list[dict[str, object]]:

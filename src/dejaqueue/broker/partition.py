@@ -23,16 +23,14 @@ from dejaqueue.broker.commit import Commits, Committer
 from dejaqueue.broker.dead_letters import DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.duplicates import (
-    Resolution,
     enqueue_reply,
-    resolve,
+    resolve_batch,
     sub_batches,
-    too_late,
 )
-from dejaqueue.broker.keys import find_live, find_repeats
+from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.leasing import dispatch, next_wake_us
-from dejaqueue.broker.merging import Merged, merge
-from dejaqueue.broker.quotas import Backlog, check_backlog
+from dejaqueue.broker.merging import merge
+from dejaqueue.broker.quotas import Backlog, shortage
 from dejaqueue.broker.requests import (
     ChangeRequest,
     EnqueueRequest,
@@ -51,7 +49,6 @@ from dejaqueue.engine.commands import (
     Effects,
     Enqueue,
     Extend,
-    Int64s,
     Move,
     Nack,
     OpenEpoch,
@@ -414,34 +411,14 @@ class Partition:
         self._answer(request.acks, request.reply, reply)
         return True
 
-    def _room_for(self, rows: int, byte_count: int) -> ResourceExhausted | None:
-        """Rule 14."""
-        topic = self.topic()
-        if topic.max_backlog_count or topic.max_backlog_bytes:
-            here, all_live = (
-                Backlog.of(self.engine.state, self.mean_payload_bytes),
-                self._topic_backlog(),
-            )
-            live = Backlog(
-                all_live.count - self.backlog.count + here.count,
-                all_live.byte_count - self.backlog.byte_count + here.byte_count,
-            )
-            try:
-                check_backlog(topic, live, rows, byte_count)
-            except ResourceExhausted as full:
-                return full
-        if not self.journal.has_room(byte_count + 128 * rows):
-            if self.maintenance is not None:
-                self.maintenance.want_room()
-            return ResourceExhausted("the disk is full; consumers go on, producers wait", 1_000)
-        return None
-
     def _enqueue_new(self, requests: list[EnqueueRequest]) -> None:
         if not requests:
             return
         merged = merge(requests)
         rows = merged.columns.rows
-        full: DejaQError | None = self._room_for(rows, merged.columns.payload_bytes)
+        full: DejaQError | None = shortage(
+            self, self._topic_backlog, rows, merged.columns.payload_bytes
+        )
         if requests[0].stage is not None:
             full = refusal(self, requests[0].stage) or full
         if full is not None:
@@ -449,7 +426,7 @@ class Partition:
                 request.reply(Reply(request.number, request.columns.rows, error=full))
             return
         now_ms = self.now_ms()
-        resolution = self._resolve_duplicates(merged, now_ms)
+        resolution = resolve_batch(self, merged, now_ms)
         batches = sub_batches(merged, resolution, self.number)
         # Also if all rows are refused: the answer has to be remembered (rule 10).
         if merged.columns.rows or any(request.producer for request in requests):
@@ -481,45 +458,13 @@ class Partition:
             self._answer(request.acks, request.reply, reply)
             sequence += batch.count
 
-    def _resolve_duplicates(self, merged: Merged, now_ms: int) -> Resolution | None:
-        """What becomes of rows whose key is taken (rule 11). Rows that are refused are taken out
-        of `merged`; None = there are none, and nothing is replaced."""
-        if merged.key_hashes is None or merged.columns.keys is None:
-            return None
-        live = self._find_live(merged.columns.keys, merged.key_hashes)
-        firsts = find_repeats(merged.columns.keys, merged.key_hashes)
-        if live is None and firsts is None:
-            return None
-        free = np.full(merged.columns.rows, -1, dtype=np.int64)
-        live = free if live is None else live
-        resolution = resolve(
-            self.topic().on_duplicate,
-            live,
-            free if firsts is None else firsts,
-            self.engine.next_sequence,
-            too_late(self.engine, live, now_ms),
-        )
-        if resolution is not None and resolution.taken.size < merged.columns.rows:
-            merged.keep(resolution.taken)
-        return resolution
-
-    def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s | None:
-        """The live sequence of each key, -1 where there is none; None = none has one."""
-        rows, sequences = self.engine.find_keys(key_hashes)
-        if not len(sequences):
-            return None
-        positions = self.engine.locators(sequences) >> limits.ROW_BITS
-        if int(positions.max()) > self._commits.tail:
-            self._commits.commit_all()  # a candidate is readable only once it is appended
-        return find_live(self.engine, self.journal, keys, rows, sequences)
-
     # --- move, cancel, ack, nack, extend ------------------------------------------------------
 
     def _rename(self, request: RenameRequest) -> None:
         sequences = request.sequences
         if sequences is None:
             assert request.key_hashes is not None
-            sequences = self._find_live(request.keys, request.key_hashes)
+            sequences = find_in(self, request.keys, request.key_hashes)
             if sequences is None:
                 sequences = np.full(request.rows, -1, dtype=np.int64)
         if request.cancel:

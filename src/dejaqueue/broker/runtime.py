@@ -79,8 +79,7 @@ class TopicRuntime:
 
     def backlog(self) -> Backlog:
         """What is live in all partitions, as of their last steps."""
-        found = [partition.backlog for partition in self.partitions]
-        return Backlog(sum(one.count for one in found), sum(one.byte_count for one in found))
+        return sum((partition.backlog for partition in self.partitions), Backlog())
 
     def submit(self, partition: int, request: Request) -> None:
         """Leave a request for a partition."""

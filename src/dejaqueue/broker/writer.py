@@ -142,9 +142,9 @@ class Writer:
             reply(Reply(number, columns.rows, error=error))
 
     def _send(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
-        topic = self._topic.topic
         key_hashes = None
-        if columns.keys is not None and topic.partitions > 1:  # else the worker hashes them
+        # With one partition its worker hashes them, of many batches at once.
+        if columns.keys is not None and self._topic.topic.partitions > 1:
             key_hashes = hash_column(text_column(columns.keys))
         parts = self._route(number, columns, key_hashes)
         if len(parts) == 1:

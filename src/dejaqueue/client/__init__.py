@@ -12,6 +12,7 @@ from dejaqueue.client.aio_consumer import (
     AsyncMessageBatch,
 )
 from dejaqueue.client.aio_producer import AsyncProducer
+from dejaqueue.client.aio_transaction import AsyncTransaction
 from dejaqueue.client.browsing import DueHistogram, Where
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.results import SendResult, Settled
@@ -19,6 +20,7 @@ from dejaqueue.client.sending import Sent
 from dejaqueue.client.sync import Client
 from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, Message, MessageBatch
 from dejaqueue.client.sync_producer import Producer
+from dejaqueue.client.sync_transaction import Transaction
 
 __all__ = [
     "AsyncBatchConsumer",
@@ -27,6 +29,7 @@ __all__ = [
     "AsyncMessage",
     "AsyncMessageBatch",
     "AsyncProducer",
+    "AsyncTransaction",
     "BatchConsumer",
     "Client",
     "Consumer",
@@ -38,5 +41,6 @@ __all__ = [
     "SendResult",
     "Sent",
     "Settled",
+    "Transaction",
     "Where",
 ]
