@@ -189,6 +189,29 @@ def test_a_group_is_moved_by_an_hour_each_message_once(
     assert len(peeked(broker, group="b", state="ready")) == 40
 
 
+def test_a_shift_goes_on_after_a_restart_where_it_was_broken_off(
+    on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dejaqueue.limits.CHANGE_ROWS_MAX", 7)
+    monkeypatch.setattr(by_filter, "CALL_COMMANDS_MAX", 2)
+    broker = on_files(partitions=2)
+    now = broker.now_ms
+    for _ in range(2):
+        send(broker, [(f"m{n}", n, "a", []) for n in range(30)])
+    asked: dict[str, Any] = {"topic": TOPIC, "by_ms": 5, "after": None}
+    answers = [broker.broker.move_where(asked)]
+    while answers[-1]["next"] is not None:
+        broker.restart()
+        send(broker, [("too late", 500, "a", [])])
+        answers.append(broker.broker.move_where(asked | {"after": answers[-1]["next"]}))
+    counts = [answer["count"] for answer in answers]
+    assert counts[:4] == [14, 14, 2 + 7, 14]
+    # The second partition's walk began later, and may have met one that came before that.
+    assert sum(counts) - 60 in (0, 1, 2)
+    page = broker.broker.peek({"topic": TOPIC, "due_to": now + 100, "limit": 100})
+    assert page["due"].to_pylist() == [now + 5 + n for n in range(30) for _ in range(2)]
+
+
 def test_group_and_priority_of_many_change(make_broker: MakeBroker) -> None:
     broker = make_broker(kind="priority")
     send(broker, [("low", 0, "a", []), ("high", 0, "b", [])])
