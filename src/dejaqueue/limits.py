@@ -103,8 +103,9 @@ TRANSACTION_PARTICIPANTS_MAX: Final = 4_096
 TOPICS_MAX: Final = 100_000
 # Rows answered by one peek.
 PEEK_ROWS_MAX: Final = 10_000
-# Rows of the message table looked at in one stretch for a peek, a count or a change by filter.
-BROWSE_ROWS_MAX: Final = 1 << 20
+# Rows of the message table looked at in one stretch for a peek, a count or a change by filter:
+# about a millisecond of work, two with tags.
+BROWSE_ROWS_MAX: Final = 1 << 18
 # Messages moved or cancelled by one command of a change by filter: a few milliseconds of work.
 CHANGE_ROWS_MAX: Final = 8_192
 # Buckets of one histogram.

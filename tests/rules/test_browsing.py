@@ -10,6 +10,7 @@ import pytest
 
 from dejaqueue.broker import by_filter
 from dejaqueue.errors import BadRequest
+from tests.rules import test_rule_12_transactions as transactions
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 from tests.rules.conftest import MakeBroker
 
@@ -188,6 +189,29 @@ def test_a_group_is_moved_by_an_hour_each_message_once(
     assert len(peeked(broker, group="b", state="ready")) == 40
 
 
+def test_a_shift_goes_on_after_a_restart_where_it_was_broken_off(
+    on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dejaqueue.limits.CHANGE_ROWS_MAX", 7)
+    monkeypatch.setattr(by_filter, "CALL_COMMANDS_MAX", 2)
+    broker = on_files(partitions=2)
+    now = broker.now_ms
+    for _ in range(2):
+        send(broker, [(f"m{n}", n, "a", []) for n in range(30)])
+    asked: dict[str, Any] = {"topic": TOPIC, "by_ms": 5, "after": None}
+    answers = [broker.broker.move_where(asked)]
+    while answers[-1]["next"] is not None:
+        broker.restart()
+        send(broker, [("too late", 500, "a", [])])
+        answers.append(broker.broker.move_where(asked | {"after": answers[-1]["next"]}))
+    counts = [answer["count"] for answer in answers]
+    assert counts[:4] == [14, 14, 2 + 7, 14]
+    # The second partition's walk began later, and may have met one that came before that.
+    assert sum(counts) - 60 in (0, 1, 2)
+    page = broker.broker.peek({"topic": TOPIC, "due_to": now + 100, "limit": 100})
+    assert page["due"].to_pylist() == [now + 5 + n for n in range(30) for _ in range(2)]
+
+
 def test_group_and_priority_of_many_change(make_broker: MakeBroker) -> None:
     broker = make_broker(kind="priority")
     send(broker, [("low", 0, "a", []), ("high", 0, "b", [])])
@@ -217,6 +241,23 @@ def test_everything_that_is_not_leased_is_cancelled_and_stays_so(
     assert peeked(broker) == []
     assert send(broker, [("new", 0, "a", [])])
     assert peeked(broker) == ["new"]
+
+
+def test_what_a_transaction_staged_is_shown_only_if_asked_for(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    send(broker, [("input", 0, "a", []), ("other", 0, "a", [])])
+    (got,) = broker.consumer(holds=False, credit=1).take_all()
+    name = transactions.begin(broker)
+    transactions.send(broker, name, [b"output"])
+    transactions.ack(broker, name, got)
+    assert peeked(broker) == ["other"]
+    assert peeked(broker, state="staged") == ["output"]
+    assert peeked(broker, state="staged_ack") == ["input"]
+    states = {row["state"]: row["count"] for row in broker.broker.counts({"topic": TOPIC})["rows"]}
+    assert (states["staged"], states["staged_ack"], states["ready"]) == (1, 1, 1)
+    assert change(broker, "cancel_where") == 1
+    transactions.decide(broker, name, f"{TOPIC}/0")
+    assert peeked(broker) == ["output"]
 
 
 @pytest.mark.parametrize(

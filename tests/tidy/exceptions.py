@@ -44,8 +44,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/cli/topics.py": "tests/cli",
     "src/dejaqueue/client/aio_browse.py": "tests/integration",
     "src/dejaqueue/client/aio_cron.py": "tests/integration",
-    "src/dejaqueue/client/browsing.py": "tests/conformance",
-    "src/dejaqueue/client/changes.py": "tests/conformance",
     "src/dejaqueue/client/sync_browse.py": "generated; tests/integration",
     "src/dejaqueue/client/sync_consumer.py": "generated; tests/unit/client/test_aio_consumer.py",
     "src/dejaqueue/client/sync_cron.py": "generated; tests/integration",

@@ -14,7 +14,9 @@ from datetime import datetime, timedelta
 
 import pyarrow as pa
 
-from dejaqueue.client import AsyncClient, Client, Message, MessageBatch, SendResult, Settled
+from dejaqueue.client import (
+    AsyncClient, Client, DueHistogram, Message, MessageBatch, SendResult, Settled, Where
+)
 
 def program(when: datetime) -> int:
     with Client("dejaq://localhost", name="me") as client:
@@ -39,7 +41,14 @@ def program(when: datetime) -> int:
         with client.producer("t") as producer:
             sent = producer.send_batch([b"a"]).result()
             number = producer.send(b"x").result()
-        table: pa.Table = client.peek("t", limit=10)
+        table: pa.Table = client.peek("t", limit=10, due_from=when, tags_any=["a"])
+        states: dict[str, int] = client.counts("t")
+        found: DueHistogram = client.histogram("t", bucket=60, due_from=when, due_to=when)
+        settled = client.move("t", id=1, priority=5, group="a")
+        number = client.move_where("t", by=timedelta(hours=1), group="a", due_to=when)
+        where: Where = {"group": "a", "state": "ready"}
+        number += client.cancel_where("t", dry_run=True, **where) + client.purge("t") + len(found)
+        client.consume("t", tags_any=("a", "b"), tags_none=["c"])
         return number + moved.ok_count + cancelled.ok_count + len(payload) + int(table.num_rows)
 
 async def coroutine() -> int:
@@ -63,6 +72,8 @@ def wrong(client: Client) -> None:
     client.send("t", b"x", due="tomorrow")
     client.consume("t", prefetch="many")
     client.producer("t").send(b"x").outcome()
+    client.peek("t", colour="red")
+    client.move_where("t", by="1h")
 
 async def wrong_too(client: AsyncClient) -> None:
     number: int = client.send("t", b"x")
@@ -85,4 +96,4 @@ def test_a_program_as_in_the_docs_is_accepted(tmp_path: Path) -> None:
 def test_mistakes_are_found(tmp_path: Path) -> None:
     errors = check(tmp_path, REFUSED)
     wrong_lines = {int(line.split(":")[1]) for line in errors}
-    assert wrong_lines == {5, 6, 7, 8, 9, 12}, errors
+    assert wrong_lines == {5, 6, 7, 8, 9, 10, 11, 14}, errors

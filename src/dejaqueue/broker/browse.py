@@ -9,8 +9,9 @@ See: peek.py for the messages themselves, by_filter.py for changing them; docs/g
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +21,12 @@ from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.selection import DUE_END_MS, Selection
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.model import MessageState, TagFilter, TopicKind
 from dejaqueue.schema.packing import UNIT
 from dejaqueue.wire.descriptors import check_fields, check_tags
+
+Answer = TypeVar("Answer")
 
 STATES = {
     "scheduled": (MessageState.SCHEDULED,),
@@ -48,6 +51,14 @@ SELECTION_FIELDS = [
 BY = ("state", "group", "tag")
 WAIT_SECONDS = 60
 """How long the caller waits for a worker."""
+
+
+def answer_of(future: Future[Answer]) -> Answer:
+    """What a worker answered. Raises Unavailable if it does not within a minute."""
+    try:
+        return future.result(WAIT_SECONDS)
+    except TimeoutError:
+        raise Unavailable("the partition is busy", 1_000) from None
 
 
 def whole(values: dict[str, Any], name: str, default: int, high: int, low: int = 0) -> int:
@@ -129,7 +140,7 @@ def tally(topic: TopicRuntime, selection: Selection, bucket_ms: int, bucket_coun
     for number in range(len(topic.partitions)):
         first: int | None = 0
         while first is not None:
-            found, first = topic.look(number, _later(look, first)).result(WAIT_SECONDS)
+            found, first = answer_of(topic.look(number, _later(look, first)))
             counts += found
     return counts
 
@@ -199,7 +210,7 @@ def _rough(
         return _tally_index(place, selection, bucket_ms, bucket_count)
 
     futures = [topic.look(number, look) for number in range(len(topic.partitions))]
-    found = [future.result(WAIT_SECONDS) for future in futures]
+    found = [answer_of(future) for future in futures]
     return (
         np.sum([counts for counts, _ in found], axis=0, dtype=np.int64),
         sum(excess for _, excess in found),
@@ -243,7 +254,7 @@ def counts(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> dict[str
         return _Counted(states, *names)
 
     futures = [topic.look(number, look) for number in range(len(topic.partitions))]
-    found = [future.result(WAIT_SECONDS) for future in futures]
+    found = [answer_of(future) for future in futures]
     if by == "state":
         sums = {
             name: sum(counted.states[_COUNT_NAMES.get(name, name)] for counted in found)

@@ -23,7 +23,7 @@ from dejaqueue import limits
 from dejaqueue.broker.browse import (
     SELECTION_FIELDS,
     STATES,
-    WAIT_SECONDS,
+    answer_of,
     parse_selection,
     tally,
     whole,
@@ -167,7 +167,7 @@ def _step(topic: TopicRuntime, selection: Selection, change: Change, cursor: _Cu
     changed = topic.change(
         cursor.partition, lambda place: _change_some(place, selection, change, cursor)
     )
-    rows, following = changed.result(WAIT_SECONDS)
+    rows, following = answer_of(changed)
     if following is None:
         cursor.partition, cursor.first, cursor.end = cursor.partition + 1, 0, -1
     else:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.browse import (
     SELECTION_FIELDS,
-    WAIT_SECONDS,
+    answer_of,
     is_by_time,
     parse_selection,
     whole,
@@ -44,8 +44,8 @@ from dejaqueue.wire.descriptors import check_fields
 FIELDS = ["topic", "limit", "after", "ids", "keys", "partition", *SELECTION_FIELDS]
 NEXT = b"next"
 """Name in the schema's metadata of where the next page begins: JSON for `after`."""
-PAGE_ENTRIES_MAX = 65_536
-"""Entries of the order index looked at for one page: what takes a few milliseconds."""
+PAGE_ENTRIES_MAX = 32_768
+"""Entries of the order index looked at for one page: about two milliseconds of work."""
 _WAITING_OR_LEASED = (MessageState.SCHEDULED, MessageState.LEASED)
 _BY_TIME = (_WAITING_OR_LEASED, (MessageState.SCHEDULED,))
 _STATE_NAMES = np.array([state.name.lower() for state in MessageState])
@@ -197,7 +197,7 @@ def _rows_by_time(topic: TopicRuntime, ticket: Ticket) -> tuple[Found, dict[str,
         return rows, (reached[0], reached[1] | (place.number << limits.SEQUENCE_BITS))
 
     futures = {number: topic.look(number, look) for number in ticket.partitions}
-    looked = [(number, *future.result(WAIT_SECONDS)) for number, future in futures.items()]
+    looked = [(number, *answer_of(future)) for number, future in futures.items()]
     end = min((reached for _, _, reached in looked if reached is not None), default=None)
     ids = np.concatenate([rows.ids for _, rows, _ in looked])
     dues_ms = np.concatenate([rows.dues_ms for _, rows, _ in looked])
@@ -257,10 +257,11 @@ def _rows_by_id(topic: TopicRuntime, ticket: Ticket) -> tuple[Found, dict[str, i
         first = max(first_id - base, 0)
         if left <= 0:
             return found, {"id": base + first - 1}
-        rows, following = topic.look(
+        future = topic.look(
             number,
             lambda place, first=first, left=left: _look_by_id(place, ticket, first, left),  # type: ignore[misc]
-        ).result(WAIT_SECONDS)
+        )
+        rows, following = answer_of(future)
         found.append((number, rows))
         left -= len(rows.ids)
         if following is not None:
@@ -292,7 +293,7 @@ def _named_rows(topic: TopicRuntime, ticket: Ticket) -> Found:
         number: topic.look(number, lambda place: _rows_of(place, _named(place, ticket, count)))
         for number in ticket.partitions
     }
-    return [(number, future.result(WAIT_SECONDS)) for number, future in futures.items()]
+    return [(number, answer_of(future)) for number, future in futures.items()]
 
 
 def _named(place: Partition, ticket: Ticket, partition_count: int) -> Int64s:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.broker import entries
-from dejaqueue.broker.browse import WAIT_SECONDS
+from dejaqueue.broker.browse import answer_of
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.peek import NEXT
 from dejaqueue.broker.runtime import TopicRuntime
@@ -186,7 +186,7 @@ def _apply(broker: Broker, topic: str, ids: Int64s, destination: str | None) -> 
     for partition, rows in split_rows(ids >> limits.SEQUENCE_BITS):
         sequences = np.ascontiguousarray(ids[rows] & limits.SEQUENCE_MAX)
         left.append(runtime.look(partition, partial(_leave, sequences, destination)))
-    return sum(future.result(WAIT_SECONDS) for future in left)
+    return sum(answer_of(future) for future in left)
 
 
 def _leave(sequences: Int64s, destination: str | None, place: Partition) -> int:

@@ -97,7 +97,7 @@ class AsyncBrowsing:
     ) -> int:
         """Move all messages that a filter selects and that are not leased (rule 9).
 
-        Each is moved once. Messages sent after the call began are left alone.
+        Each is moved once. Messages that are sent meanwhile may be left alone.
 
         Args:
             topic: whose messages.

@@ -23,6 +23,47 @@ from dejaqueue.errors import InternalError
 _LEVELS = "."
 
 
+_NONE = np.zeros(0, dtype=np.int64)
+_FILTERS_MAX = 64
+_NEW_ROWS_MAX = 262_144
+
+
+def _merged(sequences: Int64s, new: Int64s) -> Int64s:
+    """Both, ascending, each once: what was leased and came back may be there twice.
+
+    `sequences` ascend, and are many: a stable sort of two runs is one merge.
+    """
+    if not new.size:
+        return sequences
+    merged = np.concatenate([sequences, np.sort(new, kind="stable")])
+    merged.sort(kind="stable")
+    once = np.ones(merged.size, dtype=np.bool_)
+    np.not_equal(merged[1:], merged[:-1], out=once[1:])
+    return merged if once.all() else merged[once]
+
+
+class _Candidates:
+    """What is known of one filter: ready messages that match, and those that came since.
+
+    Attributes:
+        matching: sequences that matched when it was last looked, ascending.
+        new: sequences that became ready since, in pieces.
+    """
+
+    __slots__ = ("_new_rows", "matching", "new")
+
+    def __init__(self, matching: Int64s) -> None:
+        self.matching = matching
+        self.new: list[Int64s] = []
+        self._new_rows = 0
+
+    def add(self, sequences: Int64s) -> bool:
+        """These are ready now; False if there are so many that looking anew is as good."""
+        self.new.append(sequences)
+        self._new_rows += sequences.size
+        return self._new_rows <= _NEW_ROWS_MAX
+
+
 class FairReady:
     """As `PriorityReady`, for fair topics. Columns are by code of the group."""
 
@@ -40,6 +81,7 @@ class FairReady:
         self._available = 0
         self._version = 0
         self._looked: dict[object, int] = {}
+        self._candidates: dict[object, _Candidates] = {}
         for code in range(len(groups)):
             if groups.names[code] or not code:
                 self.name(code)
@@ -124,7 +166,11 @@ class FairReady:
     def add(self, places: Int64s) -> None:
         """These rows are ready."""
         codes = self._codes(places)
-        self._runs.insert(codes, places + self._table.base)
+        sequences = places + self._table.base
+        self._runs.insert(codes, sequences)
+        full = [name for name, known in self._candidates.items() if not known.add(sequences)]
+        for name in full:
+            del self._candidates[name]
         unique, counts = np.unique(codes, return_counts=True)
         before = self._gives(unique)
         self._readies[unique] += counts
@@ -185,14 +231,17 @@ class FairReady:
     def take_matching(
         self, name: object, count: int, is_ready: Matches, matches: Matches, *, expected: int
     ) -> Int64s:
-        """The next `count` rows that match, in order. Cost: O(live messages)."""
+        """The next `count` rows that match, in order.
+
+        Cost: O(live messages) the first time a filter is asked for, then O(ready messages that
+        match, and those that came since).
+        """
         table = self._table
-        found = [places + table.base for places in table.live_places()]
-        sequences = np.concatenate([*found, np.zeros(0, dtype=np.int64)])
-        sequences = sequences[is_ready(sequences)]
-        sequences = sequences[matches(sequences)]
+        sequences = self._matching(name, is_ready, matches)
         codes = self._codes(table.places(sequences))
-        order = np.argsort(codes, kind="stable")
+        # Sorting 16 bits takes a fifth of the time that 64 take.
+        is_short = not codes.size or int(codes.max()) < 1 << 16
+        order = np.argsort(codes.astype(np.uint16) if is_short else codes, kind="stable")
         codes, sequences = codes[order], sequences[order]
         unique, firsts, limits = np.unique(codes, return_index=True, return_counts=True)
         turns = self._shares.share_among(unique, limits, count, self._all_gives())
@@ -204,7 +253,33 @@ class FairReady:
         starts = firsts[np.searchsorted(unique, served)]
         before = np.cumsum(counts) - counts
         picked = np.arange(turns.size) + np.repeat(starts - before, counts)
+        left_mask = np.ones(sequences.size, dtype=np.bool_)
+        left_mask[order[picked]] = False
+        known = self._candidates[name]
+        known.matching = known.matching[left_mask]
         return self._taken(sequences[picked], served, inverse, counts)
+
+    def _matching(self, name: object, is_ready: Matches, matches: Matches) -> Int64s:
+        """The ready messages that match, ascending; remembered for the next time."""
+        known = self._candidates.get(name)
+        if known is None:
+            base = self._table.base
+            found = [_NONE]
+            for places in self._table.live_places():
+                sequences = places + base
+                sequences = sequences[is_ready(sequences)]
+                found.append(sequences[matches(sequences)])
+            sequences = np.concatenate(found)
+        else:
+            sequences = known.matching
+            if known.new:
+                new = np.concatenate(known.new)
+                sequences = _merged(sequences, new[matches(new)])
+            sequences = sequences[is_ready(sequences)]
+        if len(self._candidates) >= _FILTERS_MAX and name not in self._candidates:
+            self._candidates.clear()
+        self._candidates[name] = _Candidates(sequences)
+        return sequences
 
     def has_next(self, name: object, is_ready: Matches) -> bool:
         """True if there is a row to take, or (with a filter's name) one not yet looked at."""

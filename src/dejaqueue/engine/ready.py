@@ -24,8 +24,8 @@ from dejaqueue.engine.table import URGENCY_FLIP, MessageTable
 KEY_MAX = (1 << 62) - 1
 _FILTERS_MAX = 64
 _PICK_PAGE_ROWS = 512
-# Entries looked at for one lease of a filter: about three milliseconds of work.
-_PICK_ROWS_MAX = 65_536
+# Entries looked at for one lease of a filter: about two milliseconds of work.
+_PICK_ROWS_MAX = 32_768
 _BEFORE_ALL: Pair = (-1, -1)
 Matches: TypeAlias = Callable[[Int64s], Mask]
 """sequences -> which of these messages a consumer takes."""
