@@ -16,8 +16,10 @@ BEGIN = "<!-- figures: made by `make bench`, do not edit below -->"
 END = "<!-- end of figures -->"
 TITLES = {
     "throughput": "Throughput",
+    "kinds": "Keys, priorities, groups",
     "lateness": "Lateness",
     "hot_instant": "Hot instant",
+    "fair": "Fair topics",
     "scale": "Scale",
     "parts": "Parts",
 }

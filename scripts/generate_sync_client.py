@@ -14,6 +14,8 @@ from pathlib import Path
 CLIENT = Path(__file__).resolve().parent.parent / "src" / "dejaqueue" / "client"
 SOURCES = {
     "aio.py": "sync.py",
+    "aio_browse.py": "sync_browse.py",
+    "aio_letters.py": "sync_letters.py",
     "aio_consumer.py": "sync_consumer.py",
     "aio_producer.py": "sync_producer.py",
     "aio_transaction.py": "sync_transaction.py",
@@ -40,7 +42,7 @@ WORDS = [
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\b(_?)Async([A-Z]\w+)", r"\1\2"),
     (r"\bwaits_aio\b", "waits_sync"),
-    (r"\baio_(consumer|producer|transaction)\b(?!\.py)", r"sync_\1"),
+    (r"\baio_(browse|letters|consumer|producer|transaction)\b(?!\.py)", r"sync_\1"),
     (r"\basynchronous\b", "synchronous"),
     (r"See: core\.py for what does not wait; docs", "See: core.py for what it does; docs"),
 ]

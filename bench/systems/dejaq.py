@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -92,11 +93,11 @@ class DejaqSystem(System):
             "single_4_programs": self.single_programs,
         }
 
-    def new_topic(self) -> str:
+    def new_topic(self, **settings: Any) -> str:
         """Create a topic that nothing is in."""
         self._topics += 1
         name = f"topic-{self._topics}"
-        self.client.create_topic(name)
+        self.client.create_topic(name, **settings)
         return name
 
     def enqueue(self, plan: Plan, seed: int) -> Measured:
@@ -113,13 +114,13 @@ class DejaqSystem(System):
             arrays = [pa.array(payloads[part], pa.binary()), pa.array(dues_ms[part], pa.int64())]
             return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
-        return self._send(self.new_topic(), batches(load), columns, plan.seconds)
+        return self.send(self.new_topic(), batches(load), columns, plan.seconds)
 
     def enqueue_one_call_each(self, plan: Plan, seed: int) -> Measured:
         """A call of `send_batch` for each 1,000, one after the other: no batch overlaps another."""
         topic = self.new_topic()
         load = far_load(plan.rows, self.clock.now_ms(), seed)
-        ready = [_record_batch(load, part) for part in batches(load)]
+        ready = [record_batch(load, part) for part in batches(load)]
         sent = 0
         watch = Stopwatch(plan.seconds)
         for batch in ready:
@@ -166,14 +167,33 @@ class DejaqSystem(System):
         return Measured(sent, max(float(seconds) for _, seconds in answers))
 
     def fill(
-        self, topic: str, load: Load, seconds_max: float, batch_rows: int = BATCH_ROWS
+        self,
+        topic: str,
+        load: Load,
+        seconds_max: float,
+        batch_rows: int = BATCH_ROWS,
+        **columns: pa.Array,
     ) -> Measured:
-        """Send a load in batches until it is sent or the time is up."""
+        """Send a load in batches until it is sent or the time is up; `columns`: more, by name."""
         parts = batches(load, batch_rows)
-        return self._send(topic, parts, lambda part: _record_batch(load, part), seconds_max)
+
+        def batch_of(part: slice) -> pa.RecordBatch:
+            batch = record_batch(load, part)
+            for name, column in columns.items():
+                batch = batch.append_column(name, column[part])
+            return batch
+
+        return self.send(topic, parts, batch_of, seconds_max)
 
     def drain(
-        self, topic: str, rows: int, seconds_max: float, *, to_bytes: bool = False, left: int = 0
+        self,
+        topic: str,
+        rows: int,
+        seconds_max: float,
+        *,
+        to_bytes: bool = False,
+        left: int = 0,
+        look: Callable[[pa.RecordBatch], None] | None = None,
     ) -> Measured:
         """Consume and ack `rows` messages, until all acks are confirmed or the time is up.
 
@@ -183,6 +203,7 @@ class DejaqSystem(System):
             seconds_max: end after so long.
             to_bytes: make Python bytes of the payloads.
             left: how many the topic must have afterwards, if the time was not up.
+            look: called with each batch.
         """
         acked = 0
         watch = Stopwatch(seconds_max)
@@ -192,6 +213,8 @@ class DejaqSystem(System):
         for batch in consumed:
             if to_bytes:
                 batch.batch.column("payload").to_pylist()
+            if look is not None:
+                look(batch.batch)
             acked += len(batch)
             # The last ack is waited for; acks are settled in order, so all before it are done.
             is_last = acked >= rows or watch.is_over()
@@ -214,13 +237,14 @@ class DejaqSystem(System):
         stats = self.client.stats(topic)
         return int(stats["scheduled"] + stats["leased"])
 
-    def _send(
+    def send(
         self,
         topic: str,
         parts: list[slice],
         columns: Callable[[slice], pa.RecordBatch],
         seconds_max: float,
     ) -> Measured:
+        """Send the batches that `columns` makes of each part, until the time is up."""
         sent = 0
         watch = Stopwatch(seconds_max)
 
@@ -303,7 +327,7 @@ def send_singles(
     return Measured(sum(counts), watch.seconds())
 
 
-def _record_batch(load: Load, part: slice) -> pa.RecordBatch:
+def record_batch(load: Load, part: slice) -> pa.RecordBatch:
     """Columns of a part of the load, without a copy."""
     rows, size = part.stop - part.start, PAYLOAD_BYTES
     block = pa.py_buffer(load.block).slice(part.start * size, rows * size)

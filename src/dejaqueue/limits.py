@@ -16,6 +16,8 @@ SEQUENCE_MAX: Final = (1 << SEQUENCE_BITS) - 1
 
 # The middle of uint16: as many levels above as below.
 PRIORITY_DEFAULT: Final = 32_768
+# The least urgent; what fits a uint16.
+PRIORITY_MAX: Final = 65_535
 
 # Fits a file name on every file system, with nothing to escape.
 TOPIC_NAME_BYTES_MAX: Final = 255
@@ -60,6 +62,9 @@ WEIGHTS_MAX: Final = 10_000
 # Thirty days: a message that waits longer between attempts is better sent anew.
 BACKOFF_MS_MAX: Final = 30 * 24 * 3_600_000
 
+# Why a message was refused: a line for a reader, not a traceback.
+REASON_BYTES_MAX: Final = 1_024
+
 # Slabs of the message table: 65,536 rows of each column are whole memory pages.
 SLAB_BITS: Final = 16
 SLAB_ROWS: Final = 1 << SLAB_BITS
@@ -98,6 +103,14 @@ TRANSACTION_PARTICIPANTS_MAX: Final = 4_096
 TOPICS_MAX: Final = 100_000
 # Rows answered by one peek.
 PEEK_ROWS_MAX: Final = 10_000
+# Rows of the message table looked at in one stretch for a peek, a count or a change by filter.
+BROWSE_ROWS_MAX: Final = 1 << 20
+# Messages moved or cancelled by one command of a change by filter: a few milliseconds of work.
+CHANGE_ROWS_MAX: Final = 8_192
+# Buckets of one histogram.
+BUCKETS_MAX: Final = 10_000
+# Groups or tags in one answer to `counts`.
+COUNTS_ROWS_MAX: Final = 10_000
 
 assert SEQUENCE_BITS + 16 == 63
 assert PARTITIONS_MAX < 1 << 16

@@ -26,7 +26,6 @@ from dejaqueue.client import AsyncClient, Client
 from dejaqueue.client.transport import ConsumeChannel, Delivery, WriteChannel
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.model import Topic
-from dejaqueue.schema.messages import PEEK
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle
@@ -222,8 +221,18 @@ class LocalTransport:
                 return broker.topic(str(body["name"])).to_dict()
             case "list_topics":
                 return {"topics": [topic.to_dict() for topic in broker.topics()]}
+            case "redrive":
+                return broker.redrive(body)
             case "stats":
                 return broker.stats(body.get("topic"))
+            case "counts":
+                return broker.counts(body)
+            case "histogram":
+                return broker.histogram(body)
+            case "move_where":
+                return broker.move_where(body)
+            case "cancel_where":
+                return broker.cancel_where(body)
             case "clock":
                 return {"broker_us": broker.clock.now_us()}
         raise BadRequest("action", "a known action", name)
@@ -235,7 +244,7 @@ class LocalTransport:
             self._check_open()
             values = {name: value for name, value in ticket.items() if name != "op"}
             batch = self._broker.peek(values)
-            future.set_result(pa.Table.from_batches([batch], PEEK))
+            future.set_result(pa.Table.from_batches([batch]))
         except DejaQError as error:
             future.set_exception(error)
         return future

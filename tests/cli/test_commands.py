@@ -223,3 +223,39 @@ def test_url_that_is_none_is_a_wrong_call() -> None:
     found = invoke("stats", "--url", "http://localhost")
     assert found.exit_code == 2
     assert found.stderr.startswith("error: ")
+
+
+def test_dead_letters_are_listed_sent_back_and_thrown_away(run: Run) -> None:
+    assert run("topic", "create", "a", "--kind", "priority", "--max-attempts", "1").exit_code == 0
+    for text in ("one", "two"):
+        sent = run("send", "a", "--text", text, "--key", text, "--priority", "7", "--ttl", "0s")
+        assert sent.exit_code == 0
+    letters: list[dict[str, Any]] = []
+    for _ in range(1_000):
+        listed = run("dead", "list", "a.dead", "--json")
+        letters = json_lines(listed.stdout) if listed.exit_code == 0 else []
+        if len(letters) == 2:
+            break
+    names = ("reason", "attempts", "origin", "key", "payload")
+    assert [[letter[name] for name in names] for letter in letters] == [
+        ["expired", "0", "a", "one", "one"],
+        ["expired", "0", "a", "two", "two"],
+    ]
+    assert "expired" in run("dead", "list", "a.dead").stdout
+    assert run("dead", "redrive", "a.dead", "--reason", "refused").stdout == "moved 0\nleft 0\n"
+    assert run("dead", "redrive", "a.dead", "--id", letters[0]["id"]).stdout == "moved 1\nleft 0\n"
+    assert consumed(run, "a", "--max", "1")[0]["payload"] == "one"
+    purged = run("dead", "purge", "a.dead", "--yes", "--json")
+    assert json.loads(purged.stdout) == {"purged": 1}
+    assert run("dead", "list", "a.dead", "--json").stdout == ""
+
+
+def test_the_lines_of_a_file_get_priority_and_time_to_live(run: Run, tmp_path: Path) -> None:
+    run("topic", "create", "a", "--kind", "priority")
+    lines = tmp_path / "lines.txt"
+    lines.write_text("x\ny\n")
+    options = ("--priority", "9", "--ttl", "1h", "--delay", "1h")
+    assert run("send", "a", str(lines), *options).stdout == "sent 2\n"
+    assert run("send", "a", str(lines), "--expires", "2099-01-01T00:00:00Z").exit_code == 0
+    both = run("send", "a", "--text", "x", "--ttl", "1s", "--expires", "2099-01-01T00:00:00Z")
+    assert both.exit_code == 2

@@ -29,6 +29,7 @@ from dejaqueue.engine import commands
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
 from dejaqueue.engine.rules import Rules
+from dejaqueue.engine.selection import Selection
 from dejaqueue.engine.snapshot import (
     PlannedFile,
     SnapshotPlan,
@@ -306,6 +307,10 @@ class EngineMachine(RuleBasedStateMachine):
     def bury(self, group: int) -> None:
         self.apply(commands.Bury(self.now_ms, group))
 
+    @rule(back=rows_st)
+    def depart(self, back: list[int]) -> None:
+        self.apply(commands.Depart(self.now_ms, self.pick(back), "elsewhere"))
+
     @rule(rules=rules_st)
     def configure(self, rules: Rules) -> None:
         kind, ageing_ms = self.engine.rules.kind, self.engine.rules.ageing_ms
@@ -341,26 +346,30 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(after=st.tuples(dues, small), until=dues, limit=st.integers(1, 20))
     def peek(self, after: tuple[int, int], until: int, limit: int) -> None:
-        after_due_ms, after_sequence = self.now_ms + after[0], after[1]
+        """By due time where that is the order, by sequence otherwise; page by page to the end."""
         until_ms = self.now_ms + until
-        pages = {
-            MessageState.SCHEDULED: self.engine.page,
-            MessageState.LEASED: self.engine.leased_page,
-        }
-        for state, page in pages.items():
-            found = page(
-                after_due_ms=after_due_ms,
-                after_sequence=after_sequence,
-                until_ms=until_ms,
-                limit=limit,
-            )
-            expected = [
-                message.sequence
-                for message in self.model.in_state(state)
-                if (message.due_ms, message.sequence) > (after_due_ms, after_sequence)
-                and message.due_ms <= until_ms
-            ]
-            assert found.tolist() == expected[:limit]
+        start = (self.now_ms + after[0], after[1])
+        for state in (MessageState.SCHEDULED, MessageState.LEASED):
+            wanted = Selection((state,), due_to_ms=until_ms + 1)
+            messages = [m for m in self.model.in_state(state) if m.due_ms <= until_ms]
+            found: list[int] = []
+            if self.engine.rules.kind is TopicKind.TIMELINE:
+                pair: tuple[int, int] | None = start
+                while pair is not None:
+                    part, pair = self.engine.page(wanted, after=pair, limit=limit, rows_max=limit)
+                    assert part.size <= limit
+                    found += part.tolist()
+                messages = [m for m in messages if (m.due_ms, m.sequence) > start]
+                assert found == [m.sequence for m in messages]
+                continue
+            first: int | None = 0
+            while first is not None:
+                part, first = self.engine.find(
+                    wanted, first=first, end=1 << 40, limit=limit, rows_max=limit
+                )
+                assert part.size <= limit
+                found += part.tolist()
+            assert found == sorted(m.sequence for m in messages)
         scheduled = self.model.in_state(MessageState.SCHEDULED)
         due_count = sum(message.due_ms <= until_ms for message in scheduled)
         assert self.engine.due_count(until_ms) == due_count

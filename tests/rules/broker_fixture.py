@@ -6,6 +6,8 @@ Not covered here: the wire and the client (tests/integration), real crashes (tes
 from __future__ import annotations
 
 import queue
+import shutil
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.dead_letters import Arrived, Parcel
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.errors import DejaQError
+from dejaqueue.journal.interface import Journal
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, ClockSettings, DispatchSettings, JournalSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
@@ -53,10 +57,12 @@ class Got:
 class RecordingConsumer:
     """A consumer with a lot of credit that notes its deliveries."""
 
-    def __init__(self, fixture: BrokerFixture, *, credit: int = 1_000, **options: Any) -> None:
+    def __init__(
+        self, fixture: BrokerFixture, *, topic: str = TOPIC, credit: int = 1_000, **options: Any
+    ) -> None:
         self._fixture = fixture
         self._queue: queue.SimpleQueue[Push] = queue.SimpleQueue()
-        self.session = fixture.broker.open_consume(ConsumeStream(TOPIC, **options), self)
+        self.session = fixture.broker.open_consume(ConsumeStream(topic, **options), self)
         if credit:
             self.session.credit(credit)
 
@@ -122,6 +128,7 @@ class BrokerFixture:
         self.clock = VirtualClock()
         self.path = path
         self.topic_settings = topic
+        self.arrivals: queue.SimpleQueue[DejaQError | None] = queue.SimpleQueue()
         self.broker = self._start()
         self.broker.create_topic(Topic(TOPIC, **topic), exist_ok=True)
 
@@ -136,7 +143,34 @@ class BrokerFixture:
         )
         broker = Broker(settings, self.clock)
         broker.start()
+        broker.carrier.carry = self._noting(broker.carrier.carry)  # type: ignore[method-assign]
         return broker
+
+    def _noting(self, carry: Callable[..., None]) -> Callable[..., None]:
+        """`Carrier.carry` that rings when a parcel arrived, or did not."""
+
+        def noting(parcel: Parcel, journal: Journal, arrived: Arrived) -> None:
+            def noted(rows: int, error: DejaQError | None) -> None:
+                arrived(rows, error)
+                self.arrivals.put(error)
+
+            carry(parcel, journal, noted)
+
+        return noting
+
+    def letters_arrive(self, parcels: int = 1) -> None:
+        """Return when so many parcels of dead letters arrived, and their messages are buried."""
+        for _ in range(parcels):
+            error = self.arrivals.get(timeout=10)
+            assert error is None, error
+        self.settle_down()
+
+    def peek(self, topic: str = TOPIC, **ticket: Any) -> list[dict[str, Any]]:
+        rows = self.broker.peek({"topic": topic, **ticket}).to_pylist()
+        return [row | {"headers": dict(row["headers"] or ())} for row in rows]
+
+    def counts(self, topic: str = TOPIC) -> dict[str, Any]:
+        return self.broker.stats(topic)
 
     @property
     def now_ms(self) -> int:
@@ -144,6 +178,15 @@ class BrokerFixture:
 
     def restart(self) -> None:
         """Stop gracefully and start again on the same journal."""
+        self.broker.stop()
+        self.broker = self._start()
+
+    def crash(self) -> None:
+        """Go on with what is on the disk now: the broker has no chance to do anything more."""
+        assert self.path is not None
+        left = self.path
+        self.path = left.with_name(f"{left.name}-after")
+        shutil.copytree(left, self.path)
         self.broker.stop()
         self.broker = self._start()
 
@@ -174,8 +217,9 @@ class BrokerFixture:
 
     def write(self, op: str, columns: dict[str, Any], **stream: Any) -> Reply:
         number = stream.pop("number", 1)
+        topic = stream.pop("topic", TOPIC)
         future: Future[Reply] = Future()
-        writer = self.broker.open_write(WriteStream(TOPIC, op, **stream).check())
+        writer = self.broker.open_write(WriteStream(topic, op, **stream).check())
         batch = pa.record_batch(columns)
         writer.check_schema(batch.schema)
         writer.submit(number, batch, future.set_result)

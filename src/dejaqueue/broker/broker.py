@@ -14,10 +14,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from dejaqueue.broker import browse, by_filter
+from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.peek import peek
+from dejaqueue.broker.redrive import redrive
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.stats import topic_stats
@@ -25,7 +28,7 @@ from dejaqueue.broker.topics import Catalogue
 from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
-from dejaqueue.errors import BadRequest, DejaQError, TopicUnknown, Unavailable
+from dejaqueue.errors import DejaQError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
 from dejaqueue.model import Topic
@@ -64,6 +67,7 @@ class Broker:
         self._topics: dict[str, TopicRuntime] = {}
         self._workers: list[PartitionWorker] = []
         self.snapshot_writer = ThreadPoolExecutor(1, thread_name_prefix="dejaq-snapshots")
+        self.carrier = Carrier(self)
         self._running = False
         self._started_us = 0
         self.transactions = Transactions(self.runtime, self.clock)
@@ -103,6 +107,7 @@ class Broker:
                 return
             self._running = False
             runtimes = list(self._topics.values())
+        self.carrier.close()
         for runtime in runtimes:
             runtime.close(self._close_partition)
         for worker in self._workers:
@@ -133,6 +138,7 @@ class Broker:
             self.settings,
             self.worker_of,
             self.snapshot_writer,
+            self.carrier,
             self.transactions,
         )
 
@@ -212,6 +218,10 @@ class Broker:
         offset_us_max = self.settings.clock.offset_us_max
         return ConsumerSession(runtime, options, sink, self.clock, offset_us_max)
 
+    def redrive(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Send a page of dead letters back (broker/redrive.py)."""
+        return redrive(self, values)
+
     # --- looking ------------------------------------------------------------------------------
 
     def stats(self, topic: str | None = None) -> dict[str, Any]:
@@ -227,8 +237,27 @@ class Broker:
         }
 
     def peek(self, ticket: dict[str, Any]) -> pa.RecordBatch:
-        """A batch of messages as they are, schema PEEK, without leasing (broker/stats.py)."""
-        name = ticket.get("topic")
-        if not isinstance(name, str):
-            raise BadRequest("topic", "the name of a topic", name)
-        return peek(self.runtime(name), ticket)
+        """A batch of messages as they are, schema PEEK, without leasing (broker/peek.py)."""
+        return peek(self.runtime(browse.topic_name(ticket)), ticket, self.clock.now_ms())
+
+    def counts(self, values: dict[str, Any]) -> dict[str, Any]:
+        """How many messages there are by state, group or tag (broker/browse.py)."""
+        topic = self.runtime(browse.topic_name(values))
+        return browse.counts(topic, values, self.clock.now_ms())
+
+    def histogram(self, values: dict[str, Any]) -> dict[str, Any]:
+        """How many messages are due in each stretch of time (broker/browse.py)."""
+        topic = self.runtime(browse.topic_name(values))
+        return browse.histogram(topic, values, self.clock.now_ms())
+
+    # --- changing by filter -------------------------------------------------------------------
+
+    def move_where(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Move some of the messages that a filter selects (broker/by_filter.py)."""
+        topic = self.runtime(browse.topic_name(values))
+        return by_filter.move_where(topic, values, self.clock.now_ms())
+
+    def cancel_where(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Cancel some of the messages that a filter selects (broker/by_filter.py)."""
+        topic = self.runtime(browse.topic_name(values))
+        return by_filter.cancel_where(topic, values, self.clock.now_ms())

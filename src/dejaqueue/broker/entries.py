@@ -20,6 +20,7 @@ See: docs/reference/journal-format.md.
     DECIDE      commit                                                               transaction
     REMEMBER    commit, -1 = forget                                                  JSON
     BURY        group
+    DEPART                                              sequences                    destination
 
 Where ACK, NACK and EXTEND name a whole lease, they have no ints. The extra of ENQUEUE is a list of
 sub-batches, or an object of that and of what else there is.
@@ -282,6 +283,10 @@ def to_entry(command: Command, leased_count: int = 0) -> Entry:
             return Entry(EntryKind.REMEMBER, now_ms, (commit, 0, 0, 0), extra=extra)
         case commands.Bury():
             return Entry(EntryKind.BURY, now_ms, (command.group, 0, 0, 0))
+        case commands.Depart():
+            rows, extra = len(command.sequences), command.destination.encode()
+            ints = (command.sequences,)
+            return Entry(EntryKind.DEPART, now_ms, rows=rows, ints=ints, extra=extra)
         case _:
             raise TypeError(f"no entry is made of {type(command).__name__} here")
 
@@ -341,6 +346,8 @@ def _to_command(entry: Entry, position: int) -> Command:
             return commands.Remember(now_ms, name, commit, participants)
         case EntryKind.BURY:
             return commands.Bury(now_ms, params[0])
+        case EntryKind.DEPART:
+            return commands.Depart(now_ms, entry.ints[0], extra.decode())
         case _:
             raise ValueError("unknown kind")
 

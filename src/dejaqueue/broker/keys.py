@@ -7,15 +7,20 @@ See: rule 11; docs/adr/0005-keys-are-resolved-in-the-shell.md.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dejaqueue import limits
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.keys import NO_KEY
 from dejaqueue.journal.interface import Journal
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.partition import Partition
 
 
 def find_live(
@@ -38,16 +43,31 @@ def find_live(
     return found
 
 
-def find_repeats(keys: pa.StringArray, key_hashes: Int64s) -> npt.NDArray[np.int64]:
-    """For each row the first row of the batch with the same key, -1 where it is the first itself.
+def find_in(place: Partition, keys: pa.StringArray, key_hashes: Int64s) -> Int64s | None:
+    """The live sequence of each key in a partition, -1 where there is none; None = none has one.
+
+    On its worker. What was applied and is not appended yet, is appended if it may be one of them.
+    """
+    rows, sequences = place.engine.find_keys(key_hashes)
+    if not len(sequences):
+        return None
+    positions = place.engine.locators(sequences) >> limits.ROW_BITS
+    if int(positions.max()) > place.position:
+        place.commits.commit_all()  # a candidate is readable only once it is appended
+    return find_live(place.engine, place.journal, keys, rows, sequences)
+
+
+def find_repeats(keys: pa.StringArray, key_hashes: Int64s) -> Int64s | None:
+    """For each row the first row of the batch with the same key, -1 where it is the first itself;
+    None = all are.
 
     Rows without a key (hash 0) repeat nothing. The texts are only compared if two hashes are equal.
     """
-    firsts = np.full(len(keys), -1, dtype=np.int64)
     # tidy: allow determinism, because equal hashes are one value: their order cannot be seen
     in_order = np.sort(key_hashes)
     if not ((in_order[1:] == in_order[:-1]) & (in_order[1:] != NO_KEY)).any():
-        return firsts
+        return None
+    firsts = np.full(len(keys), -1, dtype=np.int64)
     keyed = np.flatnonzero(key_hashes)
     codes = np.asarray(keys.take(pa.array(keyed)).dictionary_encode().indices)
     _, first_places, inverse = np.unique(codes, return_index=True, return_inverse=True)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dejaqueue.broker.entries import text_column
+from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.requests import EnqueueRequest
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.journal.interface import TextColumn
@@ -67,7 +67,7 @@ def merge(requests: list[EnqueueRequest]) -> Merged:
     if len(requests) == 1:
         only = requests[0]
         starts = np.array([0, only.columns.rows], dtype=np.int64)
-        return Merged(requests, starts, only.columns, only.key_hashes)
+        return Merged(requests, starts, only.columns, _hashes(requests, only.columns.keys))
     parts = [request.columns for request in requests]
     starts = np.zeros(len(requests) + 1, dtype=np.int64)
     np.cumsum([part.rows for part in parts], out=starts[1:])
@@ -85,17 +85,17 @@ def merge(requests: list[EnqueueRequest]) -> Merged:
         priorities=_joined([part.priorities for part in parts], starts, DEFAULT_PRIORITY),
         expires_ms=_joined([part.expires_ms for part in parts], starts, 0),
     )
-    hashes = None
-    if keys is not None:
-        hashes = np.concatenate(
-            [
-                np.zeros(request.columns.rows, dtype=np.int64)
-                if request.key_hashes is None
-                else request.key_hashes
-                for request in requests
-            ]
-        )
-    return Merged(requests, starts, columns, hashes)
+    return Merged(requests, starts, columns, _hashes(requests, keys))
+
+
+def _hashes(requests: list[EnqueueRequest], keys: pa.StringArray | None) -> Int64s | None:
+    """The hash of each key; those that the requests bring, if all of them do."""
+    if keys is None:
+        return None
+    known = [request.key_hashes for request in requests if request.key_hashes is not None]
+    if len(known) < len(requests):
+        return hash_column(text_column(keys))
+    return known[0] if len(known) == 1 else np.concatenate(known)
 
 
 def _concat(parts: list[pa.StringArray | None], starts: Int64s) -> pa.StringArray | None:

@@ -20,11 +20,17 @@ import numpy as np
 from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.commit import Commits, Committer
-from dejaqueue.broker.dispatch import Dispatcher, Push
-from dejaqueue.broker.duplicates import Resolution, resolve, sub_batches, too_late
-from dejaqueue.broker.keys import find_live, find_repeats
-from dejaqueue.broker.merging import Merged, merge
-from dejaqueue.broker.quotas import Backlog, check_backlog
+from dejaqueue.broker.dead_letters import DeadLetters
+from dejaqueue.broker.dispatch import Dispatcher
+from dejaqueue.broker.duplicates import (
+    enqueue_reply,
+    resolve_batch,
+    sub_batches,
+)
+from dejaqueue.broker.keys import find_in
+from dejaqueue.broker.leasing import dispatch, next_wake_us
+from dejaqueue.broker.merging import merge
+from dejaqueue.broker.quotas import Backlog, shortage
 from dejaqueue.broker.requests import (
     ChangeRequest,
     EnqueueRequest,
@@ -43,9 +49,6 @@ from dejaqueue.engine.commands import (
     Effects,
     Enqueue,
     Extend,
-    Int64s,
-    Lease,
-    Leased,
     Move,
     Nack,
     OpenEpoch,
@@ -64,7 +67,7 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal.interface import Journal
-from dejaqueue.model import TagFilter, Topic, TopicKind, pack_id
+from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -78,12 +81,6 @@ MERGE_ROWS_MAX = 256
 MERGE_BYTES_MAX = 64 << 10
 # Requests taken in one step; the rest waits for the next one, so that due messages are not kept.
 STEP_REQUESTS_MAX = 1_024
-# A message is sent to a client that holds it when this much of the lease-ahead time is still left:
-# most of it, for a sync or a garbage collection that takes its time on the way; not all of it, so
-# that the messages of the rest come along in the same dispatch.
-AHEAD_PERCENT = 80
-# Dispatches in one step, for the same reason the other way round.
-STEP_DISPATCHES_MAX = 32
 
 
 class Partition:
@@ -115,6 +112,7 @@ class Partition:
         self._closed = False
         self.backlog = Backlog()
         self.maintenance: Maintenance | None = None
+        self.dead_letters: DeadLetters | None = None
         self.staged_watch: StagedWatch | None = None
         self.engine: Engine
         self.journal: Journal
@@ -166,18 +164,22 @@ class Partition:
                 self._take_requests()
                 if self.staged_watch is not None:
                     self.staged_watch.step(self)
-                self._dispatch()
+                dispatch(self)
+            if self.dead_letters is not None:
+                self.dead_letters.bury(self)
             self._commits.commit(behind=busy)
+            if self.dead_letters is not None:
+                self.dead_letters.send(self)
             has_chores = self.maintenance is not None and self.maintenance.step(self)
         except DejaQError as error:
             self._fail(error)
         if not self.loaded:
             return self.clock.now_us() + 100_000 if self._inbox else None
-        self.backlog = self._backlog()
+        self.backlog = Backlog.of(self.engine.state, self.mean_payload_bytes)
         if self._inbox:
             full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
             return None if full and self._commits.in_flight else self.clock.now_us()
-        return self.clock.now_us() if has_chores else self._next_wake_us()
+        return self.clock.now_us() if has_chores else next_wake_us(self)
 
     def close(self) -> None:
         """Answer what waits with Unavailable and close the journal."""
@@ -271,6 +273,8 @@ class Partition:
         )
         if self.maintenance is not None:
             self.maintenance.loaded(self, 0 if snapshot is None else snapshot.position)
+        if self.dead_letters is not None:
+            self.dead_letters.loaded(self)
         if self.staged_watch is not None:
             self.staged_watch.loaded()
 
@@ -403,38 +407,18 @@ class Partition:
             answer.refused_ids,
             answer.refused_statuses,
         )
-        reply = self._enqueue_reply(request, batch, answer.first_sequence)
+        reply = enqueue_reply(request, batch, self.number, answer.first_sequence)
         self._answer(request.acks, request.reply, reply)
         return True
-
-    def _backlog(self) -> Backlog:
-        return Backlog.of(self.engine.state, self.mean_payload_bytes)
-
-    def _room_for(self, rows: int, byte_count: int) -> ResourceExhausted | None:
-        """Rule 14."""
-        topic = self.topic()
-        if topic.max_backlog_count or topic.max_backlog_bytes:
-            here, all_live = self._backlog(), self._topic_backlog()
-            live = Backlog(
-                all_live.count - self.backlog.count + here.count,
-                all_live.byte_count - self.backlog.byte_count + here.byte_count,
-            )
-            try:
-                check_backlog(topic, live, rows, byte_count)
-            except ResourceExhausted as full:
-                return full
-        if not self.journal.has_room(byte_count + 128 * rows):
-            if self.maintenance is not None:
-                self.maintenance.want_room()
-            return ResourceExhausted("the disk is full; consumers go on, producers wait", 1_000)
-        return None
 
     def _enqueue_new(self, requests: list[EnqueueRequest]) -> None:
         if not requests:
             return
         merged = merge(requests)
         rows = merged.columns.rows
-        full: DejaQError | None = self._room_for(rows, merged.columns.payload_bytes)
+        full: DejaQError | None = shortage(
+            self, self._topic_backlog, rows, merged.columns.payload_bytes
+        )
         if requests[0].stage is not None:
             full = refusal(self, requests[0].stage) or full
         if full is not None:
@@ -442,7 +426,7 @@ class Partition:
                 request.reply(Reply(request.number, request.columns.rows, error=full))
             return
         now_ms = self.now_ms()
-        resolution = self._resolve_duplicates(merged, now_ms)
+        resolution = resolve_batch(self, merged, now_ms)
         batches = sub_batches(merged, resolution, self.number)
         # Also if all rows are refused: the answer has to be remembered (rule 10).
         if merged.columns.rows or any(request.producer for request in requests):
@@ -470,48 +454,9 @@ class Partition:
         else:
             sequence = self.engine.next_sequence
         for request, batch in zip(requests, batches, strict=True):
-            self._answer(request.acks, request.reply, self._enqueue_reply(request, batch, sequence))
+            reply = enqueue_reply(request, batch, self.number, sequence)
+            self._answer(request.acks, request.reply, reply)
             sequence += batch.count
-
-    def _resolve_duplicates(self, merged: Merged, now_ms: int) -> Resolution | None:
-        """What becomes of rows whose key is taken (rule 11). Rows that are refused are taken out
-        of `merged`; None = there are none, and nothing is replaced."""
-        if merged.key_hashes is None or merged.columns.keys is None:
-            return None
-        live = self._find_live(merged.columns.keys, merged.key_hashes)
-        resolution = resolve(
-            self.topic().on_duplicate,
-            live,
-            find_repeats(merged.columns.keys, merged.key_hashes),
-            self.engine.next_sequence,
-            too_late(self.engine, live, now_ms),
-        )
-        if resolution is not None and resolution.taken.size < merged.columns.rows:
-            merged.keep(resolution.taken)
-        return resolution
-
-    def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s:
-        rows, sequences = self.engine.find_keys(key_hashes)
-        if len(sequences):
-            positions = self.engine.locators(sequences) >> limits.ROW_BITS
-            if int(positions.max()) > self._commits.tail:
-                self._commits.commit_all()  # a candidate is readable only once it is appended
-        return find_live(self.engine, self.journal, keys, rows, sequences)
-
-    def _enqueue_reply(self, request: EnqueueRequest, batch: SubBatch, first: int) -> Reply:
-        first_id = pack_id(self.number, first)
-        if not batch.refused_indices:
-            return Reply(request.number, batch.count, first_id)
-        rows = batch.count + len(batch.refused_indices)
-        refused = np.array(batch.refused_indices, dtype=np.int64)
-        accepted_mask = np.ones(rows, dtype=bool)
-        accepted_mask[refused] = False
-        ids = np.empty(rows, dtype=np.int64)
-        ids[accepted_mask] = np.arange(first_id, first_id + batch.count)
-        ids[refused] = batch.refused_ids
-        statuses = np.zeros(rows, dtype=np.uint8)
-        statuses[refused] = batch.refused_statuses
-        return Reply(request.number, rows, -1, ids, statuses)
 
     # --- move, cancel, ack, nack, extend ------------------------------------------------------
 
@@ -519,7 +464,9 @@ class Partition:
         sequences = request.sequences
         if sequences is None:
             assert request.key_hashes is not None
-            sequences = self._find_live(request.keys, request.key_hashes)
+            sequences = find_in(self, request.keys, request.key_hashes)
+            if sequences is None:
+                sequences = np.full(request.rows, -1, dtype=np.int64)
         if request.cancel:
             effects = self.apply(Cancel(self.now_ms(), sequences))
         else:
@@ -557,86 +504,3 @@ class Partition:
         if statuses is not None:
             count = len(statuses)
         self._answer(request.acks, request.reply, Reply(request.number, count, statuses=statuses))
-
-    # --- dispatch ---------------------------------------------------------------------------
-
-    def _dispatch(self) -> None:
-        """Lease what is due, or due so soon that it should be on its way, to whoever has credit."""
-        now_ms = self.now_ms()
-        expiry_ms = self.engine.next_expiry_ms()
-        if expiry_ms is not None and expiry_ms <= now_ms:
-            self._lease(Lease(now_ms, self.next_position(), now_ms, 0, now_ms))
-        filters = self.dispatcher.filters
-        for _ in range(STEP_DISPATCHES_MAX):
-            # Filters take turns as consumers do.
-            if not sum(self._dispatch_to(wanted) for wanted in filters):
-                return
-
-    def _dispatch_to(self, wanted: TagFilter | None) -> bool:
-        """One dispatch to one of the consumers with that filter; False if there is none."""
-        ahead_ms = self._ahead_ms()
-        now_ms = self.now_ms()
-        head_ms = self.engine.next_due_ms(wanted)
-        if head_ms is None or head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100:
-            return False
-        rows_max = self._rows_max()
-        holding = head_ms > now_ms
-        grant = self.dispatcher.reserve(rows_max, self.clock.now_us(), wanted, holding=holding)
-        if grant is None:
-            return False
-        consumer, rows = grant
-        until_ms = now_ms + min(ahead_ms, consumer.ahead_ms)
-        lease_end_ms = until_ms + (consumer.options.lease_ms or self.topic().lease_ms)
-        position = self.next_position()
-        leased = self._lease(Lease(now_ms, position, until_ms, rows, lease_end_ms, filter=wanted))
-        taken = 0 if leased is None else len(leased.sequences)
-        if taken < rows:
-            self.dispatcher.give_back(consumer, rows - taken)
-        if leased is None:
-            return False
-        push = Push(self.number, self.journal, leased, rows_max, consumer.options.auto_ack)
-        if push.is_done:  # the same group makes lease and ack durable, before it is sent
-            self.apply(Ack(now_ms, position))
-        self._commits.group.pushes.append((consumer, push))
-        return True
-
-    def _lease(self, command: Lease) -> Leased | None:
-        """Apply a lease; if it changed nothing it leaves no trace."""
-        effects = self.engine.apply(command)
-        if not effects.is_void:
-            taken = 0 if effects.leased is None else len(effects.leased.sequences)
-            self._commits.group.add(entries.to_entry(command, taken), effects)
-        return effects.leased
-
-    def _ahead_ms(self) -> int:
-        """How long before its due time a message may be leased. Where another order than time
-        decides among those that are due, it can't be known before."""
-        topic = self.topic()
-        by_time = topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
-        return topic.lease_ahead_ms if by_time else 0
-
-    def _rows_max(self) -> int:
-        """Rows whose payloads together make no more than a wire message should hold."""
-        mean = self.mean_payload_bytes or 1_024
-        return max(1, min(limits.DISPATCH_ROWS_MAX, limits.DISPATCH_BYTES_MAX // mean))
-
-    def _next_wake_us(self) -> int | None:
-        """When there will be something to lease to somebody with credit, or a chore to do."""
-        chore_ms = self.maintenance.next_ms() if self.maintenance is not None else None
-        staged_ms = self.staged_watch.next_ms(self) if self.staged_watch is not None else None
-        wakes_us = [ms * 1_000 for ms in (chore_ms, staged_ms) if ms is not None]
-        now_us, ahead_ms = self.clock.now_us(), self._ahead_ms() * AHEAD_PERCENT // 100
-        anyone_at_all = False
-        for wanted in self.dispatcher.filters:
-            anyone, holder = self.dispatcher.has_credit(now_us, wanted)
-            if not anyone:
-                continue
-            anyone_at_all = True
-            head_ms = self.engine.next_due_ms(wanted)
-            if head_ms is not None:
-                wakes_us.append((head_ms - (ahead_ms if holder else 0)) * 1_000)
-        if anyone_at_all or self.engine.has_mortals:
-            expiry_ms = self.engine.next_expiry_ms()
-            if expiry_ms is not None:
-                wakes_us.append(expiry_ms * 1_000)
-        return min(wakes_us, default=None)

@@ -2,12 +2,18 @@
 
 Room: broker. Asks each partition's worker for rows, reads their stored columns on the caller's
 thread.
-Holds: a page costs the same wherever it lies; pages are in (due, id) order over all partitions.
-See: docs/wire.md for the ticket.
+Holds: a page costs the same wherever it lies, and no page keeps a worker longer than a few
+milliseconds: one for which much has to be looked through comes back short, with where to go on.
+See: docs/wire.md for the ticket; browse.py for what can be asked.
+
+What waits in a timeline, or is leased in it, comes by (due or lease end, id) over all partitions.
+In other kinds of topics, and for other states, pages come by id: messages that are ready there lie
+in the order they are handed out, which is no order to look them up by.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.broker.browse import (
+    SELECTION_FIELDS,
+    WAIT_SECONDS,
+    is_by_time,
+    parse_selection,
+    whole,
+)
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.keys import find_live
 from dejaqueue.broker.partition import Partition
@@ -22,38 +35,40 @@ from dejaqueue.broker.reading import peek_batch, text_of
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.writer import key_partitions
 from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s, Words
+from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import MessageState
 from dejaqueue.schema.messages import PEEK
 from dejaqueue.wire.descriptors import check_fields
 
-FIELDS = [
-    "topic",
-    "limit",
-    "after",
-    "due_from",
-    "due_to",
-    "state",
-    "ids",
-    "keys",
-    "partition",
-]
-_STATES = {state.name.lower(): state for state in MessageState if state is not MessageState.DONE}
+FIELDS = ["topic", "limit", "after", "ids", "keys", "partition", *SELECTION_FIELDS]
+NEXT = b"next"
+"""Name in the schema's metadata of where the next page begins: JSON for `after`."""
+PAGE_ENTRIES_MAX = 65_536
+"""Entries of the order index looked at for one page: what takes a few milliseconds."""
+_WAITING_OR_LEASED = (MessageState.SCHEDULED, MessageState.LEASED)
+_BY_TIME = (_WAITING_OR_LEASED, (MessageState.SCHEDULED,))
 _STATE_NAMES = np.array([state.name.lower() for state in MessageState])
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A checked peek."""
+    """A checked peek.
 
+    Attributes:
+        selection: which messages.
+        limit: rows at most.
+        after: due time and id of the last row before; -1 as due time where pages are by id.
+        ids, keys: only these; None = all.
+        partitions: where to look.
+    """
+
+    selection: Selection
     limit: int
     after: tuple[int, int]
-    due_from_ms: int
-    due_to_ms: int
-    state: MessageState | None
     ids: Int64s | None
     keys: pa.StringArray | None
-    partition: int | None
+    partitions: range
 
 
 @dataclass(slots=True)
@@ -68,25 +83,23 @@ class Rows:
     priorities: UInt16s | None
     groups: Words | None
 
+    def batch(self, place: Partition) -> pa.RecordBatch:
+        """With what is stored of them, schema PEEK."""
+        return peek_batch(
+            place.journal,
+            self.ids,
+            self.dues_ms,
+            self.attempts,
+            self.locators,
+            _STATE_NAMES[self.states].tolist(),
+            self.priorities,
+            None if self.groups is None else text_of(self.groups),
+        )
 
-def _whole(values: dict[str, Any], name: str, default: int, high: int) -> int:
-    value = values.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= high:
-        raise BadRequest(name, f"a whole number from 0 to {high}", value)
-    return value
 
-
-def parse(values: dict[str, Any], partition_count: int) -> Ticket:
+def parse(values: dict[str, Any], partition_count: int, now_ms: int) -> Ticket:
     """The checked ticket; BadRequest names what is wrong."""
     check_fields(values, FIELDS)
-    after = values.get("after") or {"due": -1, "id": -1}
-    if not isinstance(after, dict) or set(after) != {"due", "id"}:
-        raise BadRequest("after", "an object with due and id", after)
-    state = values.get("state")
-    if state is not None and state not in _STATES:
-        raise BadRequest("state", f"one of {', '.join(_STATES)}", state)
     ids, keys = values.get("ids"), values.get("keys")
     try:
         id_array = None if ids is None else np.array(ids, dtype=np.int64).reshape(-1)
@@ -98,67 +111,64 @@ def parse(values: dict[str, Any], partition_count: int) -> Ticket:
             raise BadRequest(name, f"at most {limits.PEEK_ROWS_MAX}", len(column))
     if key_array is not None and key_array.null_count:
         raise BadRequest("keys", "texts", None)
-    partition = values.get("partition")
+    partitions = range(partition_count)
+    if values.get("partition") is not None:
+        number = whole(values, "partition", 0, partition_count - 1)
+        partitions = range(number, number + 1)
     return Ticket(
-        limit=min(_whole(values, "limit", 100, 1 << 40), limits.PEEK_ROWS_MAX),
-        after=(int(after["due"]), int(after["id"])),
-        due_from_ms=_whole(values, "due_from", 0, limits.INSTANT_MS_MAX),
-        due_to_ms=_whole(values, "due_to", limits.INSTANT_MS_MAX, limits.INSTANT_MS_MAX),
-        state=None if state is None else _STATES[state],
+        selection=parse_selection(values, now_ms, _WAITING_OR_LEASED),
+        limit=min(whole(values, "limit", 100, 1 << 40), limits.PEEK_ROWS_MAX),
+        after=_parse_after(values.get("after")),
         ids=id_array,
         keys=key_array,
-        partition=None
-        if partition is None
-        else _whole(values, "partition", 0, partition_count - 1),
+        partitions=partitions,
     )
 
 
-def peek(topic: TopicRuntime, values: dict[str, Any]) -> pa.RecordBatch:
-    """A page of a topic's messages, schema PEEK."""
-    count = len(topic.partitions)
-    ticket = parse(values, count)
-    numbers = range(count) if ticket.partition is None else [ticket.partition]
-    futures = {
-        number: topic.look(number, lambda place: _rows(place, ticket, count)) for number in numbers
-    }
-    batches = []
-    for number, future in futures.items():
-        rows = future.result(60)
-        if len(rows.ids):
-            states = _STATE_NAMES[rows.states].tolist()
-            batches.append(
-                peek_batch(
-                    topic.partitions[number].journal,
-                    rows.ids,
-                    rows.dues_ms,
-                    rows.attempts,
-                    rows.locators,
-                    states,
-                    rows.priorities,
-                    None if rows.groups is None else text_of(rows.groups),
-                )
-            )
+def _parse_after(after: object) -> tuple[int, int]:
+    if after is None:
+        return -1, -1
+    if isinstance(after, dict) and "id" in after and set(after) <= {"due", "id"}:
+        due_ms, message_id = after.get("due", -1), after["id"]
+        if all(type(value) is int and -1 <= value < 1 << 63 for value in (due_ms, message_id)):
+            return due_ms, message_id
+    raise BadRequest("after", "the `next` of the page before, or an object with due and id", after)
+
+
+def peek(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> pa.RecordBatch:
+    """A page of a topic's messages, schema PEEK; where the next begins is in its metadata."""
+    ticket = parse(values, len(topic.partitions), now_ms)
+    following: dict[str, int] | None = None
+    found: Found = []
+    is_named = ticket.ids is not None or ticket.keys is not None
+    by_time = is_by_time(topic) and ticket.selection.states in _BY_TIME
+    if is_named:
+        found = _named_rows(topic, ticket)
+    elif ticket.limit and by_time:
+        found, following = _rows_by_time(topic, ticket)
+    elif ticket.limit:
+        found, following = _rows_by_id(topic, ticket)
+    batches = [rows.batch(topic.partitions[number]) for number, rows in found if len(rows.ids)]
     table = pa.Table.from_batches(batches, PEEK)
-    if len(batches) > 1:
+    if len(batches) > 1 and (by_time or is_named):
         table = table.sort_by([("due", "ascending"), ("id", "ascending")])
-    if ticket.ids is None and ticket.keys is None:
-        table = table.slice(0, ticket.limit)
-    return (
-        table.combine_chunks().to_batches()[0]
-        if table.num_rows
-        else pa.RecordBatch.from_pylist([], PEEK)
-    )
+    if not table.num_rows:
+        page = pa.RecordBatch.from_pylist([], PEEK)
+    else:
+        page = table.combine_chunks().to_batches()[0]
+    if following is None:
+        return page
+    return page.replace_schema_metadata({NEXT: json.dumps(following)})
 
 
-def _rows(place: Partition, ticket: Ticket, partition_count: int) -> Rows:
-    """The page's rows of one partition; on its worker."""
+Found = list[tuple[int, Rows]]
+"""Numbers of partitions, and what was found there."""
+
+
+def _rows_of(place: Partition, sequences: Int64s) -> Rows:
     engine = place.engine
-    base = place.number << limits.SEQUENCE_BITS
-    sequences = _named(place, ticket, partition_count)
-    if sequences is None:
-        sequences = _page(place, ticket)
     return Rows(
-        sequences | base,
+        sequences | (place.number << limits.SEQUENCE_BITS),
         engine.dues(sequences),
         engine.attempts(sequences),
         engine.locators(sequences),
@@ -168,54 +178,136 @@ def _rows(place: Partition, ticket: Ticket, partition_count: int) -> Rows:
     )
 
 
-def _page(place: Partition, ticket: Ticket) -> Int64s:
-    """The next page of this partition, in (due, sequence) order; a leased one is due at its end."""
-    engine = place.engine
-    after_due_ms, after_id = ticket.after
-    after_sequence = after_id & limits.SEQUENCE_MAX if after_id >= 0 else -1
-    # In (due, id) order a lower partition's messages of the same due time came before.
-    after_partition = after_id >> limits.SEQUENCE_BITS if after_id >= 0 else place.number
-    if after_partition != place.number:
-        after_sequence = limits.SEQUENCE_MAX if after_partition > place.number else -1
-    if (after_due_ms, after_sequence) < (ticket.due_from_ms, -1):
-        after_due_ms, after_sequence = ticket.due_from_ms, -1
-    pages = []
-    if ticket.state in (None, MessageState.SCHEDULED):
-        pages.append(engine.page)
-    if ticket.state in (None, MessageState.LEASED):
-        pages.append(engine.leased_page)
-    found = [
-        page(
-            after_due_ms=after_due_ms,
-            after_sequence=after_sequence,
-            until_ms=ticket.due_to_ms,
+# --- by (due, id) -------------------------------------------------------------------------------
+
+
+def _rows_by_time(topic: TopicRuntime, ticket: Ticket) -> tuple[Found, dict[str, int] | None]:
+    """The first rows of all partitions together, and where the next page begins."""
+
+    def look(place: Partition) -> tuple[Rows, tuple[int, int] | None]:
+        sequences, reached = place.engine.page(
+            ticket.selection,
+            after=_after_in(place.number, ticket.after),
             limit=ticket.limit,
+            rows_max=PAGE_ENTRIES_MAX,
         )
-        for page in pages
-    ]
-    sequences = np.concatenate(found)
-    order = np.lexsort((sequences, engine.dues(sequences)))
-    return sequences[order][: ticket.limit]
+        rows = _rows_of(place, sequences)
+        if reached is None:
+            return rows, None
+        return rows, (reached[0], reached[1] | (place.number << limits.SEQUENCE_BITS))
+
+    futures = {number: topic.look(number, look) for number in ticket.partitions}
+    looked = [(number, *future.result(WAIT_SECONDS)) for number, future in futures.items()]
+    end = min((reached for _, _, reached in looked if reached is not None), default=None)
+    ids = np.concatenate([rows.ids for _, rows, _ in looked])
+    dues_ms = np.concatenate([rows.dues_ms for _, rows, _ in looked])
+    order = np.lexsort((ids, dues_ms))
+    if end is not None:
+        ends_before = (dues_ms < end[0]) | ((dues_ms == end[0]) & (ids <= end[1]))
+        order = order[ends_before[order]]
+    if len(order) > ticket.limit:
+        order = order[: ticket.limit]
+        end = (int(dues_ms[order[-1]]), int(ids[order[-1]])) if len(order) else ticket.after
+    found, first = [], 0
+    for number, rows, _ in looked:
+        chosen = np.sort(order[(order >= first) & (order < first + len(rows.ids))]) - first
+        first += len(rows.ids)
+        found.append((number, _taken(rows, chosen)))
+    return found, None if end is None else {"due": end[0], "id": end[1]}
 
 
-def _named(place: Partition, ticket: Ticket, partition_count: int) -> Int64s | None:
-    """Sequences of the ids or keys asked for that are live here; None if none were asked for."""
+def _taken(rows: Rows, places: Int64s) -> Rows:
+    """Some of these rows."""
+    groups = rows.groups
+    return Rows(
+        rows.ids[places],
+        rows.dues_ms[places],
+        rows.attempts[places],
+        rows.locators[places],
+        rows.states[places],
+        None if rows.priorities is None else rows.priorities[places],
+        None if groups is None else Words(groups.names, groups.indices[places]),
+    )
+
+
+def _after_in(partition: int, after: tuple[int, int]) -> tuple[int, int]:
+    """The pair in this partition after which the page begins."""
+    due_ms, message_id = after
+    if message_id < 0:
+        return due_ms, -1
+    # In (due, id) order a lower partition's messages of the same due time came before.
+    after_partition = message_id >> limits.SEQUENCE_BITS
+    if after_partition == partition:
+        return due_ms, message_id & limits.SEQUENCE_MAX
+    return due_ms, limits.SEQUENCE_MAX if after_partition > partition else -1
+
+
+# --- by id --------------------------------------------------------------------------------------
+
+
+def _rows_by_id(topic: TopicRuntime, ticket: Ticket) -> tuple[Found, dict[str, int] | None]:
+    """Rows of one partition after the other, and where the next page begins."""
+    first_id = ticket.after[1] + 1
+    found: Found = []
+    left = ticket.limit
+    for number in ticket.partitions:
+        base = number << limits.SEQUENCE_BITS
+        if first_id >> limits.SEQUENCE_BITS > number:
+            continue
+        first = max(first_id - base, 0)
+        if left <= 0:
+            return found, {"id": base + first - 1}
+        rows, following = topic.look(
+            number,
+            lambda place, first=first, left=left: _look_by_id(place, ticket, first, left),  # type: ignore[misc]
+        ).result(WAIT_SECONDS)
+        found.append((number, rows))
+        left -= len(rows.ids)
+        if following is not None:
+            return found, {"id": base + following - 1}
+    return found, None
+
+
+def _look_by_id(
+    place: Partition, ticket: Ticket, first: int, limit: int
+) -> tuple[Rows, int | None]:
+    engine = place.engine
+    sequences, following = engine.find(
+        ticket.selection,
+        first=first,
+        end=engine.next_sequence,
+        limit=limit,
+        rows_max=limits.BROWSE_ROWS_MAX,
+    )
+    return _rows_of(place, sequences), following
+
+
+# --- by name ------------------------------------------------------------------------------------
+
+
+def _named_rows(topic: TopicRuntime, ticket: Ticket) -> Found:
+    """The rows of the ids or keys asked for that are selected."""
+    count = len(topic.partitions)
+    futures = {
+        number: topic.look(number, lambda place: _rows_of(place, _named(place, ticket, count)))
+        for number in ticket.partitions
+    }
+    return [(number, future.result(WAIT_SECONDS)) for number, future in futures.items()]
+
+
+def _named(place: Partition, ticket: Ticket, partition_count: int) -> Int64s:
+    """Sequences of the ids or keys asked for that are selected, in this partition."""
     engine = place.engine
     if ticket.ids is not None:
         mine = ticket.ids[ticket.ids >> limits.SEQUENCE_BITS == place.number]
         sequences = mine & limits.SEQUENCE_MAX
-    elif ticket.keys is not None:
+    else:
+        assert ticket.keys is not None
         hashes = hash_column(text_column(ticket.keys))
         mine_mask = key_partitions(hashes, partition_count) == place.number
         keys = ticket.keys.filter(pa.array(mine_mask))
         rows, candidates = engine.find_keys(hashes[mine_mask])
         found = find_live(engine, place.journal, keys, rows, candidates)
         sequences = found[found >= 0]
-    else:
-        return None
-    states = engine.states(sequences)
-    live_mask = states != MessageState.DONE
-    if ticket.state is not None:
-        live_mask &= states == ticket.state
-    live: Int64s = sequences[live_mask]
-    return live
+    selected: Int64s = sequences[engine.selected(sequences, ticket.selection)]
+    return selected

@@ -34,6 +34,7 @@ class EnqueueRequest:
     acks: str
     reply: ReplyTo
     key_hashes: Int64s | None = None
+    """None = there are no keys, or nobody has hashed them yet."""
     stage: Stage | None = None
 
     @property

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import TypeVar
 
+from dejaqueue.broker.dead_letters import Carrier, DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.maintenance import Maintenance
 from dejaqueue.broker.partition import Partition
@@ -48,6 +49,7 @@ class TopicRuntime:
         settings: BrokerSettings,
         worker_of: Callable[[str, int], PartitionWorker],
         snapshot_writer: Executor,
+        carrier: Carrier,
         transactions: Transactions,
     ) -> None:
         self.topic = topic
@@ -70,14 +72,14 @@ class TopicRuntime:
                 worker.ring,
             )
             partition.maintenance = Maintenance(snapshot_writer)
+            partition.dead_letters = DeadLetters(carrier)
             partition.staged_watch = StagedWatch(transactions)
             self.partitions.append(partition)
             self._workers.append(worker)
 
     def backlog(self) -> Backlog:
         """What is live in all partitions, as of their last steps."""
-        found = [partition.backlog for partition in self.partitions]
-        return Backlog(sum(one.count for one in found), sum(one.byte_count for one in found))
+        return sum((partition.backlog for partition in self.partitions), Backlog())
 
     def submit(self, partition: int, request: Request) -> None:
         """Leave a request for a partition."""

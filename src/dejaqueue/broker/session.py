@@ -73,7 +73,14 @@ class ConsumerSession:
         else:
             self._topic.dispatcher.settled(self.consumer, settle.partition, settle.lease_id, -1)
         request = SettleRequest(
-            settle.op, settle.number, reply, settle.lease_id, settle.argument_ms
+            settle.op,
+            settle.number,
+            reply,
+            settle.lease_id,
+            settle.argument_ms,
+            reason=settle.reason,
+            bury=settle.dead,
+            release=settle.release,
         )
         self._topic.submit(settle.partition, request)
 
@@ -102,6 +109,9 @@ class ConsumerSession:
                 settle.argument_ms,
                 np.ascontiguousarray(sequences[rows]),
                 np.ascontiguousarray(attempts[rows]),
+                reason=settle.reason,
+                bury=settle.dead,
+                release=settle.release,
             )
             self._topic.submit(partition, request)
 

@@ -132,8 +132,19 @@ class Writer:
         topic = self._topic.topic
         columns = check_send(batch, topic, self._clock.now_ms())
         self._topic.rates.check(topic, self._stream.producer, columns.rows, self._clock.now_us())
+        self._send(number, columns, reply)
+
+    def submit_columns(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
+        """Take a batch that was checked before. `reply` as for `submit`."""
+        try:
+            self._send(number, columns, reply)
+        except DejaQError as error:
+            reply(Reply(number, columns.rows, error=error))
+
+    def _send(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
         key_hashes = None
-        if columns.keys is not None:
+        # With one partition its worker hashes them, of many batches at once.
+        if columns.keys is not None and self._topic.topic.partitions > 1:
             key_hashes = hash_column(text_column(columns.keys))
         parts = self._route(number, columns, key_hashes)
         if len(parts) == 1:
@@ -232,6 +243,8 @@ class Writer:
                 sequences=sequences,
                 attempts=attempts.astype(np.uint16),
                 acks=self._stream.acks,
+                reason=self._stream.reason,
+                bury=self._stream.dead,
                 stage=self._stage,
             )
         keys = named.keys

@@ -35,6 +35,9 @@ EXIT_ROWS_REFUSED = 3
 @click.option("--key", help="With --text: its key, by which it can be moved or cancelled.")
 @click.option("--due", "due_ms", type=Instant(), help="When: 2026-12-24T18:00:00Z or UTC ms.")
 @click.option("--delay", "delay_ms", type=Span(), help="When, from now: 250ms, 10s, 5m, 2h, 1d.")
+@click.option("--priority", type=click.IntRange(0, 65_535), help="0 is most urgent.")
+@click.option("--expires", "expires_ms", type=Instant(), help="If not done by then, it is dead.")
+@click.option("--ttl", "ttl_ms", type=Span(), help="It is dead so long after it is due.")
 @click.option(
     "--format",
     "file_format",
@@ -60,6 +63,9 @@ def send(
     key: str | None,
     due_ms: int | None,
     delay_ms: int | None,
+    priority: int | None,
+    expires_ms: int | None,
+    ttl_ms: int | None,
     file_format: str | None,
     due_column: str | None,
     delay_column: str | None,
@@ -76,12 +82,23 @@ def send(
     """
     if due_ms is not None and delay_ms is not None:
         raise click.UsageError("give --due or --delay, not both")
+    if expires_ms is not None and ttl_ms is not None:
+        raise click.UsageError("give --expires or --ttl, not both")
     if text is not None:
         if file is not None:
             raise click.UsageError("give --text or FILE, not both")
         with connect(url) as client:
             delay = None if delay_ms is None else timedelta(milliseconds=delay_ms)
-            sent = client.send(topic, text.encode(), due=due_ms, delay=delay, key=key)
+            sent = client.send(
+                topic,
+                text.encode(),
+                due=due_ms,
+                delay=delay,
+                key=key,
+                priority=priority,
+                expires=expires_ms,
+                ttl=None if ttl_ms is None else timedelta(milliseconds=ttl_ms),
+            )
         return _print_single(sent, as_json=as_json)
     if key is not None:
         raise click.UsageError("--key goes with --text; for a file, name a --key-column")
@@ -94,7 +111,15 @@ def send(
     if delay_ms is not None:
         constant_ms = now_ms + delay_ms
     columns = Columns(
-        payload_column, due_column, delay_column, key_column, group_column, constant_ms
+        payload_column,
+        due_column,
+        delay_column,
+        key_column,
+        group_column,
+        constant_ms,
+        priority,
+        expires_ms,
+        ttl_ms,
     )
     chosen = format_of(file, file_format)
     with ExitStack() as stack:

@@ -35,6 +35,9 @@ class Columns:
         payload: absent = the whole row as JSON (for JSON lines: the line as it is).
         delay: length of time from now in milliseconds, instead of a due column.
         due_ms: the same instant for every row that has no other; -1 = on arrival.
+        priority: the same for every row, unless there is a column of that name.
+        expires_ms: the same instant of death for every row, unless there is a column of that name.
+        ttl_ms: instead: each row dies so long after it is due.
     """
 
     payload: str | None = None
@@ -43,6 +46,9 @@ class Columns:
     key: str | None = None
     group: str | None = None
     due_ms: int = -1
+    priority: int | None = None
+    expires_ms: int | None = None
+    ttl_ms: int | None = None
 
 
 def format_of(path: str | None, given: str | None) -> str:
@@ -101,7 +107,9 @@ def _json_blocks(source: BinaryIO, columns: Columns) -> Iterator[pa.Table]:
     """Parsed lines; without a `payload` field, the line itself is the payload."""
     named = (columns.payload, columns.due, columns.key, columns.group)
     for lines in _line_blocks(source):
-        parsed = _parse_json(lines, {*filter(None, named), "payload", "due", "key", "group"})
+        parsed = _parse_json(
+            lines, {*filter(None, named), "payload", "due", "key", "group", "expires"}
+        )
         if columns.payload is None and "payload" not in parsed.column_names:
             parsed = parsed.append_column("payload", pa.array(lines, pa.binary()))
         yield parsed
@@ -171,7 +179,28 @@ def to_send(table: pa.Table, columns: Columns, now_ms: int) -> pa.Table:
     for field in ("priority", "partition", "tags", "headers"):
         if (found := _column(table, field, None)) is not None:
             made[field] = _cast(field, found, SEND.field(field).type)
+    if columns.priority is not None and "priority" not in made:
+        made["priority"] = pa.array(np.full(table.num_rows, columns.priority, dtype=np.uint16))
+    expires = _expires(table, columns, due, now_ms)
+    if expires is not None:
+        made["expires"] = expires
     return pa.table(made)
+
+
+def _expires(
+    table: pa.Table, columns: Columns, due: pa.ChunkedArray | pa.Array | None, now_ms: int
+) -> pa.ChunkedArray | pa.Array | None:
+    """int64 milliseconds, or None where no message dies of age."""
+    found = _column(table, "expires", None)
+    if found is not None:
+        return to_instants(found, "expires")
+    if columns.ttl_ms is not None:
+        if due is not None:
+            return pc.add(due, columns.ttl_ms)
+        return pa.array(np.full(table.num_rows, now_ms + columns.ttl_ms, dtype=np.int64))
+    if columns.expires_ms is not None:
+        return pa.array(np.full(table.num_rows, columns.expires_ms, dtype=np.int64))
+    return None
 
 
 def _column(table: pa.Table, field: str, named: str | None) -> pa.ChunkedArray | None:
@@ -215,20 +244,22 @@ _PER_MS = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)
 """By Arrow's unit: times what, and divided by what, is milliseconds."""
 
 
-def to_instants(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+def to_instants(column: pa.ChunkedArray, field: str = "due") -> pa.ChunkedArray | pa.Array:
     """A column of instants as int64 milliseconds; parts of a millisecond round up: never early.
 
     Raises:
         BadRequest: neither whole milliseconds nor times with a zone, or a null.
     """
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = _cast("due", column, pa.timestamp("us", "UTC"))
-    if column.null_count:
-        raise BadRequest("due column", "a value in every row", None)
+        column = _cast(field, column, pa.timestamp("us", "UTC"))
+    if column.null_count and field == "due":
+        raise BadRequest(f"{field} column", "a value in every row", None)
     if not pa.types.is_timestamp(column.type):
-        return _cast("due", column, pa.int64())
+        return _cast(field, column, pa.int64())
     if column.type.tz is None:
-        raise BadRequest("due column", "times with a zone, or UTC milliseconds", str(column.type))
+        raise BadRequest(
+            f"{field} column", "times with a zone, or UTC milliseconds", str(column.type)
+        )
     times, divisor = _PER_MS[column.type.unit]
     ticks = column.cast(pa.int64()).to_numpy()
     return pa.array(-(-(ticks * times) // divisor))

@@ -37,6 +37,19 @@ class Span(click.ParamType[int]):
         return span_ms
 
 
+class SignedSpan(Span):
+    """A length of time that may be negative: 1h, -30m."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Milliseconds."""
+        text = str(value).strip()
+        if text.startswith("-"):
+            return -super().convert(text[1:], param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Instant(click.ParamType[int]):
     """An instant: 2026-12-24T18:00:00Z, with its zone, or UTC milliseconds since 1970."""
 

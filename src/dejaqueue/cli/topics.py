@@ -1,4 +1,4 @@
-"""`dejaq topic`: create, list, show, alter, delete.
+"""`dejaq topic`: create, list, show, alter, delete, purge.
 
 Room: cli.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from dejaqueue.cli.changes import purge
 from dejaqueue.cli.connection import connect, json_option, url_option
 from dejaqueue.cli.output import print_fields, print_rows
 from dejaqueue.cli.topic_options import given, options
@@ -16,7 +17,10 @@ from dejaqueue.cli.topic_options import given, options
 
 @click.group()
 def topic() -> None:
-    """Make, list, show, change and delete topics."""
+    """Make, list, show, change, empty and delete topics."""
+
+
+topic.add_command(purge)
 
 
 @topic.command(

@@ -13,6 +13,7 @@ from dejaqueue.client.aio_consumer import (
 )
 from dejaqueue.client.aio_producer import AsyncProducer
 from dejaqueue.client.aio_transaction import AsyncTransaction
+from dejaqueue.client.browsing import DueHistogram, Where
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import Sent
@@ -32,6 +33,7 @@ __all__ = [
     "BatchConsumer",
     "Client",
     "Consumer",
+    "DueHistogram",
     "LatenessHistogram",
     "Message",
     "MessageBatch",
@@ -40,4 +42,5 @@ __all__ = [
     "Sent",
     "Settled",
     "Transaction",
+    "Where",
 ]

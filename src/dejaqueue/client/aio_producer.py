@@ -80,6 +80,8 @@ class AsyncProducer:
         priority: int | None = None,
         tags: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
+        expires: datetime | int | None = None,
+        ttl: timedelta | float | None = None,
     ) -> Sent:
         """Put a message into the batch that is being collected.
 
@@ -92,8 +94,10 @@ class AsyncProducer:
         Raises:
             BadRequest: the message is wrong; errors of the broker are the future's.
         """
-        now_ms = 0 if delay is None else await waits.run(self._now_ms)
-        row, kind = row_of(payload, due, delay, key, group, priority, tags, headers, now_ms)
+        needs_now = delay is not None or ttl is not None
+        now_ms = await waits.run(self._now_ms) if needs_now else 0
+        texts = key, group, priority, tags, headers
+        row, kind = row_of(payload, due, delay, *texts, now_ms, expires, ttl)
         full: Gathered | None = None
         collecting = self._collecting.get(kind) or self._collect(kind)
         with self._mutex:

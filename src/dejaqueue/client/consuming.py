@@ -24,10 +24,11 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm, Appointment
-from dejaqueue.client.holding import Holder, Lease, LeaseBook, Slice, rows_of
+from dejaqueue.client.holding import Holder, Lease, LeaseBook, Slice
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.offset import ClockOffset
+from dejaqueue.client.together import Fate, Together
 from dejaqueue.client.transport import ConsumeChannel, Delivery, Transport
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
@@ -42,8 +43,6 @@ PINGS_EARLY_MS = (20, 60, 150, 400)
 """The first ones follow faster: the best of several counts."""
 SILENT_MS_MAX = 10_000
 """A broker that leaves pings unanswered for so long is out of reach."""
-ACKS_TOGETHER_MAX = 1_000
-ACKS_TOGETHER_MS = 1.0
 _OPS = {SettleOp.ACK: "ack", SettleOp.NACK: "nack", SettleOp.EXTEND: "extend"}
 
 
@@ -107,8 +106,7 @@ class ConsumeCore:
         self._pinging: Appointment | None = None
         self._pings = 0
         self._answered_us = 0
-        self._acks: list[tuple[int, int]] = []
-        self._acks_mutex = threading.Lock()
+        self._together = Together(alarm, self._send_together)
         self._unanswered: set[Future[Reply]] = set()
 
     # ---- the stream -------------------------------------------------------------------------
@@ -383,7 +381,15 @@ class ConsumeCore:
 
     # ---- settling ---------------------------------------------------------------------------
 
-    def settle(self, op: SettleOp, rows: Slice, argument_ms: int = 0) -> Future[Reply]:
+    def settle(
+        self,
+        op: SettleOp,
+        rows: Slice,
+        argument_ms: int = 0,
+        *,
+        reason: str = "",
+        dead: bool = False,
+    ) -> Future[Reply]:
         """ack, nack or extend rows; the future gives their statuses, Unavailable at worst."""
         count = len(rows.ids)
         lease = rows.lease
@@ -408,6 +414,8 @@ class ConsumeCore:
             settle = Settle(
                 op, number, argument_ms=argument_ms, ids=rows.ids, attempts=rows.attempts
             )
+        if reason or dead:
+            settle = replace(settle, reason=reason, dead=dead)
         answer: Future[Reply] = Future()
         answer.set_running_or_notify_cancel()  # a caller that gives up does not undo the settle
         self._unanswered.add(answer)
@@ -458,7 +466,13 @@ class ConsumeCore:
 
     def _settle_elsewhere(self, settle: Settle, rows: Slice, answer: Future[Reply]) -> None:
         """Settle by (id, attempt) on a stream of its own: right on any connection (rule 4)."""
-        stream = WriteStream(self.stream.topic, _OPS[settle.op], argument_ms=settle.argument_ms)
+        stream = WriteStream(
+            self.stream.topic,
+            _OPS[settle.op],
+            argument_ms=settle.argument_ms,
+            reason=settle.reason,
+            dead=settle.dead,
+        )
         batch = pa.RecordBatch.from_arrays(
             [pa.array(rows.ids, pa.int64()), pa.array(rows.attempts, pa.uint16())],
             schema=messages.SETTLE,
@@ -473,9 +487,26 @@ class ConsumeCore:
 
         self._link_for(stream).send_in_window(batch, wait=False).add_done_callback(copy)
 
-    def settle_behind(self, op: SettleOp, rows: Slice, argument_ms: int = 0) -> None:
+    def settle_behind(
+        self,
+        op: SettleOp,
+        rows: Slice,
+        argument_ms: int = 0,
+        *,
+        reason: str = "",
+        dead: bool = False,
+    ) -> None:
         """As `settle`; nobody waits, and an error surfaces at a later call."""
-        self.settle(op, rows, argument_ms).add_done_callback(self._note)
+        answer = self.settle(op, rows, argument_ms, reason=reason, dead=dead)
+        answer.add_done_callback(self._note)
+
+    def refuse_last(self, rows: Slice, reason: str) -> None:
+        """Nack what was taken last, as the consumer closes; and do not be given it again."""
+        with self._mutex:
+            channel = self._channel
+        if channel is not None:
+            channel.credit(0)
+        self.settle_behind(SettleOp.NACK, rows, -1, reason=reason)
 
     def _note(self, answer: Future[Reply]) -> None:
         wrong = answer.exception()
@@ -483,29 +514,20 @@ class ConsumeCore:
             self._error = self._error or wrong
             self._ring()
 
-    def ack_behind(self, lease: Lease, message_id: int, attempt: int) -> None:
-        """Ack one message together with others, within a millisecond."""
+    def settle_together(self, fate: Fate, lease: Lease, message_id: int, attempt: int) -> None:
+        """Ack or nack one message together with others, within a millisecond."""
         if self.stream.auto_ack:
+            self._is_done(fate[0], 1)
             return
-        with self._acks_mutex:
-            self._acks.append((message_id, attempt))
-            count = len(self._acks)
+        with self._mutex:
             lease.rows_open -= 1
-            self._open_rows -= 1
-        if count == 1:
-            self.alarm.after(ACKS_TOGETHER_MS, self.flush_acks)
-        elif count == ACKS_TOGETHER_MAX:
-            self.flush_acks()
+        self._together.add(fate, message_id, attempt)
 
-    def flush_acks(self) -> None:
-        """Send the acks that were gathered."""
-        with self._acks_mutex:
-            acks, self._acks = self._acks, []
-        if not acks:
-            return
-        ids, attempts = zip(*acks, strict=True)
-        rows = rows_of(np.array(ids, np.int64), np.array(attempts, np.uint16))
-        self.settle_behind(SettleOp.ACK, rows)
+    def _send_together(self, fate: Fate, rows: Slice) -> None:
+        op, argument_ms, reason, dead = fate
+        with self._mutex:
+            self._open_rows -= len(rows.ids)  # not before: with the last one it may close
+        self.settle_behind(op, rows, argument_ms, reason=reason, dead=dead)
 
     def raise_error(self) -> None:
         """Raise what went wrong behind since the last call, if anything did."""
@@ -530,11 +552,13 @@ class ConsumeCore:
         delay_ms = max(0, int(rows.dues_ms.max()) - earliest_us // 1000)
         if channel is not None:
             delay_ms = min(delay_ms, limits.LEASE_AHEAD_MS_MAX)
-            nack = Settle(SettleOp.NACK, 0, 0, -1, delay_ms, rows.ids, rows.attempts)
+            # Nobody looked at them: that does not wear them out.
+            nack = Settle(SettleOp.NACK, 0, 0, -1, delay_ms, rows.ids, rows.attempts, release=True)
             channel.settle(nack)
 
     def finish(self) -> None:
         """Take nothing any more; what was taken can still be settled, then the stream closes."""
+        self._together.flush()
         with self._mutex:
             done = self._open_rows <= 0
             first, self._draining = not self._draining, True
@@ -550,7 +574,7 @@ class ConsumeCore:
 
     def close(self) -> None:
         """Send acks that wait, give back what was not handed over. Blocks; twice is fine."""
-        self.flush_acks()
+        self._together.flush()
         for answer in list(self._unanswered):
             answer.exception()
         with self._mutex:

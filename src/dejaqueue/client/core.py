@@ -12,20 +12,18 @@ import threading
 import uuid
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from concurrent.futures import Future
-from datetime import datetime
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm
+from dejaqueue.client.changes import change_columns
 from dejaqueue.client.consuming import ConsumeCore, ConsumeSettings
 from dejaqueue.client.gather import VARIANTS, Gather
-from dejaqueue.client.inputs import ROWS_MAX, batches_of, due_ms_of, dues_of, int64s_of, texts_of
+from dejaqueue.client.inputs import ROWS_MAX, batches_of, int64s_of, texts_of
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.offset import ClockOffset
 from dejaqueue.client.results import SendResult, Settled
@@ -33,7 +31,6 @@ from dejaqueue.client.sending import result_of
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock, SteadyClock, SystemClock
 from dejaqueue.errors import BadRequest, Unavailable
-from dejaqueue.model import check_topic_name
 from dejaqueue.schema import messages
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span
 from dejaqueue.wire.frames import Reply
@@ -135,7 +132,7 @@ class ClientCore:
     def transaction_link(self, topic: str, op: str, transaction: str) -> WriteLink:
         """A link of a transaction's own."""
         producer = self._producer_name() if op == "enqueue" else ""
-        link = self._new_link(WriteStream(topic, op, "all", producer, 0, transaction))
+        link = self._new_link(WriteStream(topic, op, producer=producer, transaction=transaction))
         self._producer_links.add(link)
         return link
 
@@ -163,21 +160,15 @@ class ClientCore:
                 answer.exception()
         return [answer.result() for answer in answers]
 
-    def move(self, topic: str, named: dict[str, Any], due: object) -> Settled:
-        """Give scheduled messages other due times (rule 9); blocks until durable."""
+    def move(
+        self, topic: str, named: dict[str, Any], due: object, priority: object, group: object
+    ) -> Settled:
+        """Give scheduled messages other times, priorities or groups (rule 9); blocks until
+        durable."""
         name, column = _named(**named)
-        rows = len(column)
-        if isinstance(due, int | datetime):
-            dues = np.full(rows, due_ms_of(due), dtype=np.int64)
-        else:
-            dues = dues_of(due, rows)
-            if rows and not 0 <= int(dues.min()) <= int(dues.max()) <= limits.INSTANT_MS_MAX:
-                bad = int(dues.min()) if dues.min() < 0 else int(dues.max())
-                raise BadRequest("due", f"from 0 to {limits.INSTANT_MS_MAX} ms", bad)
-        batch = pa.RecordBatch.from_arrays(
-            [column, pa.array(dues)],
-            schema=pa.schema([messages.MOVE.field(name), messages.MOVE.field("due")]),
-        )
+        columns = {name: column, **change_columns(len(column), due, priority, group)}
+        schema = pa.schema([messages.MOVE.field(field) for field in columns])
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
         return self._settle_all(WriteStream(topic, "move"), batch)
 
     def cancel(self, topic: str, named: dict[str, Any]) -> Settled:
@@ -204,22 +195,6 @@ class ClientCore:
         )
         self._consumers.add(core)
         return core
-
-    def peek(self, ticket: dict[str, Any], limit: int) -> pa.Table:
-        """Rows as they are, page by page; blocks."""
-        tables: list[pa.Table] = []
-        for part in _parts(ticket):
-            after = None
-            while limit > 0:
-                page = min(limit, limits.PEEK_ROWS_MAX)
-                table = self.transport.rows({**part, "limit": page, "after": after}).result()
-                tables.append(table)
-                limit -= table.num_rows
-                if table.num_rows < page:
-                    break
-                last = table.slice(table.num_rows - 1)
-                after = {"due": last["due"][0].as_py(), "id": last["id"][0].as_py()}
-        return pa.concat_tables(tables) if tables else messages.PEEK.empty_table()
 
     def now_ms(self) -> int:
         """The broker's time, measured within the last minute; may block for a call or three."""
@@ -271,43 +246,3 @@ def _named(
     if name == "key" and not isinstance(value, str):
         raise BadRequest("key", "a text", value)
     return "key", texts_of([value] if name == "key" else value, name)
-
-
-def check_peek(
-    topic: str,
-    limit: int,
-    due_from: datetime | int | None,
-    due_to: datetime | int | None,
-    state: str | None,
-    ids: Sequence[int] | npt.NDArray[np.int64] | None,
-    keys: Sequence[str] | None,
-) -> dict[str, Any]:
-    """The ticket of a peek. Raises BadRequest."""
-    check_topic_name(topic)
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-        raise BadRequest("limit", "a whole number, not negative", limit)
-    if state not in {None, "scheduled", "leased"}:
-        raise BadRequest("state", "scheduled, leased, or None", state)
-    if ids is not None and keys is not None:
-        raise BadRequest("keys", "ids or keys, not both", None)
-    return {
-        "op": "peek",
-        "topic": topic,
-        "due_from": None if due_from is None else due_ms_of(due_from, "due_from"),
-        "due_to": None if due_to is None else due_ms_of(due_to, "due_to"),
-        "state": state,
-        "ids": None if ids is None else int64s_of(ids, "ids").tolist(),
-        "keys": None if keys is None else texts_of(keys, "keys").to_pylist(),
-    }
-
-
-def _parts(ticket: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Tickets of as many ids or keys as one page can answer."""
-    step = limits.PEEK_ROWS_MAX
-    for field in ("ids", "keys"):
-        values = ticket[field]
-        if values is not None:
-            for at in range(0, len(values), step):
-                yield {**ticket, field: values[at : at + step]}
-            return
-    yield ticket

@@ -35,8 +35,8 @@ ROWS_EARLY = 256
 BATCHES_MAX = 8
 """Batches on their way at most."""
 
-Row = tuple[bytes, int | None, str | None, str, int | None, Any, Any]
-"""payload, due, key, group, priority, tags, headers."""
+Row = tuple[bytes, int | None, str | None, str, int | None, Any, Any, int | None]
+"""payload, due, key, group, priority, tags, headers, expires."""
 
 
 class Variant:
@@ -44,7 +44,7 @@ class Variant:
 
     Attributes:
         has_due: rows have their own due time; otherwise they are due on arrival.
-        has_more: key, group, priority, tags and headers are there too.
+        has_more: key, group, priority, tags, headers and expires are there too.
     """
 
     def __init__(self, has_due: bool, has_more: bool) -> None:
@@ -53,7 +53,7 @@ class Variant:
         if has_due:
             names.append("due")
         if has_more:
-            names += ["key", "group", "priority", "tags", "headers"]
+            names += ["key", "group", "priority", "tags", "headers", "expires"]
         self.schema = pa.schema([messages.SEND.field(name) for name in names])
 
     def batch(self, rows: list[Row]) -> pa.RecordBatch:
@@ -62,7 +62,7 @@ class Variant:
         if self.has_due:
             arrays.append(pa.array(np.array([row[1] for row in rows], dtype=np.int64)))
         if self.has_more:
-            _, _, keys, groups, priorities, tags, headers = zip(*rows, strict=True)
+            _, _, keys, groups, priorities, tags, headers, expires = zip(*rows, strict=True)
             filled = [messages.DEFAULT_PRIORITY if p is None else p for p in priorities]
             arrays += [
                 pa.array(keys, pa.utf8()),
@@ -70,6 +70,7 @@ class Variant:
                 pa.array(filled, pa.uint16()),
                 pa.array(tags, messages.TAGS),
                 pa.array(headers, messages.HEADERS),
+                pa.array(expires, pa.int64()),
             ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

@@ -75,6 +75,32 @@ def delay_ms_of(delay: object, field: str = "delay") -> int:
     return round(seconds * 1000)
 
 
+def expires_ms_of(expires: object, ttl: object, due_ms: int, where: str = "") -> int | None:
+    """When a message dies, UTC milliseconds; None = never. Raises BadRequest.
+
+    Args:
+        expires: a datetime with a time zone, or UTC milliseconds.
+        ttl: instead: so long after `due_ms`, a timedelta or seconds.
+        where: what the fields belong to, for errors' texts, with a dot behind it.
+    """
+    if ttl is None:
+        return None if expires is None else due_ms_of(expires, f"{where}expires")
+    if expires is not None:
+        raise BadRequest(f"{where}ttl", "expires or ttl, not both", ttl)
+    return due_ms_of(due_ms + delay_ms_of(ttl, f"{where}ttl"), f"{where}ttl")
+
+
+def reason_of(reason: object) -> str:
+    """Why a message was refused, as the wire takes it: cut to its limit. Raises BadRequest."""
+    if not isinstance(reason, str):
+        raise BadRequest("reason", "a text", reason)
+    shown = reason.translate(_SEPARATORS)
+    return shown.encode(errors="replace")[: limits.REASON_BYTES_MAX].decode(errors="ignore")
+
+
+_SEPARATORS = {0x1E: " ", 0x1F: " "}
+
+
 def payload_of(payload: object) -> bytes:
     """The bytes of a payload; a text is encoded as UTF-8. Raises BadRequest."""
     if isinstance(payload, bytes):
@@ -211,7 +237,7 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
         if pa.types.is_dictionary(have):
             return _cast(pc.cast(column, have.value_type), field)
-        if field.name == "due":
+        if field.name in ("due", "expires"):
             return _cast_due(column, field)
         if field.name == "payload" and pa.types.is_string_view(have):
             column = pc.cast(column, pa.large_utf8())
@@ -233,7 +259,7 @@ def _cast_due(column: pa.Array, field: pa.Field) -> pa.Array:
     have = column.type
     if pa.types.is_timestamp(have):
         if have.tz is None:
-            raise BadRequest("due", "timestamps with a time zone, or UTC milliseconds", have)
+            raise BadRequest(field.name, "timestamps with a time zone, or UTC milliseconds", have)
         if have.unit == "s":
             return pc.cast(pc.cast(column, pa.timestamp("ms", have.tz)), pa.int64())
         ticks = pc.cast(column, pa.int64())
@@ -244,7 +270,7 @@ def _cast_due(column: pa.Array, field: pa.Field) -> pa.Array:
         floor = pc.divide(ticks, per_ms)
         return pc.add(floor, pc.cast(pc.less(pc.multiply(floor, per_ms), ticks), pa.int64()))
     if not pa.types.is_integer(have):
-        raise BadRequest("due", "timestamps with a time zone, or UTC milliseconds", have)
+        raise BadRequest(field.name, "timestamps with a time zone, or UTC milliseconds", have)
     return pc.cast(column, field.type)
 
 
@@ -288,6 +314,8 @@ _DICT_FIELDS = (
     "priority",
     "tags",
     "headers",
+    "expires",
+    "ttl",
     "partition",
 )
 
@@ -322,6 +350,7 @@ def batch_of_dicts(
     """The record batch of these messages; `first` is the place of row 0, for errors' texts."""
     arrays: list[pa.Array] = []
     fields: list[pa.Field] = []
+    due_times: npt.NDArray[np.int64] | None = None
     for field in messages.SEND:
         values = [row.get(field.name) for row in rows]
         if field.name == "payload":
@@ -331,6 +360,12 @@ def batch_of_dicts(
             if dues is None:
                 continue
             column = pa.array(dues)
+            due_times = dues
+        elif field.name == "expires":
+            expires_ms = _expires_of_dicts(rows, due_times, now_ms, first)
+            if expires_ms is None:
+                continue
+            column = pa.array(expires_ms, pa.int64())
         elif all(value is None or value == "" for value in values):
             continue
         else:
@@ -362,6 +397,27 @@ def _dues_of_dicts(
     if missing.any():
         dues[missing] = now_ms() if now < 0 else now
     return dues
+
+
+def _expires_of_dicts(
+    rows: Sequence[Mapping[str, Any]],
+    dues_ms: npt.NDArray[np.int64] | None,
+    now_ms: Callable[[], int],
+    first: int,
+) -> list[int | None] | None:
+    """When each row dies; None if none does."""
+    if all(row.get("expires") is None and row.get("ttl") is None for row in rows):
+        return None
+    now = now_ms() if dues_ms is None else 0
+    return [
+        expires_ms_of(
+            row.get("expires"),
+            row.get("ttl"),
+            now if dues_ms is None else int(dues_ms[index]),
+            f"messages[{first + index}].",
+        )
+        for index, row in enumerate(rows)
+    ]
 
 
 def _column_of(values: list[Any], field: pa.Field, first: int) -> pa.Array:

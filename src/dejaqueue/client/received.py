@@ -21,12 +21,46 @@ from dejaqueue.schema.messages import DEFAULT_PRIORITY
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
+class Handed:
+    """What a consumer handed over last, and whether it was settled since.
+
+    Attributes:
+        is_handled: it was settled, or taken apart to be settled in parts.
+    """
+
+    __slots__ = ("_index", "_whole", "is_handled")
+
+    def __init__(self, whole: Slice, index: int = -1) -> None:
+        self._whole = whole
+        self._index = index
+        self.is_handled = False
+
+    def is_row(self, index: int) -> bool:
+        """True if it is this row alone."""
+        return self._index == index
+
+    def rows(self) -> Slice:
+        """To settle it."""
+        return self._whole if self._index < 0 else row_at(self._whole, self._index)
+
+
+def row_at(rows: Slice, at: int) -> Slice:
+    """One row alone, to settle it."""
+    if len(rows.ids) == 1:
+        return rows
+    one = slice(at, at + 1)
+    return Slice(rows.lease, rows.batch, rows.ids[one], rows.dues_ms[one], rows.attempts[one])
+
+
 class MessageColumns:
     """The rows of a slice, column by column.
 
     Attributes:
         keeper: the consumer; a message keeps it open, or its lease would end with it.
+        last: the row that was handed over last.
     """
+
+    last: Handed | None = None
 
     def __init__(self, core: ConsumeCore, keeper: object, rows: Slice) -> None:
         self.core = core
@@ -158,16 +192,19 @@ class MessageFields:
         )
 
     def origin(self) -> tuple[ConsumeCore, Slice]:
-        """Whose message it is, and its row, to settle it."""
+        """Whose message it is, and its row, for who settles it."""
+        self._handled()
         return self._columns.core, self._row()
 
     def _row(self) -> Slice:
         """This row alone, to settle it."""
-        rows, at = self._columns.rows, self._index
-        if len(rows.ids) == 1:
-            return rows
-        one = slice(at, at + 1)
-        return Slice(rows.lease, rows.batch, rows.ids[one], rows.dues_ms[one], rows.attempts[one])
+        return row_at(self._columns.rows, self._index)
+
+    def _handled(self) -> None:
+        """It is settled by whoever has it."""
+        last = self._columns.last
+        if last is not None and last.is_row(self._index):
+            last.is_handled = True
 
 
 class BatchFields:
@@ -186,14 +223,20 @@ class BatchFields:
         self._core = core
         self._keeper = keeper
         self._rows = rows
+        self.handed = Handed(rows)
         self.lateness_us = late_us
         self.ids = rows.ids
         self.dues_ms = rows.dues_ms
         self.attempts = rows.attempts
 
     def origin(self) -> tuple[ConsumeCore, Slice]:
-        """Whose messages they are, and their rows, to settle them."""
+        """Whose messages they are, and their rows, for who settles them."""
+        self._handled()
         return self._core, self._rows
+
+    def _handled(self) -> None:
+        """They are settled by whoever has them."""
+        self.handed.is_handled = True
 
     @property
     def batch(self) -> pa.RecordBatch:

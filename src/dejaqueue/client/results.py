@@ -59,6 +59,20 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class Redriven:
+    """The answer to redrive.
+
+    Attributes:
+        moved: letters that are on their way, durably.
+        left: letters that were meant but stay: they have no origin, a live message there has their
+            key, or a consumer has them.
+    """
+
+    moved: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
 class SendResult:
     """The answer to send_batch.
 

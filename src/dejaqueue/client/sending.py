@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dejaqueue.client.gather import Gathered, Row
-from dejaqueue.client.inputs import delay_ms_of, due_ms_of, payload_of
+from dejaqueue.client.inputs import delay_ms_of, due_ms_of, expires_ms_of, payload_of
 from dejaqueue.client.results import SendResult
 from dejaqueue.errors import BadRequest
 from dejaqueue.wire.frames import Reply
@@ -72,8 +72,14 @@ def row_of(
     tags: Sequence[str],
     headers: Mapping[str, str] | None,
     now_ms: int,
+    expires: datetime | int | None = None,
+    ttl: timedelta | float | None = None,
 ) -> tuple[Row, tuple[bool, bool]]:
-    """A message as a row, and the kind of batch it goes into. Raises BadRequest."""
+    """A message as a row, and the kind of batch it goes into. Raises BadRequest.
+
+    Args:
+        now_ms: the broker's time; matters for a delay, and for a ttl without a due time.
+    """
     content = payload if type(payload) is bytes else payload_of(payload)
     due_ms: int | None = None
     if due is not None:
@@ -82,15 +88,24 @@ def row_of(
         due_ms = due_ms_of(due)
     elif delay is not None:
         due_ms = now_ms + delay_ms_of(delay)
-    if key is None and not group and priority is None and not tags and not headers:
-        return (content, due_ms, None, "", None, None, None), (due_ms is not None, False)
+    if (
+        key is None
+        and not group
+        and priority is None
+        and not tags
+        and not headers
+        and expires is None
+        and ttl is None
+    ):
+        return (content, due_ms, None, "", None, None, None, None), (due_ms is not None, False)
     for field, value in (("key", key), ("group", group)):
         if value is not None and not isinstance(value, str):
             raise BadRequest(field, "a text", value)
     if isinstance(tags, str):
         raise BadRequest("tags", "several texts", tags)
     pairs = None if not headers else list(headers.items())
-    row = (content, due_ms, key, group, priority, list(tags) or None, pairs)
+    expires_ms = expires_ms_of(expires, ttl, now_ms if due_ms is None else due_ms)
+    row = (content, due_ms, key, group, priority, list(tags) or None, pairs, expires_ms)
     return row, (due_ms is not None, True)
 
 

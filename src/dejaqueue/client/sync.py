@@ -13,15 +13,16 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-import pyarrow as pa
-
 from dejaqueue.client import waits_sync as waits
+from dejaqueue.client.browsing import tags_of
 from dejaqueue.client.consuming import ConsumeSettings
-from dejaqueue.client.core import ClientCore, check_peek
+from dejaqueue.client.core import ClientCore
 from dejaqueue.client.inputs import delay_ms_of
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import row_of
+from dejaqueue.client.sync_browse import Browsing
 from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, check_consumer
+from dejaqueue.client.sync_letters import Letters
 from dejaqueue.client.sync_producer import Producer
 from dejaqueue.client.sync_transaction import Transaction
 from dejaqueue.client.transacting import TransactionCore
@@ -35,7 +36,7 @@ from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 URL_DEFAULT = "dejaq://localhost:7464"
 
 
-class Client:
+class Client(Browsing, Letters):
     """A connection to a DejaQ broker.
 
     Args:
@@ -149,6 +150,8 @@ class Client:
         priority: int | None = None,
         tags: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
+        expires: datetime | int | None = None,
+        ttl: timedelta | float | None = None,
     ) -> int:
         """Send one message; when this returns, it is durable (rule 1).
 
@@ -164,6 +167,8 @@ class Client:
             priority: 0 is most urgent; None = 32768.
             tags: at most 16 words.
             headers: at most 4 KiB, carried untouched.
+            expires: if it is not done by then it is dead, and goes to the dead-letter topic.
+            ttl: instead of `expires`: so long after it is due.
 
         Returns:
             Its id.
@@ -175,8 +180,10 @@ class Client:
             ResourceExhausted: the topic is full, try later (rule 14).
             Unavailable: no broker in time; the outcome is unknown.
         """
-        now_ms = 0 if delay is None else waits.run(self._core.now_ms)
-        row, kind = row_of(payload, due, delay, key, group, priority, tags, headers, now_ms)
+        needs_now = delay is not None or ttl is not None
+        now_ms = waits.run(self._core.now_ms) if needs_now else 0
+        texts = key, group, priority, tags, headers
+        row, kind = row_of(payload, due, delay, *texts, now_ms, expires, ttl)
         return waits.send_row(self._core.gather(topic, kind), row)
 
     def send_batch(self, topic: str, messages: object, *, acks: str = "all") -> SendResult:
@@ -186,8 +193,8 @@ class Client:
             topic: where to.
             messages: a list of dicts with the arguments of `send`; a pyarrow RecordBatch or
                 Table; anything with `__arrow_c_stream__` (polars, pandas from 2.2). Columns are
-                payload, due, key, group, priority, tags, headers, partition; all but payload may
-                be left out. `due` may be timestamps with a time zone.
+                payload, due, key, group, priority, tags, headers, expires, partition; all but
+                payload may be left out. `due` may be timestamps with a time zone.
             acks: `all` = answered when durable; `leader` = when accepted; `none` = no answer.
 
         Returns:
@@ -242,14 +249,19 @@ class Client:
         ids: object = None,
         key: str | None = None,
         keys: object = None,
-        due: object,
+        due: object = None,
+        priority: object = None,
+        group: object = None,
     ) -> Settled:
-        """Give messages that are not leased yet other due times, one or a million (rule 9).
+        """Give messages that are not leased yet another due time, priority or group, one or a
+        million (rule 9).
 
         Args:
             topic: whose messages.
             id, ids, key, keys: exactly one of them: an id or key, or a column of them.
-            due: one due time for all, or one per row.
+            due: one due time for all, or one per row; None = as it is.
+            priority: one priority for all, or one per row; None = as it is.
+            group: one group for all ("" = none), or one per row; None = as it is.
 
         Returns:
             A status per row: OK, NOT_FOUND, or LEASED (too late).
@@ -259,7 +271,7 @@ class Client:
                 sent again, found rows gone: whether it was this call is unknown.
         """
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
-        return waits.run(self._core.move, topic, named, due)
+        return waits.run(self._core.move, topic, named, due, priority, group)
 
     def cancel(
         self,
@@ -323,6 +335,9 @@ class Client:
         name: str = "",
         idle_ms: int | None = None,
         max_messages: int | None = None,
+        tags_any: Sequence[str] = (),
+        tags_all: Sequence[str] = (),
+        tags_none: Sequence[str] = (),
     ) -> Consumer:
         """Messages one at a time, each at its due time, never before (rule 2).
 
@@ -336,11 +351,21 @@ class Client:
             name: for the broker's logs and statistics.
             idle_ms: end when nothing came for so long; None = wait for ever.
             max_messages: end after so many.
+            tags_any: only messages with at least one of these tags …
+            tags_all: … and with each of these …
+            tags_none: … and with none of these. Others stay for other consumers.
         """
         rows_max = min(prefetch, 1_000)
         check_consumer(prefetch, rows_max, idle_ms, max_messages)
         stream = ConsumeStream(
-            topic, name or self._core.name, lease_ms, rows_max, auto_ack=auto_ack
+            topic,
+            name or self._core.name,
+            lease_ms,
+            rows_max,
+            auto_ack=auto_ack,
+            tags_any=tags_of("tags_any", tags_any),
+            tags_all=tags_of("tags_all", tags_all),
+            tags_none=tags_of("tags_none", tags_none),
         )
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)
@@ -358,6 +383,9 @@ class Client:
         name: str = "",
         idle_ms: int | None = None,
         max_messages: int | None = None,
+        tags_any: Sequence[str] = (),
+        tags_all: Sequence[str] = (),
+        tags_none: Sequence[str] = (),
     ) -> BatchConsumer:
         """Messages in batches of at most `batch_rows`, each when all of it is due.
 
@@ -365,37 +393,15 @@ class Client:
         """
         check_consumer(prefetch, batch_rows, idle_ms, max_messages)
         stream = ConsumeStream(
-            topic, name or self._core.name, lease_ms, batch_rows, auto_ack=auto_ack
+            topic,
+            name or self._core.name,
+            lease_ms,
+            batch_rows,
+            auto_ack=auto_ack,
+            tags_any=tags_of("tags_any", tags_any),
+            tags_all=tags_of("tags_all", tags_all),
+            tags_none=tags_of("tags_none", tags_none),
         )
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)
         return BatchConsumer(core, batch_rows, idle_ms, max_messages)
-
-    def peek(
-        self,
-        topic: str,
-        *,
-        limit: int = 100,
-        due_from: datetime | int | None = None,
-        due_to: datetime | int | None = None,
-        state: str | None = None,
-        ids: Sequence[int] | None = None,
-        keys: Sequence[str] | None = None,
-    ) -> pa.Table:
-        """Messages as they are, by due time, without leasing them.
-
-        Args:
-            topic: whose messages.
-            limit: rows at most; more than 10,000 are fetched page by page.
-            due_from: due at this time or later.
-            due_to: due before this time.
-            state: `scheduled` or `leased`; None = both.
-            ids: only these.
-            keys: only these.
-
-        Returns:
-            A table of schema PEEK: id, due, attempts, key, group, priority, tags, headers,
-            payload, state.
-        """
-        ticket = check_peek(topic, limit, due_from, due_to, state, ids, keys)
-        return waits.run(self._core.peek, ticket, limit)

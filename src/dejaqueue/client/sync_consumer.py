@@ -17,24 +17,38 @@ from dejaqueue import limits
 from dejaqueue.client import waits_sync as waits
 from dejaqueue.client.consuming import ConsumeCore
 from dejaqueue.client.holding import Slice
-from dejaqueue.client.inputs import delay_ms_of, int64s_of
+from dejaqueue.client.inputs import delay_ms_of, int64s_of, reason_of
 from dejaqueue.client.lateness import LatenessHistogram
-from dejaqueue.client.received import BatchFields, MessageColumns, MessageFields
+from dejaqueue.client.received import BatchFields, Handed, MessageColumns, MessageFields
 from dejaqueue.client.results import Settled
+from dejaqueue.client.together import ACKED, Fate
 from dejaqueue.errors import BadRequest
 from dejaqueue.wire.descriptors import check_lease
 from dejaqueue.wire.frames import SettleOp
 
 
+def _settle_as(core: ConsumeCore, fate: Fate, rows: Slice, wait: bool) -> Settled | None:
+    op, argument_ms, reason, dead = fate
+    core.raise_error()
+    if not wait:
+        core.settle_behind(op, rows, argument_ms, reason=reason, dead=dead)
+        return None
+    answer = core.settle(op, rows, argument_ms, reason=reason, dead=dead)
+    return Settled((waits.result(answer)).all_statuses())
+
+
 def _settle(
     core: ConsumeCore, op: SettleOp, rows: Slice, wait: bool, argument_ms: int = 0
 ) -> Settled | None:
-    core.raise_error()
-    if not wait:
-        core.settle_behind(op, rows, argument_ms)
-        return None
-    reply = waits.result(core.settle(op, rows, argument_ms))
-    return Settled(reply.all_statuses())
+    return _settle_as(core, (op, argument_ms, "", False), rows, wait)
+
+
+def _fate(delay: timedelta | float | None, reason: str, dead: bool) -> Fate:
+    """What a nack says. Raises BadRequest."""
+    if dead and delay is not None:
+        raise BadRequest("delay", "none for a message that dies now", delay)
+    delay_ms = -1 if delay is None else delay_ms_of(delay)
+    return SettleOp.NACK, delay_ms, reason_of(reason), dead
 
 
 def _lease_ms(seconds: timedelta | float) -> int:
@@ -57,16 +71,39 @@ class Message(MessageFields):
                 within a millisecond, and an error surfaces at a later call.
         """
         columns = self._columns
+        self._handled()
         if not wait:
             columns.core.raise_error()
-            columns.core.ack_behind(columns.rows.lease, self.id, self.attempt)
+            columns.core.settle_together(ACKED, columns.rows.lease, self.id, self.attempt)
             return None
         return _settle(columns.core, SettleOp.ACK, self._row(), wait)
 
-    def nack(self, *, delay: timedelta | float = 0, wait: bool = True) -> Settled | None:
-        """It could not be done: deliver it again after `delay` (seconds or a timedelta)."""
-        core, delay_ms = self._columns.core, delay_ms_of(delay)
-        return _settle(core, SettleOp.NACK, self._row(), wait, delay_ms)
+    def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: bool = True,
+    ) -> Settled | None:
+        """It could not be done: deliver it again, or no more (rule 18).
+
+        It dies if it was delivered `max_attempts` times: it goes to the dead-letter topic.
+
+        Args:
+            delay: deliver it after so long (seconds or a timedelta); None = as the topic's backoff
+                says, which is at once unless the topic has one.
+            reason: why, for the dead letter; cut after 1,024 bytes.
+            dead: it dies now, however often it was delivered.
+            wait: as for `ack`.
+        """
+        columns, fate = self._columns, _fate(delay, reason, dead)
+        self._handled()
+        if not wait:
+            columns.core.raise_error()
+            columns.core.settle_together(fate, columns.rows.lease, self.id, self.attempt)
+            return None
+        return _settle_as(columns.core, fate, self._row(), wait)
 
     def extend(self, seconds: timedelta | float, *, wait: bool = True) -> Settled | None:
         """Its lease ends so long from now."""
@@ -79,11 +116,21 @@ class MessageBatch(BatchFields):
 
     def ack(self, *, wait: bool = True) -> Settled | None:
         """All of them are done. See `Message.ack`."""
+        self._handled()
         return _settle(self._core, SettleOp.ACK, self._rows, wait)
 
-    def nack(self, *, delay: timedelta | float = 0, wait: bool = True) -> Settled | None:
-        """None of them could be done: deliver them again after `delay`."""
-        return _settle(self._core, SettleOp.NACK, self._rows, wait, delay_ms_of(delay))
+    def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: bool = True,
+    ) -> Settled | None:
+        """None of them could be done: deliver them again, or no more. See `Message.nack`."""
+        fate = _fate(delay, reason, dead)
+        self._handled()
+        return _settle_as(self._core, fate, self._rows, wait)
 
     def extend(self, seconds: timedelta | float, *, wait: bool = True) -> Settled | None:
         """Their lease ends so long from now."""
@@ -91,6 +138,7 @@ class MessageBatch(BatchFields):
 
     def take(self, indices: object) -> MessageBatch:
         """Some of them as a batch of their own, to be settled apart; by their places in this."""
+        self._handled()
         places = int64s_of(indices, "indices")
         rows = self._rows
         part = Slice(
@@ -104,6 +152,7 @@ class MessageBatch(BatchFields):
 
     def messages(self) -> list[Message]:
         """Each of them, to be settled one by one."""
+        self._handled()
         columns = MessageColumns(self._core, self._keeper, self._rows)
         lateness_us = self.lateness_us.tolist()
         return [Message(columns, at, lateness_us[at]) for at in range(len(columns))]
@@ -121,6 +170,7 @@ class _Receiver:
         self._left = max_messages
         self._turn = waits.Mutex()
         self._is_open = False
+        self._last: Handed | None = None
 
     def open(self) -> None:
         """Open the stream now and not at the first message. Raises TopicUnknown, Unavailable."""
@@ -168,7 +218,15 @@ class _Receiver:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if kind is not None and issubclass(kind, Exception) and not self._core.is_over:
+            self._refuse_last(kind.__name__)
         self.close()
+
+    def _refuse_last(self, reason: str) -> None:
+        """Give back what was handed over last, if nobody settled it: its work raised."""
+        last = self._last
+        if last is not None and not last.is_handled and not self._core.stream.auto_ack:
+            self._core.refuse_last(last.rows(), reason)
 
 
 class Consumer(_Receiver, Iterator[Message]):
@@ -209,6 +267,7 @@ class Consumer(_Receiver, Iterator[Message]):
             return None
         late_us = max(broker_us - columns.dues_ms[index] * 1000, 0)
         core.lateness.add(late_us)
+        self._last = columns.last = Handed(columns.rows, index)
         return Message(columns, index, late_us)
 
 
@@ -229,7 +288,9 @@ class BatchConsumer(_Receiver, Iterator[MessageBatch]):
             raise StopIteration
         late_us = self._core.late_us(found.dues_ms)
         self._core.lateness.add_many(late_us)
-        return MessageBatch(self._core, self, found, late_us)
+        batch = MessageBatch(self._core, self, found, late_us)
+        self._last = batch.handed
+        return batch
 
 
 def check_consumer(prefetch: int, rows_max: int, idle_ms: object, max_messages: object) -> None:

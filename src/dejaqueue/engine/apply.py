@@ -15,9 +15,8 @@ from dejaqueue import limits
 from dejaqueue.engine import commands
 from dejaqueue.engine.commands import Effects, Int64s, Leased, UInt8s, UInt16s
 from dejaqueue.engine.leases import held_mask
-from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.runs import Mask
-from dejaqueue.engine.state import DeadGroup, PartitionState, Staged, new_sequences
+from dejaqueue.engine.state import DeadGroup, PartitionState, new_sequences
 from dejaqueue.engine.table import (
     DEAD,
     LEASED,
@@ -111,10 +110,10 @@ def come_back(
     table.dues_ms[places] = dues_ms
     state.counts.scheduled += places.size
     state.schedule(places, dues_ms)
-    _will_die_of_age(state, places)
+    will_die_of_age(state, places)
 
 
-def _will_die_of_age(state: PartitionState, places: Int64s) -> None:
+def will_die_of_age(state: PartitionState, places: Int64s) -> None:
     """Note when these scheduled rows die."""
     table = state.table
     if "expires_ms" not in table.uses:
@@ -125,14 +124,14 @@ def _will_die_of_age(state: PartitionState, places: Int64s) -> None:
         state.expiries.insert(expires_ms[mortal], places[mortal] + table.base)
 
 
-def _die(state: PartitionState, places: Int64s, reason: str) -> None:
+def _die(state: PartitionState, places: Int64s, reason: str, destination: str = "") -> None:
     """These rows, counted nowhere any more, are dead: their group waits to be buried."""
     state.table.will_write(places)
     state.table.states[places] = DEAD
     state.counts.dead += places.size
     state.counts.outlived += places.size if reason == EXPIRED else 0
     sequences = np.sort(places, kind="stable") + state.table.base
-    state.dead[state.dead_number] = DeadGroup(sequences, reason, state.now_ms)
+    state.dead[state.dead_number] = DeadGroup(sequences, reason, state.now_ms, destination)
     state.dead_number += 1
 
 
@@ -155,7 +154,7 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
     begin(state, command.now_ms)
     freed = _NONE
     if command.replaced is not None and command.stage is None:
-        freed = _replace(state, command.replaced)
+        freed = replace(state, command.replaced)
     first_sequence = state.table.append(
         dues_ms,
         command.position << limits.ROW_BITS,
@@ -167,10 +166,10 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
     if command.stage is None:
         # A copy: the command's column may be a view of the wire's or the journal's memory.
         state.schedule(places, dues_ms.copy())
-        _will_die_of_age(state, places)
+        will_die_of_age(state, places)
         state.counts.scheduled += count
     else:
-        staged = _staged(state, command.stage)
+        staged = state.stage(command.stage)
         staged.enqueued.append(sequences)
         if command.replaced is not None:
             staged.replaced.append(command.replaced)
@@ -193,8 +192,7 @@ def _widen(state: PartitionState, command: commands.Enqueue, places: Int64s) -> 
         table.widen(places, "key_hashes", command.key_hashes)
     if command.payload_sizes is not None:
         table.widen(places, "payload_sizes", command.payload_sizes + np.uint32(1))
-        state.payload_bytes += int(command.payload_sizes.sum(dtype=np.int64))
-        state.sized_count += places.size
+        state.count_sizes(places, 1)
     if command.priorities is not None:
         table.widen(places, "urgencies", command.priorities ^ URGENCY_FLIP)
     if command.expires_ms is not None:
@@ -209,7 +207,7 @@ def _widen(state: PartitionState, command: commands.Enqueue, places: Int64s) -> 
         table.widen(places, "tag_sets", codes)
 
 
-def _replace(state: PartitionState, sequences: Int64s) -> Int64s:
+def replace(state: PartitionState, sequences: Int64s) -> Int64s:
     """Those of these messages that are scheduled are gone; returns their locators."""
     places = np.unique(state.table.places(sequences))
     places = places[state.table.states[places] == SCHEDULED]
@@ -276,15 +274,17 @@ def lease(state: PartitionState, command: commands.Lease) -> Effects:
 def _take(state: PartitionState, command: commands.Lease) -> Int64s:
     """The messages to lease, in order."""
     wanted, count = command.filter, command.count
+    expected = command.count_expected
     if state.ready is None:
         until_ms = command.until_ms
         if wanted is None:
             return state.order.pop(count, until_ms, state.is_due)[1]
         matches = state.matching(wanted)
-        return state.lane.pick(wanted, count, until_ms, state.is_due, matches)[1]
+        return state.lane.pick(wanted, count, until_ms, state.is_due, matches, expected=expected)[1]
     if wanted is None:
         return state.ready.take(count, state.is_ready)
-    return state.ready.take_matching(wanted, count, state.is_ready, state.matching(wanted))
+    matches = state.matching(wanted)
+    return state.ready.take_matching(wanted, count, state.is_ready, matches, expected=expected)
 
 
 def next_end_ms(state: PartitionState) -> int | None:
@@ -314,7 +314,7 @@ def ack(state: PartitionState, command: commands.Ack) -> Effects:
         state.table.will_write(places)
         state.table.states[places] = STAGED_ACK
         state.counts.staged_acks += places.size
-        _staged(state, command.stage).acked.append(places + state.table.base)
+        state.stage(command.stage).acked.append(places + state.table.base)
     rows.forget_lease()
     _sweep(state)
     return Effects(statuses=rows.statuses, freed_locators=freed)
@@ -406,8 +406,28 @@ def move(state: PartitionState, command: commands.Move) -> Effects:
 def cancel(state: PartitionState, command: commands.Cancel) -> Effects:
     """Scheduled messages are gone (rules 6, 9)."""
     begin(state, command.now_ms)
+    places, statuses = _take_away(state, command.sequences)
+    freed = state.finish(places)
+    state.counts.cancelled += places.size
+    _sweep(state)
+    return Effects(statuses=statuses, freed_locators=freed)
+
+
+def depart(state: PartitionState, command: commands.Depart) -> Effects:
+    """Scheduled messages leave for another topic (rule 18)."""
+    begin(state, command.now_ms)
+    places, statuses = _take_away(state, command.sequences)
+    if places.size:
+        _die(state, places, "", command.destination)
+    _sweep(state)
+    return Effects(statuses=statuses)
+
+
+def _take_away(state: PartitionState, sequences: Int64s) -> tuple[Int64s, UInt8s | None]:
+    """Those of these messages that are scheduled are not any more: their places, and the statuses
+    of all, None if all are OK."""
     table = state.table
-    places = table.places(command.sequences)
+    places = table.places(sequences)
     statuses, mask = _producer_statuses(state, places)
     repeats = _later_repeats(places if statuses is None else places[mask])
     if repeats is not None:
@@ -418,11 +438,8 @@ def cancel(state: PartitionState, command: commands.Cancel) -> Effects:
     if statuses is not None:
         places = places[mask]
     state.unschedule(places)
-    freed = state.finish(places)
     state.counts.scheduled -= places.size
-    state.counts.cancelled += places.size
-    _sweep(state)
-    return Effects(statuses=statuses, freed_locators=freed)
+    return places, statuses
 
 
 def relocate(state: PartitionState, command: commands.Relocate) -> Effects:
@@ -442,74 +459,6 @@ def relocate(state: PartitionState, command: commands.Relocate) -> Effects:
     table.locators[places] = copies[mask]
     state.counts.relocated += places.size
     return Effects(freed_locators=freed)
-
-
-def configure(state: PartitionState, command: commands.Configure) -> Effects:
-    """The topic's settings are these now."""
-    begin(state, command.now_ms)
-    rules = Rules.from_text(command.rules)
-    if state.table.next_sequence and rules.kind is not state.rules.kind:
-        raise InternalError(f"kind {rules.kind} after {state.rules.kind}")
-    state.configure(rules)
-    return Effects()
-
-
-def bury(state: PartitionState, command: commands.Bury) -> Effects:
-    """Dead messages arrived in their dead-letter topic, and are gone here."""
-    begin(state, command.now_ms)
-    group = state.dead.pop(command.group, None)
-    if group is None:
-        return Effects()
-    freed = state.finish(state.table.places(group.sequences))
-    state.counts.dead -= freed.size
-    state.counts.buried += freed.size
-    return Effects(freed_locators=freed)
-
-
-def decide(state: PartitionState, command: commands.Decide) -> Effects:
-    """What a transaction staged counts from now on, or never was (rule 12)."""
-    begin(state, command.now_ms)
-    staged = state.staged.pop(command.transaction, None)
-    if staged is None:
-        return Effects()
-    table, counts = state.table, state.counts
-    places = table.places(np.concatenate([*staged.enqueued, _NONE]))
-    acked = table.places(np.concatenate([*staged.acked, _NONE]))
-    counts.staged -= places.size
-    counts.staged_acks -= acked.size
-    if not command.commit:
-        counts.aborted += places.size
-        freed = state.finish(places)
-        dues_ms = np.full(acked.size, state.now_ms, dtype=np.int64)
-        come_back(state, acked, dues_ms, REFUSED, waits=False, wears_out=False)
-        return Effects(freed_locators=freed)
-    counts.acked += acked.size
-    freed_parts = [state.finish(acked)]
-    if staged.replaced:
-        freed_parts.append(_replace(state, np.concatenate(staged.replaced)))
-    table.will_write(places)
-    table.states[places] = SCHEDULED
-    counts.scheduled += places.size
-    state.schedule(places, table.dues_ms[places])
-    _will_die_of_age(state, places)
-    return Effects(freed_locators=np.concatenate(freed_parts))
-
-
-def remember(state: PartitionState, command: commands.Remember) -> Effects:
-    """A transaction whose home is here is decided; or everybody knows it, and it is forgotten."""
-    begin(state, command.now_ms)
-    if command.commit is None:
-        state.decided.pop(command.transaction, None)
-    else:
-        state.decided[command.transaction] = command.commit, command.participants
-    return Effects()
-
-
-def _staged(state: PartitionState, stage: commands.Stage) -> Staged:
-    """What that transaction staged here so far."""
-    staged = state.staged.setdefault(stage.transaction, Staged(stage.until_ms))
-    staged.until_ms = max(staged.until_ms, stage.until_ms)
-    return staged
 
 
 class _Held:

@@ -268,6 +268,21 @@ class Bury:
 
 
 @dataclass(frozen=True, slots=True)
+class Depart:
+    """These scheduled messages leave for another topic: here they are dead until they are buried.
+
+    Statuses are those of Cancel.
+
+    Attributes:
+        destination: the topic they go to.
+    """
+
+    now_ms: int
+    sequences: Int64s
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
 class PutEntry:
     """A cron entry is made or changed.
 
@@ -304,6 +319,7 @@ Command: TypeAlias = (
     | Decide
     | Remember
     | Bury
+    | Depart
     | PutEntry
     | DropEntry
 )

@@ -183,7 +183,7 @@ class FairReady:
         return by_turn
 
     def take_matching(
-        self, name: object, count: int, is_ready: Matches, matches: Matches
+        self, name: object, count: int, is_ready: Matches, matches: Matches, *, expected: int
     ) -> Int64s:
         """The next `count` rows that match, in order. Cost: O(live messages)."""
         table = self._table

@@ -52,6 +52,7 @@ _FULL_SHARE: Final = 740
 _FRESH_SHARE: Final = 430
 _SHARES: Final = 1_024
 _MOVED_PER_ROW: Final = 16
+_CROWD_ROWS: Final = 4_096
 _CROWD_SLOTS: Final = 6
 """So many slots of a bucket are given away without looking at the other bucket."""
 _SAMPLE_BLOCKS: Final = 16
@@ -118,37 +119,42 @@ class _Table:
         blocks >>= _HALF
         return blocks
 
-    def buckets(self, mixed: UInt64s) -> tuple[Int64s, Int64s]:
-        """The two buckets of each hash."""
-        first = self.blocks(mixed)
+    def buckets(self, mixed: UInt64s) -> Int64s:
+        """The two buckets of each hash, shape (2, n)."""
+        both = np.empty((2, mixed.size), dtype=np.uint64)
+        first, second = both
+        np.right_shift(mixed, _HALF, out=first)
+        first *= self._counted
+        first >>= _HALF  # the block
         first <<= self._bucket_bits
-        first |= (mixed >> _FIRST_SHIFT) & self._bucket_mask
-        second = (mixed >> _SECOND_SHIFT) | np.uint64(1)
+        np.right_shift(mixed, _FIRST_SHIFT, out=second)
+        second &= self._bucket_mask
+        first |= second
+        np.right_shift(mixed, _SECOND_SHIFT, out=second)
+        second |= np.uint64(1)
         second &= self._bucket_mask
         second ^= first
-        return first.view(np.int64), second.view(np.int64)
+        return both.view(np.int64)
 
     def find(self, mixed: UInt64s) -> tuple[Int64s, npt.NDArray[np.uint32]]:
         """Places in `mixed`, and the low half of the sequence of each entry with the same tag."""
         tags = mixed & _TAG_BITS
         tags |= _USED
-        spread = tags * _ONES
-        found_rows: list[Int64s] = []
-        found_slots: list[Int64s] = []
-        for buckets in self.buckets(mixed):
-            # A byte is zero where the tags are equal; a zero byte has its high bit set afterwards.
-            apart = self.words[buckets] ^ spread
-            apart = (apart - _ONES) & ~apart
-            apart &= _HIGHS
-            hits = np.flatnonzero(apart)
-            if hits.size:
-                slots = (buckets[hits] << _SLOT_BITS)[:, None] + _SLOT_PLACES
-                rows, places = np.nonzero(self.tags[slots] == tags[hits, None])
-                found_rows.append(hits[rows])
-                found_slots.append(slots[rows, places])
-        if not found_rows:
+        buckets = self.buckets(mixed)
+        # A byte is zero where the tags are equal; a zero byte has its high bit set afterwards.
+        apart = self.words[buckets]
+        apart ^= tags * _ONES
+        borrowed = apart - _ONES
+        np.invert(apart, out=apart)
+        apart &= borrowed
+        apart &= _HIGHS
+        hits = np.flatnonzero(apart)
+        if not hits.size:
             return _NONE, np.zeros(0, dtype=np.uint32)
-        return np.concatenate(found_rows), self.lows[np.concatenate(found_slots)]
+        slots = (buckets.ravel()[hits] << _SLOT_BITS)[:, None] + _SLOT_PLACES
+        hits %= mixed.size
+        rows, places = np.nonzero(self.tags[slots] == tags[hits, None])
+        return hits[rows], self.lows[slots[rows, places]]
 
     def used_slots(self, first_block: int, end_block: int) -> Int64s:
         """The used slots of these blocks, ascending."""
@@ -158,33 +164,49 @@ class _Table:
     def put(self, mixed: UInt64s, lows: npt.NDArray[np.uint32]) -> Int64s:
         """Add entries; returns the places of those for which there is no free slot."""
         tags = ((mixed & _TAG_BITS) | _USED).astype(np.uint8)
-        first, second = self.buckets(mixed)
-        if 4 * mixed.size > self.words.size or mixed.size > 4_096:
-            pending = self._put_crowd(first, tags, lows)
-        else:
-            pending = None  # all
+        both = self.buckets(mixed)
+        rows: Int64s | None = None  # all
+        if 4 * mixed.size > self.words.size or mixed.size > _CROWD_ROWS:
+            rows = self._put_crowd(both[0], tags, lows)
         left: list[Int64s] = []
-        while pending is None or pending.size:
-            one = first if pending is None else first[pending]
-            other = second if pending is None else second[pending]
-            used = np.bitwise_count(self.words[one] & _HIGHS)
-            other_used = np.bitwise_count(self.words[other] & _HIGHS)
-            # Slots of a bucket are used from the first on.
-            slots = np.where(other_used < used, other, one) << _SLOT_BITS
-            used = np.minimum(used, other_used)
-            slots += used
-            pending = np.arange(mixed.size) if pending is None else pending
-            full = used == SLOTS
-            if full.any():
-                left.append(pending[full])
-                pending, slots = pending[~full], slots[~full]
-            # Of several that want one slot the last one gets it.
-            self.lows[slots] = lows[pending]
-            won = self.lows[slots] == lows[pending]
-            self.tags[slots[won]] = tags[pending[won]]
-            self.used_count += int(np.count_nonzero(won))
-            pending = pending[~won]
+        while rows is None or rows.size:
+            if rows is None:
+                full, late = self._put_round(both, tags, lows)
+            else:
+                full, late = self._put_round(both[:, rows], tags[rows], lows[rows])
+                full, late = rows[full], rows[late]
+            if full.size:
+                left.append(full)
+            rows = late
         return np.concatenate(left) if left else _NONE
+
+    def _put_round(
+        self, both: Int64s, tags: npt.NDArray[np.uint8], lows: npt.NDArray[np.uint32]
+    ) -> tuple[Int64s, Int64s]:
+        """Add entries to the emptier of their buckets; returns the places of those for which both
+        are full, and of those that came too late for a slot that several wanted."""
+        # Slots of a bucket are used from the first on.
+        used = np.bitwise_count(self.words[both] & _HIGHS)
+        least = np.minimum(used[0], used[1])
+        slots = np.where(used[1] < used[0], both[1], both[0])
+        slots <<= _SLOT_BITS
+        slots += least
+        free = None
+        if int(least.max()) == SLOTS:
+            free = np.flatnonzero(least < SLOTS)
+            slots, tags, lows = slots[free], tags[free], lows[free]
+        self.lows[slots] = lows  # of several that want one slot the last one gets it
+        won = self.lows[slots] == lows
+        if won.all():
+            self.tags[slots] = tags
+            late = _NONE
+        else:
+            self.tags[slots[won]] = tags[won]
+            late = np.flatnonzero(~won)
+        self.used_count += slots.size - late.size
+        if free is None:
+            return _NONE, late
+        return np.flatnonzero(least == SLOTS), free[late]
 
     def _put_crowd(
         self, buckets: Int64s, tags: npt.NDArray[np.uint8], lows: npt.NDArray[np.uint32]
@@ -298,7 +320,7 @@ class KeyIndex:
         self, table: _Table, mixed: UInt64s, hashes: Int64s, sequences: Int64s, rows: Rows
     ) -> None:
         """Put entries into slots of dead ones; those that find none, beside the tables."""
-        slots = np.stack(table.buckets(mixed), axis=1) << _SLOT_BITS
+        slots = table.buckets(mixed).T << _SLOT_BITS
         slots = (slots[:, :, None] + _SLOT_PLACES).reshape(mixed.size, -1)
         dead = np.ones(slots.shape, dtype=np.bool_)
         for found in _sequences(table.lows[slots], rows):

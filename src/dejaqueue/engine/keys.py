@@ -41,15 +41,22 @@ def hash_keys(offsets: npt.NDArray[np.integer], data: npt.NDArray[np.uint8]) -> 
     lengths = offsets[1:].astype(np.int64) - starts
     hashes = lengths.astype(np.uint64) * _SPREAD
     hashes ^= _SEED
-    if lengths.size and int(lengths.max()) > 0:
+    longest = int(lengths.max()) if lengths.size else 0
+    if longest > 0:
         first, last = int(offsets[0]), int(offsets[-1])
         padded = np.zeros(last - first + 8, dtype=np.uint8)
         padded[: last - first] = data[first:last]
         starts -= first
         # Every place of the bytes seen as the start of an 8-byte word.
         words = np.ndarray((last - first + 1,), dtype="<u8", buffer=padded.data, strides=(1,))
-        rows = None if int(lengths.min()) > 0 else np.flatnonzero(lengths)  # None = all
-        for _ in range(-(-int(lengths.max()) // 8)):
+        # Words that all keys have in full need no masks.
+        whole = int(lengths.min()) >> 3 << 3
+        for _ in range(0, whole, 8):
+            _mix(hashes, words[starts])
+            starts += _EIGHT
+        lengths -= whole
+        rows = None if longest == whole else np.flatnonzero(lengths)
+        for _ in range(-(-(longest - whole) // 8)):
             rows = _mix_words(hashes, words, starts, lengths, rows)
     _mix(hashes, hashes >> _HALF)
     signed = hashes.view(np.int64)
@@ -80,8 +87,10 @@ def _mix_words(
 
 
 def _mix(hashes: npt.NDArray[np.uint64], words: npt.NDArray[np.uint64]) -> None:
-    """Mix words into hashes, in place: multiply and fold the upper half down, twice."""
-    hashes ^= words * _SPREAD
+    """Mix words, which are changed, into hashes, in place: multiply and fold the upper half down,
+    twice."""
+    words *= _SPREAD
+    hashes ^= words
     hashes *= _MIX_1
     hashes ^= hashes >> _HALF
     hashes *= _MIX_2

@@ -24,6 +24,14 @@ def read_pages(
 
     Pages have about `page_rows` entries, some may be empty. The index must not change meanwhile.
     """
+    for keys, sequences, _ in scan_pages(order, after, until, page_rows, is_alive):
+        yield keys, sequences
+
+
+def scan_pages(
+    order: SortedRuns, after: Pair, until: int, page_rows: int, is_alive: IsAlive
+) -> Iterator[tuple[Int64s, Int64s, Pair | None]]:
+    """As `read_pages`, with the pair up to which the page is complete; None = it is the last."""
     order.sort_young(until)
     runs = [run for run in order.small + order.sealed if run.head <= until]
     while runs:
@@ -45,8 +53,10 @@ def read_pages(
             return
         page = _tidy(np.concatenate(keys), np.concatenate(sequences), cut, until)
         mask = is_alive(*page)
-        yield page[0][mask], page[1][mask]
-        if cut is None or cut[0] > until:
+        if cut is not None and cut[0] > until:
+            cut = None
+        yield page[0][mask], page[1][mask], cut
+        if cut is None:
             return
         after = cut
 

@@ -17,12 +17,15 @@ import numpy as np
 
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.layout import Layout
-from dejaqueue.engine.page import read_pages
+from dejaqueue.engine.page import read_pages, scan_pages
 from dejaqueue.engine.runs import IsAlive, Mask, Pair, SortedRuns
 from dejaqueue.engine.table import URGENCY_FLIP, MessageTable
 
 KEY_MAX = (1 << 62) - 1
 _FILTERS_MAX = 64
+_PICK_PAGE_ROWS = 512
+# Entries looked at for one lease of a filter: about three milliseconds of work.
+_PICK_ROWS_MAX = 65_536
 _BEFORE_ALL: Pair = (-1, -1)
 Matches: TypeAlias = Callable[[Int64s], Mask]
 """sequences -> which of these messages a consumer takes."""
@@ -53,7 +56,14 @@ class Lane:
         self._looked.clear()
 
     def pick(
-        self, name: object, count: int, until: int, is_alive: IsAlive, matches: Matches
+        self,
+        name: object,
+        count: int,
+        until: int,
+        is_alive: IsAlive,
+        matches: Matches,
+        *,
+        expected: int = -1,
     ) -> tuple[Int64s, Int64s]:
         """The first `count` live entries with keys up to `until` that match, in order.
 
@@ -61,31 +71,41 @@ class Lane:
 
         Args:
             name: of the filter, hashable.
+            expected: how many were found when this was done before; -1 = it is new. Then it
+                stops after a few milliseconds' worth of entries, with what was found by then, and
+                the next call goes on there.
         """
+        count = count if expected < 0 else expected
+        if not count:
+            return _NONE, _NONE
         after = self._looked.get(name, _BEFORE_ALL)
-        found_keys: list[Int64s] = []
-        found_sequences: list[Int64s] = []
+        found_keys, found_sequences, left = [_NONE], [_NONE], count
 
         def alive_and_matching(keys: Int64s, sequences: Int64s) -> Mask:
             mask = is_alive(keys, sequences)
             mask[mask] = matches(sequences[mask])
             return mask
 
-        left = count
-        for keys, sequences in read_pages(self.runs, after, until, 4 * count, alive_and_matching):
+        page_rows = max(4 * count, _PICK_PAGE_ROWS)
+        pages_left = max(1, _PICK_ROWS_MAX // (2 * page_rows))
+        looked: Pair | None = None
+        for keys, sequences, reached in scan_pages(
+            self.runs, after, until, page_rows, alive_and_matching
+        ):
             found_keys.append(keys[:left])
             found_sequences.append(sequences[:left])
             left -= found_keys[-1].size
+            pages_left -= 1
             if left <= 0:
+                looked = int(found_keys[-1][-1]), int(found_sequences[-1][-1])
                 break
-        if left <= 0:
-            after = int(found_keys[-1][-1]), int(found_sequences[-1][-1])
-        else:
-            after = (until, KEY_MAX)
+            if expected < 0 and not pages_left:
+                looked = reached
+                break
         if len(self._looked) >= _FILTERS_MAX and name not in self._looked:
             self._looked.clear()
-        self._looked[name] = after
-        return np.concatenate(found_keys or [_NONE]), np.concatenate(found_sequences or [_NONE])
+        self._looked[name] = looked or (until, KEY_MAX)
+        return np.concatenate(found_keys), np.concatenate(found_sequences)
 
     def next_key(self, name: object, is_alive: IsAlive) -> int | None:
         """The key of the first live entry that was not looked at for this filter."""
@@ -138,11 +158,11 @@ class PriorityReady:
         return sequences
 
     def take_matching(
-        self, name: object, count: int, is_ready: Matches, matches: Matches
+        self, name: object, count: int, is_ready: Matches, matches: Matches, *, expected: int
     ) -> Int64s:
-        """The next `count` rows that match, in order."""
+        """The next `count` rows that match, in order, or fewer: see Lane.pick."""
         alive = self._alive(is_ready)
-        _, sequences = self._lane.pick(name, count, KEY_MAX, alive, matches)
+        _, sequences = self._lane.pick(name, count, KEY_MAX, alive, matches, expected=expected)
         return sequences
 
     def has_next(self, name: object, is_ready: Matches) -> bool:

@@ -312,8 +312,9 @@ def _restore_small(state: PartitionState, small: list[Any]) -> Starts:
             state.expiries.insert(table.expires_ms[places[mask]], places[mask] + table.base)
     state.configure(Rules.from_text(rules))
     state.dead_number = int(dead_number)
-    for number, reason, now_ms, sequences in dead:
-        state.dead[int(number)] = DeadGroup(_int64s(sequences), str(reason), int(now_ms))
+    for number, reason, now_ms, destination, sequences in dead:
+        group = DeadGroup(_int64s(sequences), str(reason), int(now_ms), str(destination))
+        state.dead[int(number)] = group
     for name, until_ms, *parts in staged:
         columns = [[_int64s(part) for part in some] for some in parts]
         state.staged[str(name)] = Staged(int(until_ms), *columns)

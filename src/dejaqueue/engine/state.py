@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dejaqueue.engine.commands import Int32s, Int64s, UInt16s, Words
+from dejaqueue.engine.commands import Int32s, Int64s, Stage, UInt16s, Words
 from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.engine.layout import STANDARD, Layout
@@ -75,11 +75,13 @@ class DeadGroup:
     Attributes:
         reason: why, for the reader of the dead letter.
         now_ms: when.
+        destination: the topic they go to; "" = the dead-letter topic.
     """
 
     sequences: Int64s
     reason: str
     now_ms: int
+    destination: str = ""
 
 
 @dataclass(slots=True)
@@ -272,6 +274,12 @@ class PartitionState:
     def starts(self) -> Starts:
         """What of the turns of groups so far decides the next ones."""
         return self.ready.starts() if isinstance(self.ready, FairReady) else []
+
+    def stage(self, stage: Stage) -> Staged:
+        """What that transaction staged here so far."""
+        staged = self.staged.setdefault(stage.transaction, Staged(stage.until_ms))
+        staged.until_ms = max(staged.until_ms, stage.until_ms)
+        return staged
 
     def promote(self, now_ms: int) -> bool:
         """What is due by now is ready; True if there was something that was not before."""

@@ -63,7 +63,7 @@ def small_values(state: PartitionState) -> list[Any]:
         state.tag_sets.to_values(),
         state.dead_number,
         [
-            [number, group.reason, group.now_ms, group.sequences.tolist()]
+            [number, group.reason, group.now_ms, group.destination, group.sequences.tolist()]
             for number, group in state.dead.items()
         ],
         [

@@ -92,6 +92,12 @@ class Dictionary:
         """Messages of these codes, one for each row, are done."""
         np.subtract.at(self.lives, codes, 1)
 
+    def counts(self) -> tuple[list[str], Int64s]:
+        """Names that live messages have, but for the empty one, and how many have each."""
+        lives = self.lives[: len(self.names)]
+        codes = np.flatnonzero(lives[1:] > 0) + 1
+        return [self.names[code] for code in codes.tolist()], lives[codes]
+
     def to_values(self) -> list[Any]:
         """What a snapshot stores; live counts are the table's."""
         return [self.names, self._free, self._sweep_at]

@@ -20,7 +20,7 @@ from dejaqueue.errors import BadRequest, DejaQError, InternalError, to_fields
 from dejaqueue.flight.consume import serve_consumer
 from dejaqueue.flight.produce import serve_writer
 from dejaqueue.model import Topic
-from dejaqueue.schema.messages import PEEK, SEND
+from dejaqueue.schema.messages import SEND
 from dejaqueue.wire import descriptors
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
@@ -109,7 +109,12 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "delete_topic": self._delete_topic,
             "describe_topic": self._describe_topic,
             "list_topics": self._list_topics,
+            "redrive": self._redrive,
             "stats": self._stats,
+            "counts": self._counts,
+            "histogram": self._histogram,
+            "move_where": self._move_where,
+            "cancel_where": self._cancel_where,
             "clock": self._clock,
             "begin_transaction": self._begin_transaction,
             "commit_transaction": self._commit_transaction,
@@ -191,7 +196,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             if values.pop("op", None) != "peek":
                 raise BadRequest("ticket.op", "peek", values.get("op"))
             batch = self._broker.peek(values)
-            return flight.RecordBatchStream(pa.Table.from_batches([batch], PEEK))
+            return flight.RecordBatchStream(pa.Table.from_batches([batch]))
 
     def list_flights(
         self, context: flight.ServerCallContext, criteria: bytes
@@ -252,6 +257,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         descriptors.check_fields(body, [])
         return {"topics": [topic.to_dict() for topic in self._broker.topics()]}
 
+    def _redrive(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Send a page of dead letters back: topic, and which of them."""
+        return self._broker.redrive(body)
+
     def _stats(self, body: dict[str, Any]) -> dict[str, Any]:
         """Counts of one topic (topic), or of all."""
         descriptors.check_fields(body, ["topic"])
@@ -259,6 +268,22 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         if topic is not None and not isinstance(topic, str):
             raise BadRequest("topic", "the name of a topic", topic)
         return self._broker.stats(topic)
+
+    def _counts(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Messages of a topic by state, group or tag: topic, by, limit, after."""
+        return self._broker.counts(body)
+
+    def _histogram(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What is due when: topic, due_from, due_to, bucket_ms, exact, and a filter."""
+        return self._broker.histogram(body)
+
+    def _move_where(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Move what a filter selects: topic, the filter, what changes, after, dry_run."""
+        return self._broker.move_where(body)
+
+    def _cancel_where(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Cancel what a filter selects: topic, the filter, after, dry_run."""
+        return self._broker.cancel_where(body)
 
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
         """The broker's time."""

@@ -63,6 +63,7 @@ class EntryKind(IntEnum):
     BURY = 13
     PUT_ENTRY = 14
     DROP_ENTRY = 15
+    DEPART = 16
 
 
 @dataclass(slots=True)

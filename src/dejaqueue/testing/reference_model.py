@@ -187,6 +187,8 @@ class ReferenceModel:
                 return self.move(command)
             case commands.Cancel():
                 return self.cancel(command)
+            case commands.Depart():
+                return self.depart(command)
             case commands.Relocate():
                 return self.relocate(command)
             case commands.Ack() | commands.Nack() | commands.Extend():
@@ -496,6 +498,17 @@ class ReferenceModel:
             if statuses[-1] == OK:
                 freed.append(self.live.pop(sequence).locator)
         return Outcome(statuses=statuses, freed=sorted(freed))
+
+    def depart(self, command: commands.Depart) -> Outcome:
+        """Scheduled messages leave for another topic."""
+        statuses, gone = [], []
+        for sequence in command.sequences.tolist():
+            statuses.append(self.refusal(sequence))
+            if statuses[-1] == OK:
+                self.live[sequence].state = MessageState.DEAD
+                gone.append(self.live[sequence])
+        self.die(gone, "")
+        return Outcome(statuses=statuses)
 
     def relocate(self, command: commands.Relocate) -> Outcome:
         """The rows of messages are elsewhere; what is not needed any more is free."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import TagFilter, check_topic_name
+from dejaqueue.wire.frames import check_reason
 
 WRITE_OPS = ("enqueue", "move", "cancel", "ack", "nack", "extend")
 STAGED_OPS = ("enqueue", "ack")
@@ -29,7 +30,10 @@ class WriteStream:
         op: one of WRITE_OPS.
         acks: `all` (reply when durable), `leader` (reply when accepted), `none` (no reply).
         producer: name for idempotent retries (rule 10); "" = none. Only for enqueue.
-        argument_ms: nack: delay; extend: the lease from now. 0 otherwise.
+        argument_ms: nack: delay, -1 = as the topic's backoff says; extend: the lease from now. 0
+            otherwise.
+        reason: nack: why, for the dead letter.
+        dead: nack: they die now, however often they were delivered.
         transaction: enqueue, ack: the one it belongs to (`begin_transaction`); "" = none.
     """
 
@@ -38,6 +42,8 @@ class WriteStream:
     acks: str = "all"
     producer: str = ""
     argument_ms: int = 0
+    reason: str = ""
+    dead: bool = False
     transaction: str = ""
 
     def check(self) -> WriteStream:
@@ -53,7 +59,15 @@ class WriteStream:
             raise BadRequest(
                 "producer", f"at most {limits.PRODUCER_NAME_BYTES_MAX} bytes", self.producer
             )
-        check_span("argument_ms", self.argument_ms)
+        by_backoff = self.op == "nack" and self.argument_ms == -1
+        if not by_backoff or not isinstance(self.argument_ms, int):
+            check_span("argument_ms", self.argument_ms)
+        check_reason("reason", self.reason)
+        if not isinstance(self.dead, bool):
+            raise BadRequest("dead", "true or false", self.dead)
+        for name in ("reason", "dead"):
+            if self.op != "nack" and getattr(self, name):
+                raise BadRequest(name, "nothing but for a nack", getattr(self, name))
         self._check_transaction()
         return self
 
@@ -110,7 +124,7 @@ class ConsumeStream:
             if not isinstance(getattr(self, name), bool):
                 raise BadRequest(name, "true or false", getattr(self, name))
         for name in ("tags_any", "tags_all", "tags_none"):
-            _check_tags(name, getattr(self, name))
+            check_tags(name, getattr(self, name))
         return replace(
             self,
             tags_any=tuple(self.tags_any),
@@ -119,7 +133,8 @@ class ConsumeStream:
         )
 
 
-def _check_tags(name: str, tags: object) -> None:
+def check_tags(name: str, tags: object) -> None:
+    """Raise BadRequest if these are not tags that a message could have."""
     if not isinstance(tags, list | tuple) or len(tags) > limits.TAGS_MAX:
         raise BadRequest(name, f"a list of at most {limits.TAGS_MAX} tags", tags)
     for tag in tags:

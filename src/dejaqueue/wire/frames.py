@@ -3,8 +3,9 @@
     every frame   u8 version (1) · u8 type · u16 flags · u32 number
     REPLY         u32 rows · u32 0 · i64 first_id · [ids i64 × rows] · [statuses u8 × rows] | error
     CREDIT        u32 rows · u32 0
-    SETTLE        u8 op · u8 0 · u16 0 · u32 partition · i64 lease_id · i64 argument_ms · u32 rows ·
-                  u32 0 · [ids i64 × rows] · [attempts u16 × rows]
+    SETTLE        u8 op · u8 fate · u16 bytes of reason · u32 partition · i64 lease_id ·
+                  i64 argument_ms · u32 rows · u32 0 · [ids i64 × rows] · [attempts u16 × rows] ·
+                  [reason, UTF-8]
     PING          i64 client_us · i64 offset_us · i64 uncertainty_us
     PONG          i64 client_us · i64 broker_us
     DELIVERY      u32 partition · u32 rows · i64 lease_id · i64 lease_end_ms · i64 broker_us
@@ -41,6 +42,9 @@ _DELIVERY = struct.Struct("<IIqqq")
 HAS_IDS = 1
 HAS_STATUSES = 2
 HAS_ERROR = 4
+
+FATE_DEAD = 1
+FATE_RELEASE = 2
 
 
 class FrameType(IntEnum):
@@ -110,8 +114,11 @@ class Settle:
 
     Attributes:
         number: the client's number of it; the reply carries it. 0 = no reply wanted.
-        argument_ms: nack: delay from now; extend: lease from now.
+        argument_ms: nack: delay from now, -1 = as the topic's backoff says; extend: lease from now.
         partition: the lease's partition, for a whole lease.
+        reason: nack: why, for the dead letter.
+        dead: nack: they die now, however often they were delivered.
+        release: nack: they do not die: their consumer never looked at them.
     """
 
     op: SettleOp
@@ -121,6 +128,9 @@ class Settle:
     argument_ms: int = 0
     ids: npt.NDArray[np.int64] | None = None
     attempts: npt.NDArray[np.uint16] | None = None
+    reason: str = ""
+    dead: bool = False
+    release: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,17 +207,7 @@ def encode(frame: Frame) -> bytes:
         case Credit():
             return _HEAD.pack(VERSION, FrameType.CREDIT, 0, 0) + _CREDIT.pack(frame.rows, 0)
         case Settle():
-            rows = 0 if frame.ids is None else len(frame.ids)
-            head = _HEAD.pack(VERSION, FrameType.SETTLE, 0, frame.number)
-            body = _SETTLE.pack(
-                frame.op, 0, 0, frame.partition, frame.lease_id, frame.argument_ms, rows, 0
-            )
-            if frame.ids is None or frame.attempts is None:
-                return head + body
-            ids = np.ascontiguousarray(frame.ids, dtype="<i8").tobytes()
-            return b"".join(
-                [head, body, ids, np.ascontiguousarray(frame.attempts, dtype="<u2").tobytes()]
-            )
+            return _encode_settle(frame)
         case Ping():
             return _HEAD.pack(VERSION, FrameType.PING, 0, frame.number) + _PING.pack(
                 frame.client_us, frame.offset_us, frame.uncertainty_us
@@ -224,6 +224,27 @@ def encode(frame: Frame) -> bytes:
             return _HEAD.pack(VERSION, FrameType.CLOSE, 0, 0)
         case StreamError():
             return _HEAD.pack(VERSION, FrameType.ERROR, 0, 0) + _error_json(frame.error)
+
+
+def _encode_settle(frame: Settle) -> bytes:
+    fate = FATE_DEAD * frame.dead | FATE_RELEASE * frame.release
+    reason = frame.reason.encode()
+    rows = 0 if frame.ids is None else len(frame.ids)
+    body = _SETTLE.pack(
+        frame.op,
+        fate,
+        len(reason),
+        frame.partition,
+        frame.lease_id,
+        frame.argument_ms,
+        rows,
+        0,
+    )
+    parts = [_HEAD.pack(VERSION, FrameType.SETTLE, 0, frame.number), body]
+    if frame.ids is not None and frame.attempts is not None:
+        parts.append(np.ascontiguousarray(frame.ids, dtype="<i8").tobytes())
+        parts.append(np.ascontiguousarray(frame.attempts, dtype="<u2").tobytes())
+    return b"".join([*parts, reason])
 
 
 def decode(content: bytes | memoryview) -> Frame:
@@ -285,12 +306,40 @@ def _decode_reply(body: memoryview, flags: int, number: int) -> Reply:
 
 
 def _decode_settle(body: memoryview, number: int) -> Settle:
-    op, _, _, partition, lease_id, argument_ms, rows, _ = _SETTLE.unpack_from(body)
+    op, fate, reason_bytes, partition, lease_id, argument_ms, rows, _ = _SETTLE.unpack_from(body)
     rest = body[_SETTLE.size :]
-    if not 0 <= argument_ms <= limits.INSTANT_MS_MAX:
-        raise BadRequest("settle.argument_ms", f"from 0 to {limits.INSTANT_MS_MAX}", argument_ms)
+    op = SettleOp(op)
+    low = -1 if op is SettleOp.NACK else 0
+    if not low <= argument_ms <= limits.INSTANT_MS_MAX:
+        limit = f"from {low} to {limits.INSTANT_MS_MAX}"
+        raise BadRequest("settle.argument_ms", limit, argument_ms)
+    if fate & ~(FATE_DEAD | FATE_RELEASE) or fate == FATE_DEAD | FATE_RELEASE:
+        raise BadRequest("settle.fate", "0, 1 (dead) or 2 (released)", fate)
+    if op is not SettleOp.NACK and (fate or reason_bytes):
+        raise BadRequest("settle.fate and reason", "none but for a nack", op.name)
     ids = attempts = None
     if lease_id < 0:
         ids = np.frombuffer(rest, dtype="<i8", count=rows)
         attempts = np.frombuffer(rest[8 * rows :], dtype="<u2", count=rows)
-    return Settle(SettleOp(op), number, partition, lease_id, argument_ms, ids, attempts)
+        rest = rest[10 * rows :]
+    if len(rest) != reason_bytes:
+        raise BadRequest("settle.reason", f"{reason_bytes} bytes at the end", len(rest))
+    reason = check_reason("settle.reason", bytes(rest).decode())
+    dead, release = fate == FATE_DEAD, fate == FATE_RELEASE
+    rows_named = (lease_id, argument_ms, ids, attempts)
+    return Settle(op, number, partition, *rows_named, reason, dead, release)
+
+
+def check_reason(field: str, reason: object) -> str:
+    """Return why a message is refused, or raise BadRequest."""
+    if not isinstance(reason, str):
+        raise BadRequest(field, "a text", reason)
+    try:
+        byte_count = len(reason.encode())
+    except UnicodeEncodeError:
+        raise BadRequest(field, "a text that UTF-8 can hold", ascii(reason)) from None
+    if byte_count > limits.REASON_BYTES_MAX:
+        raise BadRequest(field, f"at most {limits.REASON_BYTES_MAX} bytes", byte_count)
+    if any(separator in reason for separator in "\x1e\x1f"):
+        raise BadRequest(field, "no U+001E or U+001F inside", reason)
+    return reason

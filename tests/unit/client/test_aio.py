@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -85,7 +86,7 @@ def test_kinds_of_messages_have_streams_of_their_own() -> None:
     assert schemas == [
         ["payload"],
         ["payload", "due"],
-        ["payload", "key", "group", "priority", "tags", "headers"],
+        ["payload", "key", "group", "priority", "tags", "headers", "expires"],
     ]
     producers = {write.stream.producer for write in transport.writes}
     assert len(producers) == 3
@@ -152,7 +153,17 @@ def test_moves_and_cancels_by_key() -> None:
         lambda client: client.alter_topic("t", partitions=5),
         lambda client: client.topic(""),
         lambda client: client.peek("t", limit=-1),
-        lambda client: client.peek("t", state="ready"),
+        lambda client: client.peek("t", state="asleep"),
+        lambda client: client.peek("t", tags_any="mail"),
+        lambda client: client.peek("t", colour="red"),
+        lambda client: client.histogram("t", bucket=1, due_from=5),
+        lambda client: client.move_where("t", by="1h", group="g"),
+        lambda client: client.move_where("t", due="tomorrow", group="g"),
+        lambda client: client.cancel_where("t", group=7),
+        lambda client: client.counts("t", limit=0),
+        lambda client: client.move("t", id=1),
+        lambda client: client.move("t", id=1, priority=70_000),
+        lambda client: client.move("t", ids=[1, 2], group=["a"]),
         lambda client: client.peek("t", ids=[1], keys=["a"]),
         lambda client: client.peek("t", due_from="now"),
     ],
@@ -192,7 +203,7 @@ def test_bad_consumers(settings: dict[str, Any]) -> None:
 def test_peek_goes_on_where_the_page_ended() -> None:
     transport = FakeTransport()
 
-    def page(first: int, rows: int) -> pa.Table:
+    def page(first: int, rows: int, following: dict[str, int] | None) -> pa.Table:
         columns = {
             name: pa.nulls(rows, messages.PEEK.field(name).type)
             for name in ("key", "group", "tags", "headers")
@@ -205,12 +216,19 @@ def test_peek_goes_on_where_the_page_ended() -> None:
             "payload": pa.array([b""] * rows),
             "state": pa.array(["scheduled"] * rows),
         }
-        return pa.table({name: columns[name] for name in messages.PEEK.names})
+        table = pa.table({name: columns[name] for name in messages.PEEK.names})
+        return table.replace_schema_metadata(following and {"next": json.dumps(following)})
 
-    transport.pages = [page(0, 10_000), page(10_000, 10_000), page(20_000, 7)]
+    # A page may be short and not the last: it was long enough to look for it.
+    transport.pages = [
+        page(0, 10_000, {"due": 9_999, "id": 9_999}),
+        page(10_000, 10, {"due": 19_999, "id": 19_999}),
+        page(20_000, 7, None),
+    ]
     table = run(transport, lambda client: client.peek("t", limit=25_000))
-    assert table.num_rows == 20_007
-    assert [ticket["limit"] for ticket in transport.tickets] == [10_000, 10_000, 5_000]
+    assert table.num_rows == 10_017
+    assert table.schema.metadata is None
+    assert [ticket["limit"] for ticket in transport.tickets] == [10_000, 10_000, 10_000]
     assert [ticket["after"] for ticket in transport.tickets] == [
         None,
         {"due": 9_999, "id": 9_999},

@@ -21,7 +21,7 @@ from tests.unit.client.fake_transport import SECONDS_MAX, FakeTransport, ok
 
 
 def row(payload: bytes = b"x", due_ms: int | None = None, key: str | None = None) -> Row:
-    return (payload, due_ms, key, "", None, None, None)
+    return (payload, due_ms, key, "", None, None, None, None)
 
 
 def gather_to(transport: FakeTransport, kind: tuple[bool, bool] = (False, False)) -> Gather:
@@ -104,8 +104,8 @@ def test_a_bad_row_does_not_spoil_the_others() -> None:
 
 def test_values_that_do_not_fit_are_told_apart_too() -> None:
     gather = gather_to(FakeTransport(ok), (False, True))
-    gathered, _ = gather.add((b"a", None, "k", "", 5, None, None), None, None)
-    gather.add((b"b", None, "k", "", 70_000, None, None), None, None)
+    gathered, _ = gather.add((b"a", None, "k", "", 5, None, None, None), None, None)
+    gather.add((b"b", None, "k", "", 70_000, None, None, None), None, None)
     gathered.future = Future()
     gather.pump()
     gathered.future.result(SECONDS_MAX)
@@ -144,7 +144,7 @@ def test_no_broker_in_time_is_everybodys_error() -> None:
 
 
 def test_columns_of_the_variants() -> None:
-    full = (b"a", 5, "k", "g", 9, ["t"], [("h", "v")])
+    full = (b"a", 5, "k", "g", 9, ["t"], [("h", "v")], 77)
     batch = VARIANTS[True, True].batch([full, row(b"b", 6)])
     assert batch.to_pylist()[0] == {
         "payload": b"a",
@@ -154,6 +154,7 @@ def test_columns_of_the_variants() -> None:
         "priority": 9,
         "tags": ["t"],
         "headers": [("h", "v")],
+        "expires": 77,
     }
     assert batch.to_pylist()[1]["priority"] == 32_768
     assert VARIANTS[False, False].batch([row()]).schema.names == ["payload"]

@@ -30,15 +30,15 @@ def made(payload: Any = b"x", **values: Any) -> Any:
 
 
 def test_a_plain_message_has_few_columns() -> None:
-    assert made() == ((b"x", None, None, "", None, None, None), (False, False))
+    assert made() == ((b"x", None, None, "", None, None, None, None), (False, False))
     assert made(due=5)[1] == (True, False)
-    assert made(delay=2) == ((b"x", 3_000, None, "", None, None, None), (True, False))
+    assert made(delay=2) == ((b"x", 3_000, None, "", None, None, None, None), (True, False))
 
 
 def test_everything() -> None:
     row, kind = made("x", key="k", group="g", priority=0, tags=("t",), headers={"a": "b"})
     assert kind == (False, True)
-    assert row == (b"x", None, "k", "g", 0, ["t"], [("a", "b")])
+    assert row == (b"x", None, "k", "g", 0, ["t"], [("a", "b")], None)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from dejaqueue.engine import engine as engine_module
 from dejaqueue.engine.commands import Ack, Cancel, Enqueue, Lease, Move, Relocate
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
+from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import InternalError
 from dejaqueue.model import MessageState
 
@@ -36,8 +37,11 @@ def test_the_example_of_the_door_plate_runs() -> None:
 def test_an_empty_engine_waits_for_nothing() -> None:
     engine = Engine(0)
     assert (engine.next_due_ms(), engine.next_expiry_ms(), engine.next_sequence) == (None, None, 0)
-    assert engine.page(after_due_ms=-1, after_sequence=-1, until_ms=9, limit=5).size == 0
-    assert engine.leased_page(after_due_ms=-1, after_sequence=-1, until_ms=9, limit=5).size == 0
+    sequences, reached = engine.page(Selection(), after=(-1, -1), limit=5, rows_max=9)
+    assert (sequences.size, reached) == (0, None)
+    sequences, following = engine.find(Selection(), first=0, end=9, limit=5, rows_max=9)
+    assert (sequences.size, following) == (0, None)
+    assert engine.due_count(9) == 0
     assert engine.live_in(1, 9, 5).size == 0
     assert list(engine.live_locators()) == []
     assert engine.find_keys(int64s(5))[0].size == 0
@@ -61,26 +65,23 @@ def test_what_was_cancelled_or_moved_is_not_waited_for(engine: Engine) -> None:
 
 def test_pages_go_on_where_the_last_one_ended(engine: Engine) -> None:
     found: list[int] = []
-    after_due_ms, after_sequence = -1, -1
-    while True:
-        page = engine.page(
-            after_due_ms=after_due_ms, after_sequence=after_sequence, until_ms=95, limit=7
-        )
-        if not page.size:
-            break
+    wanted, after = Selection(due_to_ms=96), (-1, -1)
+    while after is not None:
+        page, after = engine.page(wanted, after=after, limit=7, rows_max=1_000)
+        assert page.size == 7 or after is None
         found += page.tolist()
-        after_due_ms, after_sequence = int(engine.dues(page[-1:])[0]), int(page[-1])
     assert found == sorted(range(10, 40), key=lambda s: (100 - s // 2, s))
     assert engine.due_count(95) == 30
 
 
-def test_leased_messages_have_pages_of_their_own(engine: Engine) -> None:
+def test_leased_messages_are_in_pages_by_the_end_of_their_lease(engine: Engine) -> None:
     engine.apply(Lease(82, 9, 82, 4, 400))
     engine.apply(Lease(83, 10, 83, 2, 350))
-    page = engine.leased_page(after_due_ms=-1, after_sequence=-1, until_ms=400, limit=4)
-    assert page.tolist() == [34, 35, 36, 37]
-    page = engine.leased_page(after_due_ms=400, after_sequence=36, until_ms=400, limit=9)
-    assert page.tolist() == [37, 38, 39]
+    wanted = Selection(states=(MessageState.LEASED,), due_to_ms=401)
+    page, reached = engine.page(wanted, after=(-1, -1), limit=4, rows_max=9)
+    assert (page.tolist(), reached) == ([34, 35, 36, 37], (400, 37))
+    page, reached = engine.page(wanted, after=(400, 36), limit=9, rows_max=9)
+    assert (page.tolist(), reached) == ([37, 38, 39], None)
     assert engine.leased_rows(10) is not None
     engine.apply(Ack(83, 10))
     assert engine.leased_rows(10) is None

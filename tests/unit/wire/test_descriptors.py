@@ -15,6 +15,7 @@ from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span, d
     [
         WriteStream("reminders"),
         WriteStream("reminders", op="nack", acks="leader", argument_ms=500),
+        WriteStream("reminders", op="nack", argument_ms=-1, reason="no address", dead=True),
         WriteStream("reminders", producer="billing-1"),
         ConsumeStream("reminders"),
         ConsumeStream("reminders", "worker 1", 60_000, 100, holds=False),
@@ -37,6 +38,8 @@ def test_a_descriptor_survives_the_wire(stream: WriteStream | ConsumeStream) -> 
         ("argument_ms", -1),
         ("argument_ms", 1.5),
         ("argument_ms", True),
+        ("reason", "only a nack has one"),
+        ("dead", True),
         ("colour", "red"),
     ],
 )
@@ -44,6 +47,24 @@ def test_a_bad_write_field_is_refused_by_name(field: str, value: object) -> None
     with pytest.raises(BadRequest) as caught:
         decode(WriteStream, json.dumps({"topic": "t", field: value}).encode())
     assert caught.value.field.endswith(field) or caught.value.field == "topic.name"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("argument_ms", -2),
+        ("argument_ms", -1.0),
+        ("reason", None),
+        ("reason", "x" * 1_025),
+        ("reason", "a\x1eb"),
+        ("reason", "\ud800"),
+        ("dead", 1),
+    ],
+)
+def test_a_bad_field_of_a_nack_is_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(BadRequest) as caught:
+        decode(WriteStream, json.dumps({"topic": "t", "op": "nack", field: value}).encode())
+    assert caught.value.field == field
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Not covered: what they mean; that is with the server and the client.
 from __future__ import annotations
 
 import json
+import struct
 
 import numpy as np
 import pytest
@@ -47,6 +48,9 @@ ATTEMPTS = np.array([1, 2, 65_535], dtype=np.uint16)
         Reply(9),
         Settle(SettleOp.ACK, 3, partition=2, lease_id=77),
         Settle(SettleOp.NACK, 0, lease_id=0, argument_ms=5_000),
+        Settle(SettleOp.NACK, 1, lease_id=5, argument_ms=-1, reason="no such straße"),
+        Settle(SettleOp.NACK, 1, lease_id=5, reason="x" * limits.REASON_BYTES_MAX, dead=True),
+        Settle(SettleOp.NACK, 1, lease_id=5, release=True),
     ],
 )
 def test_a_plain_frame_survives_the_wire(frame: Frame) -> None:
@@ -81,6 +85,63 @@ def test_a_settle_of_rows_survives_the_wire() -> None:
     assert back.attempts is not None
     assert (back.op, back.number, back.lease_id) == (SettleOp.EXTEND, 4, -1)
     assert (back.ids.tolist(), back.attempts.tolist()) == (IDS.tolist(), ATTEMPTS.tolist())
+
+
+def test_a_refusal_of_rows_survives_the_wire() -> None:
+    rows = {"ids": IDS, "attempts": ATTEMPTS}
+    sent = Settle(SettleOp.NACK, 4, argument_ms=-1, **rows, reason="no", dead=True)
+    back = frames.decode(frames.encode(sent))
+    assert isinstance(back, Settle)
+    assert back.ids is not None
+    assert back.attempts is not None
+    assert (back.argument_ms, back.reason, back.dead, back.release) == (-1, "no", True, False)
+    assert (back.ids.tolist(), back.attempts.tolist()) == (IDS.tolist(), ATTEMPTS.tolist())
+
+
+def settle_bytes(
+    op: int, fate: int, reason: bytes, said: int | None = None, delay: int = 0
+) -> bytes:
+    """A SETTLE of lease 5."""
+    count = len(reason) if said is None else said
+    head = frames.encode(Settle(SettleOp.ACK, 1, lease_id=5))[:8]
+    return head + struct.pack("<BBHIqqII", op, fate, count, 0, 5, delay, 0, 0) + reason
+
+
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        (settle_bytes(2, 4, b""), "settle.fate"),
+        (settle_bytes(2, 3, b""), "settle.fate"),
+        (settle_bytes(1, 1, b""), "settle.fate and reason"),
+        (settle_bytes(3, 0, b"why"), "settle.fate and reason"),
+        (settle_bytes(2, 0, b"why", 2), "settle.reason"),
+        (settle_bytes(2, 0, b"why", 4), "settle.reason"),
+        (settle_bytes(2, 0, b"x" * 1_025), "settle.reason"),
+        (settle_bytes(2, 0, b"a\x1fb"), "settle.reason"),
+        (settle_bytes(2, 0, b"\xff\xff"), "frame"),
+        (settle_bytes(2, 0, b"", delay=-2), "settle.argument_ms"),
+        (settle_bytes(1, 0, b"", delay=-1), "settle.argument_ms"),
+        (settle_bytes(3, 0, b"", delay=-1), "settle.argument_ms"),
+        (settle_bytes(9, 0, b""), "frame"),
+    ],
+)
+def test_a_settle_that_cannot_be_is_refused(content: bytes, field: str) -> None:
+    with pytest.raises(BadRequest, match=rf"^{field}:"):
+        frames.decode(content)
+
+
+@given(
+    st.integers(0, 4),
+    st.integers(0, 4),
+    st.integers(0, 1_100),
+    st.binary(max_size=40),
+    st.integers(),
+)
+def test_a_garbled_settle_is_a_settle_or_refused(
+    op: int, fate: int, said: int, reason: bytes, delay: int
+) -> None:
+    delay = max(-(1 << 63), min(delay, (1 << 63) - 1))
+    check_is_frame_or_refused(settle_bytes(op, fate, reason, said, delay))
 
 
 def test_a_stream_error_survives_the_wire() -> None:

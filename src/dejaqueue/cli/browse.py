@@ -1,0 +1,112 @@
+"""`dejaq peek`, `counts`, `histogram`: looking at messages without taking them.
+
+Room: cli.
+See: changes.py for moving and cancelling what was found.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli.filters import STATES, where_of, where_options
+from dejaqueue.cli.messages import message_fields
+from dejaqueue.cli.output import print_rows
+from dejaqueue.cli.times import Span, show_instant
+
+BAR_COLUMNS = 40
+
+
+@click.command(
+    epilog="Examples: `dejaq peek reminders --limit 5 --json` · "
+    "`dejaq peek reminders --group acme --tag mail --to 2026-12-24T18:00:00Z`",
+)
+@click.argument("topic")
+@click.option("--limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True)
+@click.option("--key", "keys", multiple=True, help="Key of a message; may be repeated.")
+@click.option("--id", "ids", type=int, multiple=True, help="Id of a message; may be repeated.")
+@where_options(*STATES)
+@json_option("Print JSON lines with all fields.")
+@url_option
+def peek(
+    *,
+    topic: str,
+    limit: int,
+    keys: tuple[str, ...],
+    ids: tuple[int, ...],
+    as_json: bool,
+    url: str,
+    **where: Any,
+) -> None:
+    """Show messages of TOPIC as they are, without taking them.
+
+    In the order of their time; in priority and fair topics in the order they came.
+    """
+    if keys and ids:
+        raise click.UsageError("name messages by --key or by --id, one of the two")
+    with connect(url) as client:
+        table = client.peek(
+            topic, limit=limit, ids=list(ids) or None, keys=list(keys) or None, **where_of(where)
+        )
+        rows = [message_fields(row) for row in table.to_pylist()]
+    print_rows(rows if as_json else map(_summary, rows), as_json=as_json)
+
+
+def _summary(row: dict[str, Any]) -> dict[str, Any]:
+    """A message on one line of text."""
+    payload = " ".join(str(row.get("payload", row.get("payload_base64", ""))).split())
+    shown = payload if len(payload) <= 60 else f"{payload[:59]}…"
+    names = ("id", "due", "state", "attempt", "key")
+    return {name: row.get(name) for name in names} | {"payload": shown}
+
+
+@click.command(
+    epilog="Examples: `dejaq counts reminders` · `dejaq counts reminders --by group --limit 10`",
+)
+@click.argument("topic")
+@click.option(
+    "--by", type=click.Choice(("state", "group", "tag")), default="state", show_default=True
+)
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True)
+@json_option("Print JSON lines.")
+@url_option
+def counts(*, topic: str, by: str, limit: int, as_json: bool, url: str) -> None:
+    """Show how many messages of TOPIC there are of each state, group or tag, most first."""
+    with connect(url) as client:
+        found = client.counts(topic, by=by, limit=limit)
+    print_rows([{by: name, "count": count} for name, count in found.items()], as_json=as_json)
+
+
+@click.command(
+    epilog="Example: `dejaq histogram reminders --from 2026-12-24T00:00:00Z "
+    "--to 2026-12-25T00:00:00Z --bucket 1h`",
+)
+@click.argument("topic")
+@click.option("--bucket", "bucket_ms", type=Span(), required=True, help="Length of a stretch.")
+@click.option("--rough", is_flag=True, help="From the index alone; says how far it may be off.")
+@where_options("scheduled", "ready", "leased")
+@json_option("Print JSON lines: due, count.")
+@url_option
+def histogram(
+    *, topic: str, bucket_ms: int, rough: bool, as_json: bool, url: str, **where: Any
+) -> None:
+    """Show how many messages of TOPIC are due in each stretch of time from --from to --to."""
+    if where["due_from"] is None or where["due_to"] is None:
+        raise click.UsageError("say where it begins and ends with --from and --to")
+    with connect(url) as client:
+        found = client.histogram(
+            topic, bucket=bucket_ms / 1_000, exact=not rough, **where_of(where)
+        )
+    counted = found.counts.tolist()
+    most = max([*counted, 1])
+    rows = [
+        {"due": show_instant(due_ms), "count": count}
+        for due_ms, count in zip(found.dues_ms.tolist(), counted, strict=True)
+    ]
+    if not as_json:
+        rows = [row | {"": "█" * (row["count"] * BAR_COLUMNS // most)} for row in rows]
+    print_rows(rows, as_json=as_json)
+    if found.error_max:
+        click.echo(f"all together may be too high by {found.error_max}", err=True)

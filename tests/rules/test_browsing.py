@@ -1,0 +1,254 @@
+"""Browsing: pages, counts, histograms, and changes by filter, of a broker on a virtual clock."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dejaqueue.broker import by_filter
+from dejaqueue.errors import BadRequest
+from tests.rules.broker_fixture import TOPIC, BrokerFixture
+from tests.rules.conftest import MakeBroker
+
+KINDS = ["timeline", "priority", "fair"]
+
+
+def send(broker: BrokerFixture, rows: list[tuple[str, int, str, list[str]]]) -> list[int]:
+    """Send (payload, due in ms from now, group, tags) rows."""
+    payloads, dues, groups, tags = zip(*rows, strict=True)
+    columns = {
+        "payload": pa.array([text.encode() for text in payloads]),
+        "due": pa.array([broker.now_ms + due for due in dues]),
+        "group": pa.array(groups),
+        "tags": pa.array(tags, pa.list_(pa.utf8())),
+    }
+    ids: list[int] = broker.write("enqueue", columns).all_ids().tolist()
+    return ids
+
+
+def peeked(broker: BrokerFixture, limit: int = 100, **ticket: Any) -> list[str]:
+    """The payloads of all pages."""
+    found: list[str] = []
+    ticket |= {"topic": TOPIC, "limit": limit}
+    while True:
+        page = broker.broker.peek(ticket)
+        assert page.num_rows <= limit
+        found += [payload.decode() for payload in page["payload"].to_pylist()]
+        following = (page.schema.metadata or {}).get(b"next")
+        if following is None:
+            return found
+        ticket["after"] = json.loads(following)
+
+
+ROWS = [
+    ("a1", 0, "a", ["x"]),
+    ("b1", 0, "b", []),
+    ("a2", 300, "a", ["x", "y"]),
+    ("n1", 200, "", ["y"]),
+    ("a3", 100, "a", []),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("limit", [1, 2, 100])
+def test_every_message_is_in_one_page(
+    make_broker: MakeBroker, kind: str, partitions: int, limit: int
+) -> None:
+    broker = make_broker(kind=kind, partitions=partitions)
+    for row in ROWS:
+        send(broker, [row])
+    consumer = broker.consumer(holds=False, credit=1)
+    (leased,) = consumer.payloads()
+    every = sorted(row[0] for row in ROWS)
+    assert sorted(peeked(broker, limit)) == every
+    assert sorted(peeked(broker, limit, group="a")) == ["a1", "a2", "a3"]
+    assert sorted(peeked(broker, limit, group="")) == ["n1"]
+    assert peeked(broker, limit, group="never") == []
+    assert peeked(broker, limit, state="leased") == [leased.decode()]
+    ready = sorted({"a1", "b1"} - {leased.decode()})
+    assert sorted(peeked(broker, limit, state="ready")) == ready
+    assert sorted(peeked(broker, limit, state="scheduled")) == [
+        n for n in every if n.encode() != leased
+    ]
+    assert sorted(peeked(broker, limit, tags_any=["x", "y"])) == ["a1", "a2", "n1"]
+    assert sorted(peeked(broker, limit, tags_all=["x", "y"])) == ["a2"]
+    assert sorted(peeked(broker, limit, tags_any=["x"], tags_none=["y"])) == ["a1"]
+    window = {"due_from": broker.now_ms + 100, "due_to": broker.now_ms + 300}
+    assert sorted(peeked(broker, limit, **window)) == ["a3", "n1"]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_timeline_is_shown_in_its_order(make_broker: MakeBroker, partitions: int) -> None:
+    broker = make_broker(partitions=partitions)
+    for row in ROWS[2:]:
+        send(broker, [row])
+    assert peeked(broker, 1) == ["a3", "n1", "a2"]
+
+
+def test_a_rare_group_is_found_over_many_short_pages(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = make_broker()
+    monkeypatch.setattr("dejaqueue.broker.peek.PAGE_ENTRIES_MAX", 1)
+    send(broker, [(f"m{n}", n, "rare" if n == 9_000 else "often", []) for n in range(10_000)])
+    ticket: dict[str, Any] = {"topic": TOPIC, "group": "rare", "limit": 10}
+    pages = 1
+    page = broker.broker.peek(ticket)
+    assert page.num_rows == 0
+    assert page.schema.metadata is not None
+    while page.schema.metadata:
+        ticket["after"] = json.loads(page.schema.metadata[b"next"])
+        page = broker.broker.peek(ticket)
+        pages += 1
+        if page.num_rows:
+            assert page["payload"].to_pylist() == [b"m9000"]
+    assert pages == 3
+
+
+def test_counts_by_state_group_and_tag(make_broker: MakeBroker) -> None:
+    broker = make_broker(partitions=2)
+    for row in ROWS:
+        send(broker, [row])
+    broker.consumer(holds=False, credit=1).payloads()
+
+    def counts(**values: Any) -> dict[str, Any]:
+        return broker.broker.counts({"topic": TOPIC, **values})
+
+    states = {row["state"]: row["count"] for row in counts()["rows"]}
+    assert states == {
+        "scheduled": 4, "ready": 1, "leased": 1, "dead": 0, "staged": 0, "staged_ack": 0,
+    }  # fmt: skip
+    first = counts(by="group", limit=1)
+    assert first["rows"] == [{"group": "a", "count": 3}]
+    second = counts(by="group", limit=1, after=first["next"])
+    assert second == {"rows": [{"group": "b", "count": 1}], "next": None}
+    tags = counts(by="tag")["rows"]
+    assert tags == [{"tag": "x", "count": 2}, {"tag": "y", "count": 2}]
+    broker.broker.cancel_where({"topic": TOPIC, "tags_any": ["y"]})
+    assert counts(by="tag")["rows"] == [{"tag": "x", "count": 1}]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_histogram_before_and_after_messages_are_gone(make_broker: MakeBroker, kind: str) -> None:
+    broker = make_broker(kind=kind, partitions=2)
+    now = broker.now_ms
+    ids = [id_ for n in range(20) for id_ in send(broker, [("m", n, "ab"[n % 2], [])])]
+
+    def histogram(**values: Any) -> tuple[list[int], int]:
+        window = {"due_from": now, "due_to": now + 20, "bucket_ms": 8}
+        answer = broker.broker.histogram({"topic": TOPIC, **window, **values})
+        return answer["counts"], answer["error_max"]
+
+    assert histogram() == ([8, 8, 4], 0)
+    assert histogram(group="a") == ([4, 4, 2], 0)
+    assert histogram(due_from=now + 10, bucket_ms=100) == ([10], 0)
+    broker.cancel(ids[:3])
+    assert histogram() == ([5, 8, 4], 0)
+    counts, error_max = histogram(exact=False)
+    assert sum(counts) - 17 <= error_max <= 3
+    assert all(rough >= right for rough, right in zip(counts, [5, 8, 4], strict=True))
+
+
+def change(broker: BrokerFixture, name: str, **values: Any) -> int:
+    """Ask until all is done; how many were changed."""
+    count, after = 0, None
+    while True:
+        call = getattr(broker.broker, name)
+        answer = call({"topic": TOPIC, "after": after, **values})
+        count += answer["count"]
+        after = answer["next"]
+        if after is None:
+            return count
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_is_moved_by_an_hour_each_message_once(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("dejaqueue.limits.CHANGE_ROWS_MAX", 7)
+    monkeypatch.setattr(by_filter, "CALL_COMMANDS_MAX", 2)
+    broker = make_broker(kind=kind, partitions=2)
+    now = broker.now_ms
+    for part in range(4):
+        send(broker, [(f"m{part}", 10 * n, "ab"[n % 2], []) for n in range(20)])
+    window = {"due_from": now + 100, "due_to": now + 200}
+    asked = {"group": "a", **window}
+    assert change(broker, "move_where", by_ms=50, dry_run=True, **asked) == 20
+    assert len(peeked(broker, **asked)) == 20
+    # 100, 120 … 180 become 150, 170 … 230: a second look at what was moved would move it again.
+    assert change(broker, "move_where", by_ms=50, **asked) == 20
+    page = broker.broker.peek({"topic": TOPIC, "group": "a", "due_from": now + 100, "limit": 100})
+    dues = sorted(due - now for due in page["due"].to_pylist())
+    assert dues == sorted([150, 170, 190, 210, 230] * 4)
+    assert change(broker, "move_where", by_ms=-1_000_000, group="b") == 40
+    assert len(peeked(broker, group="b", state="ready")) == 40
+
+
+def test_group_and_priority_of_many_change(make_broker: MakeBroker) -> None:
+    broker = make_broker(kind="priority")
+    send(broker, [("low", 0, "a", []), ("high", 0, "b", [])])
+    asked: dict[str, Any] = {"group": "b", "set_group": "c", "set_priority": 3}
+    assert change(broker, "move_where", **asked) == 1
+    assert peeked(broker, group="c", priority_to=3) == ["high"]
+    assert peeked(broker, group="b") == []
+    assert broker.consumer(holds=False).payloads() == [b"high", b"low"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_everything_that_is_not_leased_is_cancelled_and_stays_so(
+    on_files: MakeBroker, kind: str
+) -> None:
+    broker = on_files(kind=kind, partitions=2)
+    for part in range(4):
+        send(broker, [(f"m{part}", 10 * n, "a", []) for n in range(5)])
+    consumer = broker.consumer(holds=False, credit=1)
+    (got,) = consumer.take_all()
+    assert change(broker, "cancel_where", group="b") == 0
+    assert change(broker, "cancel_where") == 19
+    assert peeked(broker) == [payload.decode() for payload in got.payloads]
+    consumer.ack(got)
+    hashes = broker.state_hashes()
+    assert hashes
+    broker.restart()
+    assert peeked(broker) == []
+    assert send(broker, [("new", 0, "a", [])])
+    assert peeked(broker) == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "field"),
+    [
+        ("peek", {"state": "asleep"}, "state"),
+        ("peek", {"group": 5}, "group"),
+        ("peek", {"tags_any": "mail"}, "tags_any"),
+        ("peek", {"colour": "red"}, "colour"),
+        ("peek", {"after": {"due": "x", "id": 1}}, "after"),
+        ("peek", {"due_to": -1}, "due_to"),
+        ("counts", {"by": "colour"}, "by"),
+        ("counts", {"after": 7}, "after"),
+        ("counts", {"limit": 0}, "limit"),
+        ("histogram", {"due_from": 0, "due_to": 10, "bucket_ms": 0}, "bucket_ms"),
+        ("histogram", {"due_from": 10, "due_to": 10, "bucket_ms": 1}, "due_to"),
+        ("histogram", {"due_from": 0, "due_to": 10**9, "bucket_ms": 1}, "bucket_ms"),
+        ("histogram", {"due_from": 0, "due_to": 10}, "bucket_ms"),
+        ("move_where", {"group": "a"}, "due"),
+        ("move_where", {"due": 5, "by_ms": 5}, "by_ms"),
+        ("move_where", {"set_priority": 70_000}, "set_priority"),
+        ("move_where", {"set_group": "x" * 300}, "set_group"),
+        ("move_where", {"due": 5, "state": "leased"}, "state"),
+        ("cancel_where", {"due": 5}, "due"),
+        ("cancel_where", {"dry_run": 1}, "dry_run"),
+        ("cancel_where", {"after": {"partition": 9, "first": 0, "end": 0}}, "partition"),
+        ("cancel_where", {"topic": 7}, "topic"),
+    ],
+)
+def test_wrong_questions_are_refused_by_name(
+    make_broker: MakeBroker, name: str, values: dict[str, Any], field: str
+) -> None:
+    broker = make_broker()
+    with pytest.raises(BadRequest, match=rf"^{field}\b"):
+        getattr(broker.broker, name)({"topic": TOPIC, **values})
