@@ -40,6 +40,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/cli/serve.py": "tests/cli",
     "src/dejaqueue/cli/stats.py": "tests/cli",
     "src/dejaqueue/cli/topics.py": "tests/cli",
+    "src/dejaqueue/cli/transactions.py": "tests/cli",
     "src/dejaqueue/client/aio_browse.py": "tests/integration",
     "src/dejaqueue/client/sync_browse.py": "generated; tests/integration",
     "src/dejaqueue/client/sync_letters.py": "generated; tests/unit/client/test_aio_letters.py",
