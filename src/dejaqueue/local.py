@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.session import ConsumerSession
@@ -235,6 +236,8 @@ class LocalTransport:
                 return broker.cancel_where(body)
             case "clock":
                 return {"broker_us": broker.clock.now_us()}
+        if name in CRON_ACTIONS:
+            return broker.cron(name, body)
         raise BadRequest("action", "a known action", name)
 
     def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.broker import browse, by_filter
+from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
 from dejaqueue.broker.partition import Partition
@@ -31,7 +32,7 @@ from dejaqueue.clock import Clock, SystemClock
 from dejaqueue.errors import DejaQError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
-from dejaqueue.model import Topic
+from dejaqueue.model import Topic, TopicKind
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -99,6 +100,9 @@ class Broker:
         self._topics = {topic.name: self._serve(topic) for topic in self._catalogue.all()}
         self._started_us = self.clock.now_us()
         self._running = True
+        for runtime in self._topics.values():
+            if runtime.topic.kind is TopicKind.CRON:
+                runtime.ring_all()  # entries fire also where nobody asks
 
     def stop(self) -> None:
         """Finish what waits, take snapshots, close everything."""
@@ -217,6 +221,10 @@ class Broker:
         runtime = self.runtime(options.topic)
         offset_us_max = self.settings.clock.offset_us_max
         return ConsumerSession(runtime, options, sink, self.clock, offset_us_max)
+
+    def cron(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
+        """One of cron.calls.ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown."""
+        return cron_act(self.runtime, self.clock.now_ms(), action, body)
 
     def redrive(self, values: dict[str, Any]) -> dict[str, Any]:
         """Send a page of dead letters back (broker/redrive.py)."""

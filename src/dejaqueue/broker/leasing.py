@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dejaqueue import limits
 from dejaqueue.broker import entries
+from dejaqueue.broker.cron.fire import next_wake_ms
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.engine.commands import Ack, Lease, Leased
 from dejaqueue.model import TagFilter, TopicKind
@@ -119,5 +120,5 @@ def _chores_us(place: Partition) -> list[int | None]:
     chore_ms = place.maintenance.next_ms() if place.maintenance is not None else None
     staged_ms = place.staged_watch.next_ms(place) if place.staged_watch is not None else None
     letters_us = place.dead_letters.next_us() if place.dead_letters is not None else None
-    wakes_us = [ms and ms * 1_000 for ms in (chore_ms, staged_ms)]
+    wakes_us = [ms and ms * 1_000 for ms in (chore_ms, staged_ms, next_wake_ms(place))]
     return [*wakes_us, letters_us]

@@ -20,6 +20,7 @@ import numpy as np
 from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.commit import Commits, Committer
+from dejaqueue.broker.cron.fire import fire
 from dejaqueue.broker.dead_letters import DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.duplicates import (
@@ -67,7 +68,7 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal.interface import Journal
-from dejaqueue.model import Topic
+from dejaqueue.model import Topic, TopicKind
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -162,6 +163,7 @@ class Partition:
                 self._configure()
             if self._commits.group.rows < self.settings.dispatch.group_rows_max:
                 self._take_requests()
+                fire(self)
                 if self.staged_watch is not None:
                     self.staged_watch.step(self)
                 dispatch(self)
@@ -174,6 +176,8 @@ class Partition:
         except DejaQError as error:
             self._fail(error)
         if not self.loaded:
+            if not self._inbox and self.topic().kind is TopicKind.CRON:
+                return self.clock.now_us() + 1_000_000  # its entries go on by themselves
             return self.clock.now_us() + 100_000 if self._inbox else None
         self.backlog = Backlog.of(self.engine.state, self.mean_payload_bytes)
         if self._inbox:

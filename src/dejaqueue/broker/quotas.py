@@ -73,11 +73,18 @@ def shortage(
             check_backlog(topic, topic_backlog() - place.backlog + here, rows, byte_count)
         except ResourceExhausted as full:
             return full
-    if place.journal.has_room(byte_count + 128 * rows):
+    if has_room(place, rows, byte_count):
         return None
+    return ResourceExhausted("the disk is full; consumers go on, producers wait", RETRY_MS)
+
+
+def has_room(place: Partition, rows: int, byte_count: int = 0) -> bool:
+    """True if the disk has room for so many rows; if not, some is made soon."""
+    if place.journal.has_room(byte_count + 128 * rows):
+        return True
     if place.maintenance is not None:
         place.maintenance.want_room()
-    return ResourceExhausted("the disk is full; consumers go on, producers wait", RETRY_MS)
+    return False
 
 
 def check_backlog(topic: Topic, live: Backlog, rows: int, byte_count: int) -> None:

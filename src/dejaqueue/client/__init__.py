@@ -11,6 +11,7 @@ from dejaqueue.client.aio_consumer import (
     AsyncMessage,
     AsyncMessageBatch,
 )
+from dejaqueue.client.aio_cron import AsyncCron
 from dejaqueue.client.aio_producer import AsyncProducer
 from dejaqueue.client.aio_transaction import AsyncTransaction
 from dejaqueue.client.browsing import DueHistogram, Where
@@ -19,6 +20,7 @@ from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import Sent
 from dejaqueue.client.sync import Client
 from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, Message, MessageBatch
+from dejaqueue.client.sync_cron import Cron
 from dejaqueue.client.sync_producer import Producer
 from dejaqueue.client.sync_transaction import Transaction
 
@@ -26,6 +28,7 @@ __all__ = [
     "AsyncBatchConsumer",
     "AsyncClient",
     "AsyncConsumer",
+    "AsyncCron",
     "AsyncMessage",
     "AsyncMessageBatch",
     "AsyncProducer",
@@ -33,6 +36,7 @@ __all__ = [
     "BatchConsumer",
     "Client",
     "Consumer",
+    "Cron",
     "DueHistogram",
     "LatenessHistogram",
     "Message",

@@ -16,6 +16,7 @@ from typing import Any
 from dejaqueue.client import waits_aio as waits
 from dejaqueue.client.aio_browse import AsyncBrowsing
 from dejaqueue.client.aio_consumer import AsyncBatchConsumer, AsyncConsumer, check_consumer
+from dejaqueue.client.aio_cron import AsyncCron
 from dejaqueue.client.aio_letters import AsyncLetters
 from dejaqueue.client.aio_producer import AsyncProducer
 from dejaqueue.client.aio_transaction import AsyncTransaction
@@ -133,6 +134,10 @@ class AsyncClient(AsyncBrowsing, AsyncLetters):
         return Topic.from_dict(
             await self._action("describe_topic", {"name": check_topic_name(name)})
         )
+
+    def cron(self, topic: str) -> AsyncCron:
+        """The entries of a cron topic: what fires when."""
+        return AsyncCron(self._core.transport, check_topic_name(topic))
 
     async def stats(self, topic: str | None = None) -> dict[str, Any]:
         """Counts and rates of the broker, or of one topic."""

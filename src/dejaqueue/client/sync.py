@@ -22,6 +22,7 @@ from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import row_of
 from dejaqueue.client.sync_browse import Browsing
 from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, check_consumer
+from dejaqueue.client.sync_cron import Cron
 from dejaqueue.client.sync_letters import Letters
 from dejaqueue.client.sync_producer import Producer
 from dejaqueue.client.sync_transaction import Transaction
@@ -131,6 +132,10 @@ class Client(Browsing, Letters):
     def topic(self, name: str) -> Topic:
         """The settings of a topic. Raises TopicUnknown."""
         return Topic.from_dict(self._action("describe_topic", {"name": check_topic_name(name)}))
+
+    def cron(self, topic: str) -> Cron:
+        """The entries of a cron topic: what fires when."""
+        return Cron(self._core.transport, check_topic_name(topic))
 
     def stats(self, topic: str | None = None) -> dict[str, Any]:
         """Counts and rates of the broker, or of one topic."""

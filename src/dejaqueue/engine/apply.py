@@ -182,6 +182,8 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
             state.producers.remember(batch, batch_first, command.now_ms)
         batch_first += batch.count
     state.counts.enqueued += count
+    for firing in command.firings:
+        state.entries.fired(firing, first_sequence)
     return Effects(first_sequence=first_sequence, freed_locators=freed)
 
 

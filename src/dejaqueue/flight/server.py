@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, to_fields
 from dejaqueue.flight.consume import serve_consumer
 from dejaqueue.flight.produce import serve_writer
@@ -116,6 +118,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "move_where": self._move_where,
             "cancel_where": self._cancel_where,
             "clock": self._clock,
+            **{name: partial(self._cron, name) for name in CRON_ACTIONS},
             "begin_transaction": self._begin_transaction,
             "commit_transaction": self._commit_transaction,
             "abort_transaction": self._abort_transaction,
@@ -185,7 +188,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         """The actions there are."""
-        return [(name, (call.__doc__ or "").split("\n")[0]) for name, call in self._actions.items()]
+        return [
+            (name, (getattr(call, "func", call).__doc__ or "").split("\n")[0])
+            for name, call in self._actions.items()
+        ]
 
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket
@@ -268,6 +274,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         if topic is not None and not isinstance(topic, str):
             raise BadRequest("topic", "the name of a topic", topic)
         return self._broker.stats(topic)
+
+    def _cron(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Entries of a cron topic (broker/cron/calls.py)."""
+        return self._broker.cron(name, body)
 
     def _counts(self, body: dict[str, Any]) -> dict[str, Any]:
         """Messages of a topic by state, group or tag: topic, by, limit, after."""
