@@ -259,3 +259,18 @@ def test_the_lines_of_a_file_get_priority_and_time_to_live(run: Run, tmp_path: P
     assert run("send", "a", str(lines), "--expires", "2099-01-01T00:00:00Z").exit_code == 0
     both = run("send", "a", "--text", "x", "--ttl", "1s", "--expires", "2099-01-01T00:00:00Z")
     assert both.exit_code == 2
+
+
+def test_transactions_lists_what_is_undecided(run: Run, url: str) -> None:
+    from dejaqueue.client import Client
+
+    run("topic", "create", "a")
+    assert run("transactions", "a").stdout == ""
+    with Client(url) as client:
+        transaction = client.transaction()
+        transaction.send_batch("a", ["x", "y"])
+        [row] = json_lines(run("transactions", "a", "--json").stdout)
+        assert (row["transaction"], row["staged"], row["acked"]) == (transaction.name, 2, 0)
+        assert 0 < row["left_ms"] <= 60_000
+        transaction.commit()
+    assert run("transactions", "a").stdout == ""

@@ -176,6 +176,17 @@ def test_auto_ack__done_when_sent(client: Client) -> None:
     assert (stats["scheduled"], stats["leased"], stats["acked"]) == (0, 0, 1_000)
 
 
+def test_auto_ack__an_exception_gives_nothing_back(client: Client) -> None:
+    client.send("in", b"a")
+    with (
+        pytest.raises(ZeroDivisionError),
+        client.consume("in", auto_ack=True, idle_ms=5_000) as consumer,
+    ):
+        next(consumer)
+        1 / 0  # noqa: B018
+    assert live(client, "in") == 0
+
+
 def test_asynchronous(server: FlightServer, client: Client) -> None:
     client.send("in", b"a")
 

@@ -1,5 +1,6 @@
 """Rule 5: what is not done comes back after its lease ends."""
 
+from dejaqueue.model import RowStatus
 from dejaqueue.wire.frames import SettleOp
 from tests.rules.conftest import MakeBroker
 
@@ -59,3 +60,31 @@ def test_a_consumer_that_breaks_keeps_its_lease_to_the_end(make_broker: MakeBrok
     assert second.payloads() == []
     broker.advance(1_000)
     assert second.payloads() == [b"a"]
+
+
+def test_with_auto_ack_at_most_once__done_before_it_is_sent(on_files: MakeBroker) -> None:
+    broker = on_files(lease_ms=1_000, partitions=2)
+    consumer = broker.consumer(auto_ack=True, holds=False)
+    for number in range(100):
+        broker.send([b"%d" % number, b"-%d" % number])
+    got = consumer.take_all()
+    assert len([payload for one in got for payload in one.payloads]) == 200
+    assert None not in [payload for one in got for payload in one.payloads]
+    assert consumer.ack(got[0]).all_statuses().tolist() == [RowStatus.LEASE_LOST]
+    consumer.session.close(release=True)
+    broker.advance(10_000)
+    broker.restart()
+    assert broker.consumer().payloads() == []
+    assert broker.broker.stats("t")["acked"] == 200
+
+
+def test_with_auto_ack_what_is_leased_ahead_is_done_too(make_broker: MakeBroker) -> None:
+    broker = make_broker(lease_ms=1_000)
+    consumer = broker.consumer(auto_ack=True)
+    consumer.knows_its_clock()
+    broker.send([b"a"], [broker.now_ms + 15])
+    [got] = consumer.take_all()
+    assert got.payloads == [b"a"]
+    consumer.session.close(release=True)
+    broker.advance(10_000)
+    assert broker.consumer().payloads() == []

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.errors import BadRequest, Refused
+from dejaqueue.broker.transactions import TransactionName
+from dejaqueue.errors import BadRequest, Refused, TopicUnknown, Unavailable
 from dejaqueue.model import RowStatus, Topic
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
@@ -219,3 +220,112 @@ def test_a_graceful_restart_keeps_what_is_staged(on_files: MakeBroker) -> None:
     broker.restart()
     decide(broker, name, "t/0")
     assert broker.consumer().payloads() == [b"a"]
+
+
+def test_who_could_not_be_told_is_told_later(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = make_broker(partitions=2)
+    consumer = broker.consumer()
+    name = begin(broker)
+    home = TransactionName.parse(name).partition
+    send(broker, name, [b"a"], partition=home)
+    send(broker, name, [b"b"], partition=1 - home)
+    runtime = broker.broker.runtime(TOPIC)
+    change = runtime.change
+
+    def out_of_reach(partition: int, function: Any) -> Any:
+        if partition == home:
+            return change(partition, function)
+        failed: Future[None] = Future()
+        failed.set_exception(Unavailable("out of reach"))
+        return failed
+
+    monkeypatch.setattr(runtime, "change", out_of_reach)
+    with pytest.raises(Unavailable, match="is committed, but not every"):
+        decide(broker, name, "t/0", "t/1")
+    broker.advance(2_000)
+    assert consumer.payloads() == [b"a"]
+    monkeypatch.undo()
+    broker.advance(2_000)
+    ends_down(broker, TOPIC)
+    assert consumer.payloads() == [b"b"]
+    decisions = runtime.look(home, lambda place: dict(place.engine.decisions)).result(SECONDS_MAX)
+    assert decisions == {name: (True, "")}
+    decide(broker, name, "t/0", "t/1")
+
+
+def test_commit_and_the_end_of_the_time_race__all_partitions_hear_the_same(
+    make_broker: MakeBroker,
+) -> None:
+    broker = make_broker(partitions=3)
+    consumer = broker.consumer()
+    outcomes = []
+    for turn in range(30):
+        name = begin(broker, timeout_ms=1_000)
+        payloads = [b"%d-%d" % (turn, place) for place in range(3)]
+        for place in range(3):
+            send(broker, name, [payloads[place]], partition=place)
+        broker.clock.advance(ms=999)
+        done = broker.broker.transactions.decide(name, ["t/0", "t/1", "t/2"], commit=True)
+        broker.clock.advance(ms=1)
+        wrong = done.exception(SECONDS_MAX)
+        assert wrong is None or isinstance(wrong, Refused)
+        ends_down(broker, TOPIC)
+        got = sorted(consumer.payloads())
+        assert got == ([] if wrong else payloads)
+        outcomes.append(wrong is None)
+        assert broker.broker.transactions.undecided(TOPIC) == []
+    assert len(outcomes) == 30
+
+
+def test_a_deleted_home_aborts_what_is_undecided(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    broker.broker.create_topic(Topic("home"))
+    name = begin(broker, "home", timeout_ms=1_000)
+    send(broker, name, [b"a"])
+    broker.broker.delete_topic("home")
+    with pytest.raises(TopicUnknown):
+        decide(broker, name, "t/0")
+    broker.advance(1_000)
+    ends_down(broker, TOPIC)
+    assert broker.broker.transactions.undecided(TOPIC) == []
+    assert broker.consumer().payloads() == []
+
+
+def test_a_deleted_participant_holds_nobody_up(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    broker.broker.create_topic(Topic("other"))
+    name = begin(broker)
+    send(broker, name, [b"a"])
+    send(broker, name, [b"b"], topic="other")
+    broker.broker.delete_topic("other")
+    decide(broker, name, "t/0", "other/0")
+    assert broker.consumer().payloads() == [b"a"]
+
+
+def test_many_open_transactions_are_bounded(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TRANSACTIONS_OPEN_MAX", 2)
+    broker = make_broker()
+    names = [begin(broker) for _ in range(3)]
+    assert [send(broker, name, [b"a"]).error is None for name in names] == [True, True, False]
+    assert send(broker, names[0], [b"b"]).error is None
+    decide(broker, names[1], "t/0", commit=False)
+    assert send(broker, names[2], [b"c"]).error is None
+
+
+def test_remembered_decisions_are_bounded(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TRANSACTION_DECISIONS_MAX", 5)
+    broker = make_broker()
+    for number in range(20):
+        name = begin(broker)
+        send(broker, name, [b"%d" % number])
+        decide(broker, name, "t/0")
+    broker.settle_down()
+    runtime = broker.broker.runtime(TOPIC)
+    assert len(runtime.look(0, lambda place: place.engine.decisions).result(10)) <= 6
+    assert len(broker.consumer().payloads()) == 20

@@ -33,6 +33,7 @@ COMMANDS = {
     "cancel": "dejaqueue.cli.changes:cancel",
     "dead": "dejaqueue.cli.dead:dead",
     "stats": "dejaqueue.cli.stats:stats",
+    "transactions": "dejaqueue.cli.transactions:transactions",
     "bench": "dejaqueue.cli.bench:bench",
 }
 """Name of each command, in the order of the help, and where it is."""

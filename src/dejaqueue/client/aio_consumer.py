@@ -225,7 +225,7 @@ class _AsyncReceiver:
     def _refuse_last(self, reason: str) -> None:
         """Give back what was handed over last, if nobody settled it: its work raised."""
         last = self._last
-        if last is not None and not last.is_handled:
+        if last is not None and not last.is_handled and not self._core.stream.auto_ack:
             self._core.refuse_last(last.rows(), reason)
 
 

@@ -28,10 +28,11 @@ from dejaqueue.client.holding import Holder, Lease, LeaseBook, Slice
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.offset import ClockOffset
+from dejaqueue.client.sending import done_already
 from dejaqueue.client.together import Fate, Together
 from dejaqueue.client.transport import ConsumeChannel, Delivery, Transport
 from dejaqueue.clock import Clock, Wake
-from dejaqueue.errors import BadRequest, DejaQError, Unavailable
+from dejaqueue.errors import DejaQError, Unavailable
 from dejaqueue.schema import messages
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -394,7 +395,7 @@ class ConsumeCore:
         count = len(rows.ids)
         lease = rows.lease
         if self.stream.auto_ack:
-            return self._is_done(op, count)
+            return done_already(op, count)
         with self._mutex:
             if lease.lease_id < 0:
                 pass
@@ -427,15 +428,6 @@ class ConsumeCore:
         if finished:
             self.abandon()
         return answer
-
-    @staticmethod
-    def _is_done(op: SettleOp, count: int) -> Future[Reply]:
-        """What is acked already can be acked, and nothing else."""
-        if op is not SettleOp.ACK:
-            raise BadRequest(_OPS[op], "a message that is leased; with auto_ack it is done", None)
-        done: Future[Reply] = Future()
-        done.set_result(Reply(0, count))
-        return done
 
     def leave(self, rows: Slice) -> None:
         """A transaction settles these rows: their lease is not extended any more."""
@@ -517,6 +509,7 @@ class ConsumeCore:
     def settle_together(self, fate: Fate, lease: Lease, message_id: int, attempt: int) -> None:
         """Ack or nack one message together with others, within a millisecond."""
         if self.stream.auto_ack:
+            done_already(fate[0], 1)
             return
         with self._mutex:
             lease.rows_open -= 1

@@ -132,7 +132,7 @@ class ClientCore:
     def transaction_link(self, topic: str, op: str, transaction: str) -> WriteLink:
         """A link of a transaction's own."""
         producer = self._producer_name() if op == "enqueue" else ""
-        link = self._new_link(WriteStream(topic, op, "all", producer, 0, transaction))
+        link = self._new_link(WriteStream(topic, op, producer=producer, transaction=transaction))
         self._producer_links.add(link)
         return link
 

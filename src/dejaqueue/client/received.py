@@ -192,7 +192,8 @@ class MessageFields:
         )
 
     def origin(self) -> tuple[ConsumeCore, Slice]:
-        """Whose message it is, and its row, to settle it."""
+        """Whose message it is, and its row, for who settles it."""
+        self._handled()
         return self._columns.core, self._row()
 
     def _row(self) -> Slice:
@@ -228,13 +229,14 @@ class BatchFields:
         self.dues_ms = rows.dues_ms
         self.attempts = rows.attempts
 
+    def origin(self) -> tuple[ConsumeCore, Slice]:
+        """Whose messages they are, and their rows, for who settles them."""
+        self._handled()
+        return self._core, self._rows
+
     def _handled(self) -> None:
         """They are settled by whoever has them."""
         self.handed.is_handled = True
-
-    def origin(self) -> tuple[ConsumeCore, Slice]:
-        """Whose messages they are, and their rows, to settle them."""
-        return self._core, self._rows
 
     @property
     def batch(self) -> pa.RecordBatch:

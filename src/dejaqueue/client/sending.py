@@ -19,7 +19,7 @@ from dejaqueue.client.gather import Gathered, Row
 from dejaqueue.client.inputs import delay_ms_of, due_ms_of, expires_ms_of, payload_of
 from dejaqueue.client.results import SendResult
 from dejaqueue.errors import BadRequest
-from dejaqueue.wire.frames import Reply
+from dejaqueue.wire.frames import Reply, SettleOp
 
 T = TypeVar("T")
 
@@ -119,6 +119,16 @@ def result_of(replies: Sequence[Reply]) -> SendResult:
         np.concatenate([reply.all_ids() for reply in replies]),
         np.concatenate([reply.all_statuses() for reply in replies]),
     )
+
+
+def done_already(op: SettleOp, count: int) -> Future[Reply]:
+    """The answer for messages that were acked when they were sent: they can be acked again, and
+    nothing else. Raises BadRequest."""
+    if op is not SettleOp.ACK:
+        raise BadRequest(op.name.lower(), "a message that is leased; with auto_ack it is done")
+    done: Future[Reply] = Future()
+    done.set_result(Reply(0, count))
+    return done
 
 
 def joined(answers: list[Future[Reply]]) -> AwaitableFuture[SendResult]:

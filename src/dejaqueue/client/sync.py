@@ -367,10 +367,10 @@ class Client(Browsing, Letters):
             name or self._core.name,
             lease_ms,
             rows_max,
+            auto_ack=auto_ack,
             tags_any=tags_of("tags_any", tags_any),
             tags_all=tags_of("tags_all", tags_all),
             tags_none=tags_of("tags_none", tags_none),
-            auto_ack=auto_ack,
         )
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)
@@ -402,10 +402,10 @@ class Client(Browsing, Letters):
             name or self._core.name,
             lease_ms,
             batch_rows,
+            auto_ack=auto_ack,
             tags_any=tags_of("tags_any", tags_any),
             tags_all=tags_of("tags_all", tags_all),
             tags_none=tags_of("tags_none", tags_none),
-            auto_ack=auto_ack,
         )
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)
