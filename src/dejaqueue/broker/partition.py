@@ -542,11 +542,21 @@ class Partition:
         expiry_ms = self.engine.next_expiry_ms()
         if expiry_ms is not None and expiry_ms <= now_ms:
             self._lease(Lease(now_ms, self.next_position(), now_ms, 0, now_ms))
-        filters = self.dispatcher.filters
+        self.dispatcher.share_anew(self.clock.now_us())
+        filters = self._filters()
         for _ in range(STEP_DISPATCHES_MAX):
             # Filters take turns as consumers do.
             if not sum(self._dispatch_to(wanted) for wanted in filters):
                 return
+
+    def _filters(self) -> tuple[TagFilter | None, ...]:
+        """What consumers take; while the topic is paused they take nothing."""
+        return () if self.topic().paused else self.dispatcher.filters
+
+    @property
+    def _is_free(self) -> bool:
+        """No message is leased: the partition may go to another consumer."""
+        return self.engine.counts.leased == 0
 
     def _dispatch_to(self, wanted: TagFilter | None) -> bool:
         """One dispatch to one of the consumers with that filter; False if there is none."""
@@ -557,7 +567,14 @@ class Partition:
             return False
         rows_max = self._rows_max()
         holding = head_ms > now_ms
-        grant = self.dispatcher.reserve(rows_max, self.clock.now_us(), wanted, holding=holding)
+        grant = self.dispatcher.reserve(
+            rows_max,
+            self.clock.now_us(),
+            wanted,
+            holding=holding,
+            partition=self.number,
+            free=self._is_free,
+        )
         if grant is None:
             return False
         consumer, rows = grant
@@ -603,15 +620,20 @@ class Partition:
             wakes_us.append(letters_us)
         now_us, ahead_ms = self.clock.now_us(), self._ahead_ms() * AHEAD_PERCENT // 100
         anyone_at_all = False
-        for wanted in self.dispatcher.filters:
-            anyone, holder = self.dispatcher.has_credit(now_us, wanted)
+        share_us = self.dispatcher.next_share_us()
+        if share_us is not None:
+            wakes_us.append(share_us)
+        for wanted in self._filters():
+            anyone, holder = self.dispatcher.has_credit(
+                now_us, wanted, partition=self.number, free=self._is_free
+            )
             if not anyone:
                 continue
             anyone_at_all = True
             head_ms = self.engine.next_due_ms(wanted)
             if head_ms is not None:
                 wakes_us.append((head_ms - (ahead_ms if holder else 0)) * 1_000)
-        if anyone_at_all or self.engine.has_mortals:
+        if anyone_at_all or share_us is not None or self.engine.has_mortals:
             expiry_ms = self.engine.next_expiry_ms()
             if expiry_ms is not None:
                 wakes_us.append(expiry_ms * 1_000)

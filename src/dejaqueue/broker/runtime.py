@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dejaqueue.broker.dead_letters import Carrier, DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
@@ -22,7 +22,7 @@ from dejaqueue.broker.requests import LookRequest, Request
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.model import Topic
+from dejaqueue.model import Assignment, Topic
 from dejaqueue.settings import BrokerSettings
 
 Answer = TypeVar("Answer")
@@ -71,6 +71,28 @@ class TopicRuntime:
             partition.dead_letters = DeadLetters(carrier)
             self.partitions.append(partition)
             self._workers.append(worker)
+
+        self._clock = clock
+        self._share()
+
+    def _share(self) -> None:
+        exclusive = self.topic.assignment is Assignment.EXCLUSIVE
+        self.dispatcher.configure(
+            exclusive=exclusive,
+            partition_count=len(self.partitions),
+            now_us=self._clock.now_us(),
+        )
+
+    def alter(self, topic: Topic) -> None:
+        """Serve the topic by these settings from now on."""
+        self.topic = topic
+        self._share()
+        self.ring_all()
+
+    def assignments(self) -> dict[str, Any]:
+        """Who has which partition: `assignment`, `partitions`, `standby`."""
+        found = self.dispatcher.assignments(len(self.partitions))
+        return {"topic": self.topic.name, "assignment": str(self.topic.assignment)} | found
 
     def backlog(self) -> Backlog:
         """What is live in all partitions, as of their last steps."""

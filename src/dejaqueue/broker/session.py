@@ -147,7 +147,7 @@ class ConsumerSession:
         Args:
             release: end the leases it still holds, so that others get the messages at once.
         """
-        held = self._topic.dispatcher.remove(self.consumer)
+        held = self._topic.dispatcher.remove(self.consumer, self._clock.now_us())
         # What was leased ahead is not due yet, and must not come back early (rule 2).
         delay_ms = min(self.consumer.ahead_ms, self._topic.topic.lease_ahead_ms)
         if not release:

@@ -137,7 +137,7 @@ class Writer:
 
     def _send(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
         key_hashes = None
-        if columns.keys is not None and topic.partitions > 1:  # else the worker hashes them
+        if columns.keys is not None and self._topic.topic.partitions > 1:  # else the worker hashes them
             key_hashes = hash_column(text_column(columns.keys))
         parts = self._route(number, columns, key_hashes)
         if len(parts) == 1:
