@@ -136,6 +136,7 @@ class Broker:
             self.worker_of,
             self.snapshot_writer,
             self.carrier,
+            self._catalogue.counts(topic.name),
         )
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:

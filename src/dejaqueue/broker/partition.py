@@ -313,6 +313,8 @@ class Partition:
                 break
             request = self._pop()
             if isinstance(request, EnqueueRequest):
+                if request.goes_back is not None and request.goes_back(self):
+                    continue
                 rows += request.columns.rows
                 is_small = (
                     request.stage is None
@@ -464,7 +466,7 @@ class Partition:
         of `merged`; None = there are none, and nothing is replaced."""
         if merged.key_hashes is None or merged.columns.keys is None:
             return None
-        live = self._find_live(merged.columns.keys, merged.key_hashes)
+        live = self.find_keys(merged.columns.keys, merged.key_hashes)
         firsts = find_repeats(merged.columns.keys, merged.key_hashes)
         if live is None and firsts is None:
             return None
@@ -481,7 +483,7 @@ class Partition:
             merged.keep(resolution.taken)
         return resolution
 
-    def _find_live(self, keys: object, key_hashes: Int64s) -> Int64s | None:
+    def find_keys(self, keys: object, key_hashes: Int64s) -> Int64s | None:
         """The live sequence of each key, -1 where there is none; None = none has one."""
         rows, sequences = self.engine.find_keys(key_hashes)
         if not len(sequences):
@@ -497,7 +499,7 @@ class Partition:
         sequences = request.sequences
         if sequences is None:
             assert request.key_hashes is not None
-            sequences = self._find_live(request.keys, request.key_hashes)
+            sequences = self.find_keys(request.keys, request.key_hashes)
             if sequences is None:
                 sequences = np.full(request.rows, -1, dtype=np.int64)
         if request.cancel:
