@@ -63,9 +63,7 @@ def test_settling_by_rows_hands_over_too(make_broker: MakeBroker) -> None:
     one.session.close(release=False)
     broker.send([b"c"])
     assert two.take_all() == []
-    broker.write(
-        "ack", {"id": pa.array(got.ids), "attempts": pa.array(got.attempts, pa.uint16())}
-    )
+    broker.write("ack", {"id": pa.array(got.ids), "attempts": pa.array(got.attempts, pa.uint16())})
     assert two.payloads() == [b"c"]
 
 

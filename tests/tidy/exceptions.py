@@ -17,6 +17,8 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/by_filter.py": "tests/rules, tests/conformance",
     "src/dejaqueue/broker/commit.py": "tests/rules",
     "src/dejaqueue/broker/dead_letters.py": "tests/rules",
+    "src/dejaqueue/broker/growth.py": "tests/rules/test_growing.py",
+    "src/dejaqueue/broker/holders.py": "tests/rules/test_exclusive.py",
     "src/dejaqueue/broker/partition.py": "tests/rules",
     "src/dejaqueue/broker/partition_worker.py": "tests/rules",
     "src/dejaqueue/broker/peek.py": "tests/rules",

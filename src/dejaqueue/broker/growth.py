@@ -156,5 +156,3 @@ def repeats(known: dict[int, int], homes_by_count: list[Int64s], homes: Int64s) 
                 stored_mask[rows] = True
                 homes[rows] = partition
     return stored_mask
-
-

@@ -29,11 +29,11 @@ from dejaqueue.broker.browse import (
     whole,
 )
 from dejaqueue.broker.entries import hash_column, text_column
+from dejaqueue.broker.growth import key_partitions
 from dejaqueue.broker.keys import find_live
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.reading import peek_batch, text_of
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.broker.growth import key_partitions
 from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest

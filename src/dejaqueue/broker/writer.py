@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from dejaqueue.broker.growth import (
     repeats,
     split_rows,
 )
+from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.requests import (
     EnqueueRequest,
     RenameRequest,
@@ -33,7 +35,6 @@ from dejaqueue.broker.requests import (
     SettleRequest,
     no_reply,
 )
-from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Int64s
@@ -44,6 +45,9 @@ from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply, SettleOp
 
 _SETTLE_OPS = {"ack": SettleOp.ACK, "nack": SettleOp.NACK, "extend": SettleOp.EXTEND}
+
+# Partition, rows, producer, and which of the rows must have a live key there (None = none).
+Part: TypeAlias = tuple[int, npt.NDArray[np.int64], str, Mask | None]
 
 
 class JoinedReply:
@@ -137,7 +141,9 @@ class Writer:
         """Take a batch that was checked before; also on a worker's thread. `reply` as for
         `submit`."""
         if self._topic.route.has_grown:  # partitions may have to be asked
-            self._topic.again(lambda: self._send_again(number, columns, self._stream.producer, reply))
+            self._topic.again(
+                lambda: self._send_again(number, columns, self._stream.producer, reply)
+            )
         else:
             self._send_again(number, columns, self._stream.producer, reply)
 
@@ -154,7 +160,7 @@ class Writer:
             key_hashes = hash_column(text_column(columns.keys))
         if not route.has_grown:
             parts = self._parts(number, columns, key_hashes, route.count)
-            placed = [(partition, rows, producer, None) for partition, rows in parts]
+            placed: list[Part] = [(partition, rows, producer, None) for partition, rows in parts]
         else:
             placed = self._grown_parts(number, columns, key_hashes, producer, route)
         joined = JoinedReply(number, columns.rows, [part[1] for part in placed], reply)
@@ -221,7 +227,7 @@ class Writer:
         key_hashes: Int64s | None,
         producer: str,
         route: Route,
-    ) -> list[tuple[int, npt.NDArray[np.int64], str, Mask | None]]:
+    ) -> list[Part]:
         """(partition, rows, producer, rows whose key must be live there) in a topic that grew."""
         homes = self._homes(number, columns, key_hashes, route.count)
         stored = np.zeros(homes.size, dtype=np.bool_)
@@ -236,7 +242,7 @@ class Writer:
             asked = np.where(stored, -1, homes)
             must_live = find_old_homes(self._topic, route, columns.keys, key_hashes, asked)
             homes = np.where(must_live, asked, homes)
-        placed: list[tuple[int, npt.NDArray[np.int64], str, Mask | None]] = []
+        placed: list[Part] = []
         for mask, name in ((stored, producer), (~stored, "" if stored.any() else producer)):
             chosen = np.flatnonzero(mask)
             for partition, picked in split_rows(homes[chosen]) if chosen.size else []:
@@ -339,4 +345,3 @@ class Writer:
                 50,
             )
         self._topic.submit(partition, request)
-

@@ -22,7 +22,7 @@ def test_shares_differ_by_one_at_most_and_few_partitions_move(
     if not consumers:
         assert given_to == [NOBODY] * len(holders)
         return
-    counts = Counter({consumer: 0 for consumer in consumers})
+    counts = Counter(dict.fromkeys(consumers, 0))
     counts.update(given_to)
     assert set(counts) == set(consumers)
     assert max(counts.values()) - min(counts.values()) <= 1

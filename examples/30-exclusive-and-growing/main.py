@@ -1,0 +1,17 @@
+"""Each partition has one consumer, a paused topic waits, and a topic gets more partitions."""
+
+import dejaqueue
+
+with dejaqueue.open("./example-queue") as queue:
+    queue.create_topic("accounts", partitions=1, assignment="exclusive")
+    queue.pause_topic("accounts")
+    queue.send("accounts", "open", key="anna", delay=3_600)
+    print("partitions:", queue.alter_topic("accounts", partitions=4).partitions)
+    try:
+        queue.send("accounts", "open again", key="anna", delay=3_600)
+    except dejaqueue.DuplicateKey:
+        print("anna is there already")
+    queue.resume_topic("accounts")
+    with queue.consume("accounts", consumer="one"), queue.consume("accounts", consumer="two"):
+        found = queue.assignments("accounts")
+        print(found["assignment"], len(found["partitions"]), found["standby"])
