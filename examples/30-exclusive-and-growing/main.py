@@ -1,6 +1,7 @@
 """Each partition has one consumer, a paused topic waits, and a topic gets more partitions."""
 
 import dejaqueue
+from dejaqueue.errors import DuplicateKey
 
 with dejaqueue.open("./example-queue") as queue:
     queue.create_topic("accounts", partitions=1, assignment="exclusive")
@@ -9,7 +10,7 @@ with dejaqueue.open("./example-queue") as queue:
     print("partitions:", queue.alter_topic("accounts", partitions=4).partitions)
     try:
         queue.send("accounts", "open again", key="anna", delay=3_600)
-    except dejaqueue.DuplicateKey:
+    except DuplicateKey:
         print("anna is there already")
     queue.resume_topic("accounts")
     with queue.consume("accounts", consumer="one"), queue.consume("accounts", consumer="two"):
