@@ -13,6 +13,6 @@ with dejaqueue.open("./example-queue") as queue:
     except DuplicateKey:
         print("anna is there already")
     queue.resume_topic("accounts")
-    with queue.consume("accounts", consumer="one"), queue.consume("accounts", consumer="two"):
+    with queue.consume("accounts"), queue.consume("accounts"):
         found = queue.assignments("accounts")
         print(found["assignment"], len(found["partitions"]), found["standby"])
