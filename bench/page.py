@@ -19,6 +19,7 @@ TITLES = {
     "kinds": "Keys, priorities, groups",
     "lateness": "Lateness",
     "hot_instant": "Hot instant",
+    "fair": "Fair topics",
     "scale": "Scale",
     "parts": "Parts",
 }

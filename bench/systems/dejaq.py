@@ -167,14 +167,33 @@ class DejaqSystem(System):
         return Measured(sent, max(float(seconds) for _, seconds in answers))
 
     def fill(
-        self, topic: str, load: Load, seconds_max: float, batch_rows: int = BATCH_ROWS
+        self,
+        topic: str,
+        load: Load,
+        seconds_max: float,
+        batch_rows: int = BATCH_ROWS,
+        **columns: pa.Array,
     ) -> Measured:
-        """Send a load in batches until it is sent or the time is up."""
+        """Send a load in batches until it is sent or the time is up; `columns`: more, by name."""
         parts = batches(load, batch_rows)
-        return self.send(topic, parts, lambda part: record_batch(load, part), seconds_max)
+
+        def batch_of(part: slice) -> pa.RecordBatch:
+            batch = record_batch(load, part)
+            for name, column in columns.items():
+                batch = batch.append_column(name, column[part])
+            return batch
+
+        return self.send(topic, parts, batch_of, seconds_max)
 
     def drain(
-        self, topic: str, rows: int, seconds_max: float, *, to_bytes: bool = False, left: int = 0
+        self,
+        topic: str,
+        rows: int,
+        seconds_max: float,
+        *,
+        to_bytes: bool = False,
+        left: int = 0,
+        look: Callable[[pa.RecordBatch], None] | None = None,
     ) -> Measured:
         """Consume and ack `rows` messages, until all acks are confirmed or the time is up.
 
@@ -184,6 +203,7 @@ class DejaqSystem(System):
             seconds_max: end after so long.
             to_bytes: make Python bytes of the payloads.
             left: how many the topic must have afterwards, if the time was not up.
+            look: called with each batch.
         """
         acked = 0
         watch = Stopwatch(seconds_max)
@@ -193,6 +213,8 @@ class DejaqSystem(System):
         for batch in consumed:
             if to_bytes:
                 batch.batch.column("payload").to_pylist()
+            if look is not None:
+                look(batch.batch)
             acked += len(batch)
             # The last ack is waited for; acks are settled in order, so all before it are done.
             is_last = acked >= rows or watch.is_over()

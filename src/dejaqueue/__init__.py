@@ -24,10 +24,12 @@ from dejaqueue.version import __version__
 if TYPE_CHECKING:
     from dejaqueue.client import AsyncClient, Client, Message, MessageBatch
     from dejaqueue.local import open, open_async  # noqa: A004 - as the module is used: dejaqueue.open
+    from dejaqueue.schema.cron import CronEntry
 
 __all__ = [
     "AsyncClient",
     "Client",
+    "CronEntry",
     "DejaQError",
     "Message",
     "MessageBatch",
@@ -45,6 +47,7 @@ __all__ = [
 _PLACES = {
     "AsyncClient": "dejaqueue.client",
     "Client": "dejaqueue.client",
+    "CronEntry": "dejaqueue.schema.cron",
     "Message": "dejaqueue.client",
     "MessageBatch": "dejaqueue.client",
     "open": "dejaqueue.local",

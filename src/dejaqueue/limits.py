@@ -86,6 +86,19 @@ CREDIT_MAX: Final = 1_000_000
 DISPATCH_ROWS_MAX: Final = 8_192
 # Payload bytes in one dispatch: gRPC messages above this help nobody.
 DISPATCH_BYTES_MAX: Final = 16 << 20
+# A transaction that nobody decides for so long is aborted; what it acked is held up until then.
+TRANSACTION_MS_DEFAULT: Final = 60_000
+# Fifteen minutes: staged acks hold messages up, and a client that is gone leaves them so.
+TRANSACTION_MS_MAX: Final = 900_000
+# A home answers a repeated commit for so long after the transaction's time is over.
+TRANSACTION_MEMORY_MS: Final = 600_000
+# Decisions that one home remembers when all participants know them; the oldest go first.
+TRANSACTION_DECISIONS_MAX: Final = 10_000
+# Undecided transactions in one partition: they are kept in memory.
+TRANSACTIONS_OPEN_MAX: Final = 10_000
+# Partitions that one transaction may touch: each is told the decision.
+TRANSACTION_PARTICIPANTS_MAX: Final = 4_096
+
 # Topics of one broker.
 TOPICS_MAX: Final = 100_000
 # Rows answered by one peek.
@@ -98,6 +111,25 @@ CHANGE_ROWS_MAX: Final = 8_192
 BUCKETS_MAX: Final = 10_000
 # Groups or tags in one answer to `counts`.
 COUNTS_ROWS_MAX: Final = 10_000
+
+# A cron entry fires so long before its time, so that its message is durable and leased by then.
+CRON_AHEAD_MS: Final = 500
+# A firing that is later than this was missed: longer than a broker ever needs for its work.
+CRON_GRACE_MS: Final = 5_000
+# Cron expressions know seconds and nothing smaller; whoever needs more wants a timeline.
+CRON_EVERY_MS_MIN: Final = 1_000
+# One day: what comes later than that is another schedule.
+CRON_JITTER_MS_MAX: Final = 86_400_000
+# The longest lists of minutes and hours fit.
+CRON_EXPRESSION_BYTES_MAX: Final = 1_024
+# Entries live in memory and in every snapshot; what is larger belongs elsewhere.
+CRON_PAYLOAD_BYTES_MAX: Final = 64 << 10
+# Entries looked at in one step of a partition: some tens of milliseconds.
+CRON_STEP_ENTRIES_MAX: Final = 2_048
+# Entries in one call.
+CRON_CALL_ENTRIES_MAX: Final = 10_000
+# Firings in one preview.
+CRON_PREVIEW_MAX: Final = 1_000
 
 assert SEQUENCE_BITS + 16 == 63
 assert PARTITIONS_MAX < 1 << 16

@@ -17,9 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.session import ConsumerSession
+from dejaqueue.broker.transactions import ACTIONS
 from dejaqueue.broker.writer import Writer
 from dejaqueue.client import AsyncClient, Client
 from dejaqueue.client.transport import ConsumeChannel, Delivery, WriteChannel
@@ -198,6 +200,8 @@ class LocalTransport:
         future: Future[dict[str, Any]] = Future()
         try:
             self._check_open()
+            if name in ACTIONS:
+                return self._broker.transactions.act(name, body)
             future.set_result(self._act(name, dict(body)))
         except DejaQError as error:
             future.set_exception(error)
@@ -234,6 +238,8 @@ class LocalTransport:
                 return broker.cancel_where(body)
             case "clock":
                 return {"broker_us": broker.clock.now_us()}
+        if name in CRON_ACTIONS:
+            return broker.cron(name, body)
         raise BadRequest("action", "a known action", name)
 
     def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:

@@ -254,8 +254,10 @@ class Topic:
 
     @property
     def dead_letter_name(self) -> str:
-        """The topic that dead messages go to."""
-        return self.dead_letter or f"{self.name}.dead"
+        """The topic that dead messages go to; what makes its name too long is cut off."""
+        ending = ".dead"
+        room = limits.TOPIC_NAME_BYTES_MAX - len(ending)
+        return self.dead_letter or f"{self.name[:room]}{ending}"
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as JSON values."""

@@ -2,8 +2,9 @@
 
 Covered: every command by lease and by row, stale hands, lease ends, moves there and back, keys,
 producers, relocation, priorities with and without ageing, tag filters, groups, lives that end,
-attempts that are used up, waits, transactions; snapshots restored in the middle and at the end;
-replay (rules 3 to 13). Not covered: attempts at their limit (unit tests), real sizes (bench).
+attempts that are used up, waits, transactions, cron entries; snapshots restored in the middle and
+at the end; replay (rules 3 to 13, 17). Not covered: attempts at their limit (unit tests), real
+sizes (bench).
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ LAYOUTS = (TINY, SMALLEST, STANDARD)
 dues = st.integers(-6, 20)  # from now
 rows_st = st.lists(st.integers(0, 40), max_size=6)  # sequences counted back from the newest
 small = st.integers(0, 12)
+ENTRIES = ("x", "y", "z")
+firings_st = st.tuples(st.sampled_from(ENTRIES), st.integers(-1, 20), st.integers(-1, 6))
 TAGS = ("", "red", "red\x1fblue", "green")
 GROUPS = ("", "a", "b", "c")
 NESTED = ("a", "a.x", "b", "a.y")
@@ -163,6 +166,7 @@ class EngineMachine(RuleBasedStateMachine):
         lives=st.none() | st.lists(st.integers(-3, 30), min_size=7, max_size=7),
         stage=stages,
         replaced=st.none() | rows_st,
+        fired=st.lists(firings_st, max_size=3),
     )
     def enqueue(
         self,
@@ -174,6 +178,7 @@ class EngineMachine(RuleBasedStateMachine):
         lives: list[int] | None,
         stage: commands.Stage | None,
         replaced: list[int] | None,
+        fired: list[tuple[str, int, int]],
     ) -> None:
         self.position += 1
         split = min(split, len(after))
@@ -202,8 +207,38 @@ class EngineMachine(RuleBasedStateMachine):
             replaced=None if replaced is None else self.pick(replaced),
             payload_sizes=None if split % 3 else np.arange(len(after), dtype=np.uint32),
             stage=stage,
+            firings=tuple(
+                commands.Firing(
+                    name, self.now_ms + ms, self.now_ms + ms - 1, min(row, len(after) - 1)
+                )
+                if ms >= 0
+                else commands.Firing(name, -1, -1, -1)
+                for name, ms, row in fired
+            ),
         )
         self.apply(command)
+
+    @rule(put=st.lists(firings_st, max_size=4))
+    def put_entries(self, put: list[tuple[str, int, int]]) -> None:
+        times = [(name, self.now_ms + ms if ms >= 0 else -1, row) for name, ms, row in put]
+        rows = tuple(
+            (name, f"{row}", next_ms, max(-1, next_ms - 2)) for name, next_ms, row in times
+        )
+        self.apply(commands.PutEntries(self.now_ms, rows))
+
+    @rule(names=st.lists(st.sampled_from(ENTRIES), max_size=2, unique=True))
+    def drop_entries(self, names: list[str]) -> None:
+        self.apply(commands.DropEntries(self.now_ms, tuple(names)))
+
+    @rule(ahead=st.integers(0, 20), limit=st.integers(0, 4))
+    def look_at_entries(self, ahead: int, limit: int) -> None:
+        until_ms = self.now_ms + ahead
+        wakes = {name: entry[2] for name, entry in self.model.entries.items() if entry[2] >= 0}
+        first = min(wakes.values(), default=None)
+        assert self.engine.schedule.next_wake_ms() == first
+        due = self.engine.schedule.due(until_ms, limit)
+        times = sorted(wake for wake in wakes.values() if wake <= until_ms)
+        assert [wakes[name] for name in due] == times[:limit]
 
     @rule(
         count=st.integers(0, 8),
@@ -490,6 +525,8 @@ class EngineMachine(RuleBasedStateMachine):
         dead = [(group.reason, group.sequences.tolist()) for group in engine.state.dead.values()]
         assert dead == list(self.model.dead.values())
         assert engine.next_sequence == self.model.next_sequence
+        entries = {name: tuple(rest) for name, *rest in engine.schedule.to_values()}
+        assert list(entries.items()) == list(self.model.entries.items())
 
     def teardown(self) -> None:
         if not hasattr(self, "engine"):

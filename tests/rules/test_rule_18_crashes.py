@@ -8,10 +8,14 @@ append (tests/crash).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from dejaqueue.broker import partition
 from dejaqueue.broker.dead_letters import Arrived, Parcel
+from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.quotas import shortage
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import Topic
@@ -128,17 +132,21 @@ def test_a_letter_sent_back_arrives_once(
     assert broker.counts(DEAD)["dead"] == 0
 
 
-def test_half_a_parcel_that_arrived_is_not_sent_twice(on_files: MakeBroker) -> None:
+def test_half_a_parcel_that_arrived_is_not_sent_twice(
+    on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broker = on_files(max_attempts=1)
     broker.broker.create_topic(Topic(DEAD, partitions=4))
     place = broker.broker.runtime(DEAD).partitions[2]
-    taking = place._room_for
+    refused: list[Partition] = []
 
-    def full(rows: int, byte_count: int) -> ResourceExhausted | None:
-        place._room_for = taking  # type: ignore[method-assign]
+    def full_once(asked: Partition, *amount: Any) -> ResourceExhausted | None:
+        if asked is not place or refused:
+            return shortage(asked, *amount)
+        refused.append(asked)
         return ResourceExhausted("full", 1_000)
 
-    place._room_for = full  # type: ignore[method-assign]
+    monkeypatch.setattr(partition, "shortage", full_once)
     sent = [b"%d" % number for number in range(100)]
     die(broker, sent)
     assert "full" in str(broker.arrivals.get(timeout=10))

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.broker import browse, by_filter
+from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
 from dejaqueue.broker.partition import Partition
@@ -25,12 +26,13 @@ from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.topics import Catalogue
+from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
 from dejaqueue.errors import DejaQError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
-from dejaqueue.model import Topic
+from dejaqueue.model import Topic, TopicKind
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -69,6 +71,7 @@ class Broker:
         self.carrier = Carrier(self)
         self._running = False
         self._started_us = 0
+        self.transactions = Transactions(self.runtime, self.clock)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -97,6 +100,9 @@ class Broker:
         self._topics = {topic.name: self._serve(topic) for topic in self._catalogue.all()}
         self._started_us = self.clock.now_us()
         self._running = True
+        for runtime in self._topics.values():
+            if runtime.topic.kind is TopicKind.CRON:
+                runtime.ring_all()  # entries fire also where nobody asks
 
     def stop(self) -> None:
         """Finish what waits, take snapshots, close everything."""
@@ -110,6 +116,7 @@ class Broker:
             runtime.close(self._close_partition)
         for worker in self._workers:
             worker.stop()
+        self.transactions.close()
         self.snapshot_writer.shutdown()
         self.store.close()
 
@@ -136,6 +143,7 @@ class Broker:
             self.worker_of,
             self.snapshot_writer,
             self.carrier,
+            self.transactions,
             self._catalogue.counts(topic.name),
         )
 
@@ -205,6 +213,7 @@ class Broker:
             self.runtime(stream.topic),
             self.clock,
             self.settings.dispatch.inbox_bytes_max,
+            self.transactions.stage(stream.transaction) if stream.transaction else None,
         )
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
@@ -212,6 +221,10 @@ class Broker:
         runtime = self.runtime(options.topic)
         offset_us_max = self.settings.clock.offset_us_max
         return ConsumerSession(runtime, options, sink, self.clock, offset_us_max)
+
+    def cron(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
+        """One of cron.calls.ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown."""
+        return cron_act(self.runtime, self.clock.now_ms(), action, body)
 
     def redrive(self, values: dict[str, Any]) -> dict[str, Any]:
         """Send a page of dead letters back (broker/redrive.py)."""

@@ -14,8 +14,6 @@ asked for again; a shift may not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,15 +29,12 @@ from dejaqueue.broker.browse import (
     whole,
 )
 from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.requests import ChangeRequest
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.engine.commands import Cancel, Command, Effects, Int64s, Move, Words
+from dejaqueue.engine.commands import Cancel, Int64s, Move, Words
 from dejaqueue.engine.selection import Selection
-from dejaqueue.errors import BadRequest, DejaQError
+from dejaqueue.errors import BadRequest
 from dejaqueue.wire.descriptors import check_fields
-from dejaqueue.wire.frames import Reply
 
-Apply = Callable[[Command], Effects]
 CALL_COMMANDS_MAX = 32
 """Commands of one call; a caller that wants more comes again."""
 CHANGE_FIELDS = ["due", "by_ms", "set_priority", "set_group"]
@@ -169,31 +164,19 @@ def _change(
 
 def _step(topic: TopicRuntime, selection: Selection, change: Change, cursor: _Cursor) -> int:
     """One command in one partition; moves the cursor on. Returns when that is durable."""
-    answered: Future[Reply] = Future()
-    reached: list[int | None] = []
-
-    def run(place: Partition, apply: Apply) -> Reply:
-        try:
-            rows, following = _change_some(place, apply, selection, change, cursor)
-        except DejaQError as error:
-            answered.set_exception(error)
-            raise
-        reached.append(following)
-        return Reply(0, rows)
-
-    topic.submit(cursor.partition, ChangeRequest(run, answered.set_result))
-    reply = answered.result(WAIT_SECONDS)
-    if reply.error is not None:
-        raise reply.error
-    if reached[-1] is None:
+    changed = topic.change(
+        cursor.partition, lambda place: _change_some(place, selection, change, cursor)
+    )
+    rows, following = changed.result(WAIT_SECONDS)
+    if following is None:
         cursor.partition, cursor.first, cursor.end = cursor.partition + 1, 0, -1
     else:
-        cursor.first = reached[-1]
-    return reply.rows
+        cursor.first = following
+    return rows
 
 
 def _change_some(
-    place: Partition, apply: Apply, selection: Selection, change: Change, cursor: _Cursor
+    place: Partition, selection: Selection, change: Change, cursor: _Cursor
 ) -> tuple[int, int | None]:
     """Find some messages and change them, in one go; on the partition's worker.
 
@@ -213,6 +196,6 @@ def _change_some(
     if not sequences.size:
         return 0, following
     command = change.command(place.now_ms(), sequences, engine.dues(sequences))
-    statuses = apply(command).statuses
+    statuses = place.apply(command).statuses
     refused = 0 if statuses is None else int(np.count_nonzero(statuses))
     return sequences.size - refused, following

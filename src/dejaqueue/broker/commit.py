@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 
 from dejaqueue.broker.dispatch import Consumer, Dispatcher, Push
+from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.requests import ReplyTo
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Effects, Int64s
@@ -181,6 +182,15 @@ class Commits:
             self._landed.notify_all()
         self._committed()
 
+    def _send(self, consumer: Consumer, push: Push) -> None:
+        if push.is_done:
+            # Its rows are freed in a moment: the sending thread would come too late to read them.
+            push = replace(push, batch=delivery_batches([push])[0])
+            self._dispatcher.hands_over(consumer, len(push.leased.sequences))
+        else:
+            self._dispatcher.holds(consumer, self._partition, push.leased)
+        consumer.sink.push(push)
+
     def _append(self, group: Group) -> None:
         """Append a group, then answer and send. Does not raise."""
         try:
@@ -193,8 +203,7 @@ class Commits:
             for reply_to, reply in group.replies:
                 reply_to(reply)
             for consumer, push in group.pushes:
-                self._dispatcher.holds(consumer, self._partition, push.leased)
-                consumer.sink.push(push)
+                self._send(consumer, push)
             for freed in group.freed:
                 self._journal.free(freed)
         except DejaQError as error:

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from dejaqueue import limits
 from dejaqueue.broker.holders import Holders
 from dejaqueue.engine.commands import Leased
@@ -33,12 +35,16 @@ class Push:
         journal: where the stored rows are.
         leased: which rows.
         rows_max: rows whose payloads together make no more than a wire message should hold.
+        is_done: the rows are acked before they are sent (at most once).
+        batch: what is sent, where it had to be read early; None = the sender reads it.
     """
 
     partition: int
     journal: Journal
     leased: Leased
     rows_max: int
+    is_done: bool = False
+    batch: pa.RecordBatch | None = None
 
 
 class Sink(Protocol):
@@ -116,6 +122,7 @@ class Dispatcher:
         self._number = 0
         self._silence_us_max = silence_us_max
         self._on_credit = on_credit
+        self._starved = False  # a partition found no credit, perhaps as another had reserved it
         self.filters: tuple[TagFilter | None, ...] = ()
         """What the consumers take, each filter once; None = anything."""
         self._holders: Holders | None = None
@@ -285,12 +292,16 @@ class Dispatcher:
                 rows = min(consumer.credit, rows_max, consumer.options.batch_rows_max)
                 consumer.credit -= rows
                 return consumer, rows
+            self._starved = True
         return None
 
     def give_back(self, consumer: Consumer, rows: int) -> None:
         """Reserved rows that were not used after all."""
         with self._lock:
             consumer.credit += rows
+            starved, self._starved = self._starved, False
+        if starved:
+            self._on_credit()
 
     def holds(self, consumer: Consumer, partition: int, leased: Leased) -> None:
         """Note a dispatch that goes to the consumer."""
@@ -300,6 +311,12 @@ class Dispatcher:
             if not consumer.closed:
                 held = HeldLease(rows, leased.lease_end_ms)
                 consumer.leases[partition, leased.lease_id] = held
+
+    def hands_over(self, consumer: Consumer, rows: int) -> None:
+        """Note a dispatch that goes to the consumer and is acked already."""
+        with self._lock:
+            consumer.delivered_count += rows
+            consumer.settled_count += rows
 
     def settled(self, consumer: Consumer, partition: int, lease_id: int, rows: int) -> None:
         """Note that rows of a lease were acked or nacked; -1 as rows = all of them."""
@@ -347,6 +364,7 @@ class Dispatcher:
                     if consumer.ahead_ms:
                         holder = True
                         break
+            self._starved |= not anyone
         return anyone, holder
 
     def describe(self) -> list[dict[str, object]]:

@@ -14,10 +14,12 @@ See: docs/guides/keys.md; partition.py, which asks for each batch with keys.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dejaqueue import limits
+from dejaqueue.broker.keys import find_in, find_repeats
 from dejaqueue.broker.merging import Merged
 from dejaqueue.broker.requests import EnqueueRequest
 from dejaqueue.engine.commands import Int64s, SubBatch, UInt8s
@@ -26,6 +28,9 @@ from dejaqueue.engine.runs import Mask
 from dejaqueue.engine.table import LEASED, SCHEDULED
 from dejaqueue.model import OnDuplicate, RowStatus, pack_id
 from dejaqueue.wire.frames import Reply
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.partition import Partition
 
 _DUPLICATE = np.uint8(RowStatus.DUPLICATE)
 _KEPT = np.uint8(RowStatus.KEPT)
@@ -46,6 +51,34 @@ class Resolution:
     sequences: Int64s
     statuses: UInt8s
     replaced: Int64s
+
+
+def resolve_batch(place: Partition, merged: Merged, now_ms: int) -> Resolution | None:
+    """What becomes of rows whose key is taken. Those that are refused are taken out of `merged`;
+    None = there are none, and nothing is replaced.
+
+    Args:
+        now_ms: time of the command that will follow.
+    """
+    if merged.key_hashes is None or merged.columns.keys is None:
+        return None
+    engine = place.engine
+    live = find_in(place, merged.columns.keys, merged.key_hashes)
+    firsts = find_repeats(merged.columns.keys, merged.key_hashes)
+    if live is None and firsts is None:
+        return None
+    free = np.full(merged.columns.rows, -1, dtype=np.int64)
+    live = free if live is None else live
+    resolution = resolve(
+        place.topic().on_duplicate,
+        live,
+        free if firsts is None else firsts,
+        engine.next_sequence,
+        too_late(engine, live, now_ms),
+    )
+    if resolution is not None and resolution.taken.size < merged.columns.rows:
+        merged.keep(resolution.taken)
+    return resolution
 
 
 def resolve(

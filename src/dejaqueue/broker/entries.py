@@ -20,6 +20,8 @@ See: docs/reference/journal-format.md.
     DECIDE      commit                                                               transaction
     REMEMBER    commit, -1 = forget                                                  JSON
     BURY        group
+    PUT_ENTRY                                                                        JSON
+    DROP_ENTRY                                                                       JSON
     DEPART                                              sequences                    destination
 
 Where ACK, NACK and EXTEND name a whole lease, they have no ints. The extra of ENQUEUE is a list of
@@ -160,7 +162,7 @@ def _enqueue_command(entry: Entry, position: int) -> commands.Enqueue:
         expires_ms,
         None if replaced is None else np.array(replaced, dtype=np.int64),
         None if stage is None else commands.Stage(*stage),
-        tuple((name, next_ms) for name, next_ms in more.get("firings", ())),
+        tuple(commands.Firing(*firing) for firing in more.get("firings", ())),
         None if payload is None else np.diff(payload.offsets).astype(np.uint32),
     )
 
@@ -283,6 +285,10 @@ def to_entry(command: Command, leased_count: int = 0) -> Entry:
             return Entry(EntryKind.REMEMBER, now_ms, (commit, 0, 0, 0), extra=extra)
         case commands.Bury():
             return Entry(EntryKind.BURY, now_ms, (command.group, 0, 0, 0))
+        case commands.PutEntries():
+            return Entry(EntryKind.PUT_ENTRY, now_ms, extra=_json(command.entries))
+        case commands.DropEntries():
+            return Entry(EntryKind.DROP_ENTRY, now_ms, extra=_json(command.names))
         case commands.Depart():
             rows, extra = len(command.sequences), command.destination.encode()
             ints = (command.sequences,)
@@ -346,6 +352,10 @@ def _to_command(entry: Entry, position: int) -> Command:
             return commands.Remember(now_ms, name, commit, participants)
         case EntryKind.BURY:
             return commands.Bury(now_ms, params[0])
+        case EntryKind.PUT_ENTRY:
+            return commands.PutEntries(now_ms, tuple(map(tuple, json.loads(extra))))
+        case EntryKind.DROP_ENTRY:
+            return commands.DropEntries(now_ms, tuple(json.loads(extra)))
         case EntryKind.DEPART:
             return commands.Depart(now_ms, entry.ints[0], extra.decode())
         case _:

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dejaqueue.broker.keys import find_in
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.runs import Mask
 
@@ -114,7 +115,7 @@ def _ask(
     look_for_strays = asks & (asks - 1) == 0
 
     def ask(place: Partition) -> tuple[Mask, bool]:
-        live = place.find_keys(keys, hashes)
+        live = find_in(place, keys, hashes)
         here = np.zeros(len(hashes), dtype=np.bool_) if live is None else live >= 0
         return here, look_for_strays and not has_strays(place, route.count)
 

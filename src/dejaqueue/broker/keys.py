@@ -7,14 +7,20 @@ See: rule 11; docs/adr/0005-keys-are-resolved-in-the-shell.md.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dejaqueue import limits
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.keys import NO_KEY
 from dejaqueue.journal.interface import Journal
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.partition import Partition
 
 
 def find_live(
@@ -35,6 +41,20 @@ def find_live(
     same_mask = np.asarray(same.cast(pa.uint8())) == 1
     found[rows[same_mask]] = sequences[same_mask]
     return found
+
+
+def find_in(place: Partition, keys: pa.StringArray, key_hashes: Int64s) -> Int64s | None:
+    """The live sequence of each key in a partition, -1 where there is none; None = none has one.
+
+    On its worker. What was applied and is not appended yet, is appended if it may be one of them.
+    """
+    rows, sequences = place.engine.find_keys(key_hashes)
+    if not len(sequences):
+        return None
+    positions = place.engine.locators(sequences) >> limits.ROW_BITS
+    if int(positions.max()) > place.position:
+        place.commits.commit_all()  # a candidate is readable only once it is appended
+    return find_live(place.engine, place.journal, keys, rows, sequences)
 
 
 def find_repeats(keys: pa.StringArray, key_hashes: Int64s) -> Int64s | None:

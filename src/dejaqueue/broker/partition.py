@@ -20,18 +20,18 @@ import numpy as np
 from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.commit import Commits, Committer
+from dejaqueue.broker.cron.fire import fire
 from dejaqueue.broker.dead_letters import DeadLetters
-from dejaqueue.broker.dispatch import Dispatcher, Push
+from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.duplicates import (
-    Resolution,
     enqueue_reply,
-    resolve,
+    resolve_batch,
     sub_batches,
-    too_late,
 )
-from dejaqueue.broker.keys import find_live, find_repeats
-from dejaqueue.broker.merging import Merged, merge
-from dejaqueue.broker.quotas import Backlog, check_backlog
+from dejaqueue.broker.keys import find_in
+from dejaqueue.broker.leasing import dispatch, next_wake_us
+from dejaqueue.broker.merging import merge
+from dejaqueue.broker.quotas import Backlog, shortage
 from dejaqueue.broker.requests import (
     ChangeRequest,
     EnqueueRequest,
@@ -41,6 +41,7 @@ from dejaqueue.broker.requests import (
     Request,
     SettleRequest,
 )
+from dejaqueue.broker.staging import refusal
 from dejaqueue.engine.commands import (
     Ack,
     Cancel,
@@ -49,9 +50,6 @@ from dejaqueue.engine.commands import (
     Effects,
     Enqueue,
     Extend,
-    Int64s,
-    Lease,
-    Leased,
     Move,
     Nack,
     OpenEpoch,
@@ -60,14 +58,23 @@ from dejaqueue.engine.commands import (
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.snapshot import restore
-from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted, Unavailable
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    Fenced,
+    InternalError,
+    ResourceExhausted,
+    TryLater,
+    Unavailable,
+)
 from dejaqueue.journal.interface import Journal
-from dejaqueue.model import TagFilter, Topic, TopicKind
+from dejaqueue.model import Topic, TopicKind
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply, SettleOp
 
 if TYPE_CHECKING:
     from dejaqueue.broker.maintenance import Maintenance
+    from dejaqueue.broker.staging import StagedWatch
     from dejaqueue.clock import Clock
 
 # Batches smaller than this are joined: that costs less than an entry for each.
@@ -75,12 +82,6 @@ MERGE_ROWS_MAX = 256
 MERGE_BYTES_MAX = 64 << 10
 # Requests taken in one step; the rest waits for the next one, so that due messages are not kept.
 STEP_REQUESTS_MAX = 1_024
-# A message is sent to a client that holds it when this much of the lease-ahead time is still left:
-# most of it, for a sync or a garbage collection that takes its time on the way; not all of it, so
-# that the messages of the rest come along in the same dispatch.
-AHEAD_PERCENT = 80
-# Dispatches in one step, for the same reason the other way round.
-STEP_DISPATCHES_MAX = 32
 
 
 class Partition:
@@ -113,6 +114,7 @@ class Partition:
         self.backlog = Backlog()
         self.maintenance: Maintenance | None = None
         self.dead_letters: DeadLetters | None = None
+        self.staged_watch: StagedWatch | None = None
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal
@@ -161,7 +163,10 @@ class Partition:
                 self._configure()
             if self._commits.group.rows < self.settings.dispatch.group_rows_max:
                 self._take_requests()
-                self._dispatch()
+                fire(self)
+                if self.staged_watch is not None:
+                    self.staged_watch.step(self)
+                dispatch(self)
             if self.dead_letters is not None:
                 self.dead_letters.bury(self)
             self._commits.commit(behind=busy)
@@ -171,12 +176,14 @@ class Partition:
         except DejaQError as error:
             self._fail(error)
         if not self.loaded:
+            if not self._inbox and self.topic().kind is TopicKind.CRON:
+                return self.clock.now_us() + 1_000_000  # its entries go on by themselves
             return self.clock.now_us() + 100_000 if self._inbox else None
         self.backlog = Backlog.of(self.engine.state, self.mean_payload_bytes)
         if self._inbox:
             full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
             return None if full and self._commits.in_flight else self.clock.now_us()
-        return self.clock.now_us() if has_chores else self._next_wake_us()
+        return self.clock.now_us() if has_chores else next_wake_us(self)
 
     def close(self) -> None:
         """Answer what waits with Unavailable and close the journal."""
@@ -212,10 +219,10 @@ class Partition:
         topic = self.topic()
         rules = Rules.of(topic)
         if rules != self.engine.rules:
-            self._apply(Configure(self.now_ms(), rules.to_text()))
+            self.apply(Configure(self.now_ms(), rules.to_text()))
         self._rules_topic = topic
 
-    def _apply(self, command: Command) -> Effects:
+    def apply(self, command: Command) -> Effects:
         """Apply a command without texts, for the group that is on its way."""
         effects = self.engine.apply(command)
         self._commits.group.add(entries.to_entry(command), effects)
@@ -272,6 +279,8 @@ class Partition:
             self.maintenance.loaded(self, 0 if snapshot is None else snapshot.position)
         if self.dead_letters is not None:
             self.dead_letters.loaded(self)
+        if self.staged_watch is not None:
+            self.staged_watch.loaded()
 
     def _fail(self, error: DejaQError) -> None:
         """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
@@ -340,12 +349,24 @@ class Partition:
                 self._rename(request)
             case SettleRequest():
                 self._settle(request)
-            case ChangeRequest():
-                self._answer("all", request.reply, request.change(self, self._apply))
             case LookRequest():
                 # What it sees must be durable, and it may append on its own.
                 self._commits.commit_all()
                 request.look(self)
+            case ChangeRequest():
+                self._change(request)
+
+    def _change(self, request: ChangeRequest) -> None:
+        error: DejaQError | None = None
+        try:
+            request.change(self)
+        except (BadRequest, TryLater) as refused:
+            error = refused
+        except Exception as wrong:  # the engine may be ahead of the group: read it again
+            error = InternalError(f"{type(wrong).__name__}: {wrong}")
+            request.reply(Reply(request.number, error=error))
+            raise error from wrong
+        self._answer("all", request.reply, Reply(request.number, error=error))
 
     def now_ms(self) -> int:
         """The partition's time: the clock's, but never before the last command's."""
@@ -396,40 +417,22 @@ class Partition:
         self._answer(request.acks, request.reply, reply)
         return True
 
-    def _room_for(self, rows: int, byte_count: int) -> ResourceExhausted | None:
-        """Rule 14."""
-        topic = self.topic()
-        if topic.max_backlog_count or topic.max_backlog_bytes:
-            here, all_live = (
-                Backlog.of(self.engine.state, self.mean_payload_bytes),
-                self._topic_backlog(),
-            )
-            live = Backlog(
-                all_live.count - self.backlog.count + here.count,
-                all_live.byte_count - self.backlog.byte_count + here.byte_count,
-            )
-            try:
-                check_backlog(topic, live, rows, byte_count)
-            except ResourceExhausted as full:
-                return full
-        if not self.journal.has_room(byte_count + 128 * rows):
-            if self.maintenance is not None:
-                self.maintenance.want_room()
-            return ResourceExhausted("the disk is full; consumers go on, producers wait", 1_000)
-        return None
-
     def _enqueue_new(self, requests: list[EnqueueRequest]) -> None:
         if not requests:
             return
         merged = merge(requests)
         rows = merged.columns.rows
-        full = self._room_for(rows, merged.columns.payload_bytes)
+        full: DejaQError | None = shortage(
+            self, self._topic_backlog, rows, merged.columns.payload_bytes
+        )
+        if requests[0].stage is not None:
+            full = refusal(self, requests[0].stage) or full
         if full is not None:
             for request in requests:
                 request.reply(Reply(request.number, request.columns.rows, error=full))
             return
         now_ms = self.now_ms()
-        resolution = self._resolve_duplicates(merged, now_ms)
+        resolution = resolve_batch(self, merged, now_ms)
         batches = sub_batches(merged, resolution, self.number)
         # Also if all rows are refused: the answer has to be remembered (rule 10).
         if merged.columns.rows or any(request.producer for request in requests):
@@ -461,52 +464,20 @@ class Partition:
             self._answer(request.acks, request.reply, reply)
             sequence += batch.count
 
-    def _resolve_duplicates(self, merged: Merged, now_ms: int) -> Resolution | None:
-        """What becomes of rows whose key is taken (rule 11). Rows that are refused are taken out
-        of `merged`; None = there are none, and nothing is replaced."""
-        if merged.key_hashes is None or merged.columns.keys is None:
-            return None
-        live = self.find_keys(merged.columns.keys, merged.key_hashes)
-        firsts = find_repeats(merged.columns.keys, merged.key_hashes)
-        if live is None and firsts is None:
-            return None
-        free = np.full(merged.columns.rows, -1, dtype=np.int64)
-        live = free if live is None else live
-        resolution = resolve(
-            self.topic().on_duplicate,
-            live,
-            free if firsts is None else firsts,
-            self.engine.next_sequence,
-            too_late(self.engine, live, now_ms),
-        )
-        if resolution is not None and resolution.taken.size < merged.columns.rows:
-            merged.keep(resolution.taken)
-        return resolution
-
-    def find_keys(self, keys: object, key_hashes: Int64s) -> Int64s | None:
-        """The live sequence of each key, -1 where there is none; None = none has one."""
-        rows, sequences = self.engine.find_keys(key_hashes)
-        if not len(sequences):
-            return None
-        positions = self.engine.locators(sequences) >> limits.ROW_BITS
-        if int(positions.max()) > self._commits.tail:
-            self._commits.commit_all()  # a candidate is readable only once it is appended
-        return find_live(self.engine, self.journal, keys, rows, sequences)
-
     # --- move, cancel, ack, nack, extend ------------------------------------------------------
 
     def _rename(self, request: RenameRequest) -> None:
         sequences = request.sequences
         if sequences is None:
             assert request.key_hashes is not None
-            sequences = self.find_keys(request.keys, request.key_hashes)
+            sequences = find_in(self, request.keys, request.key_hashes)
             if sequences is None:
                 sequences = np.full(request.rows, -1, dtype=np.int64)
         if request.cancel:
-            effects = self._apply(Cancel(self.now_ms(), sequences))
+            effects = self.apply(Cancel(self.now_ms(), sequences))
         else:
             changes = request.dues_ms, request.priorities, request.groups
-            effects = self._apply(Move(self.now_ms(), sequences, *changes))
+            effects = self.apply(Move(self.now_ms(), sequences, *changes))
         statuses = effects.statuses
         reply = Reply(
             request.number,
@@ -519,6 +490,10 @@ class Partition:
 
     def _settle(self, request: SettleRequest) -> None:
         now_ms = self.now_ms()
+        refused = refusal(self, request.stage) if request.stage is not None else None
+        if refused is not None:
+            request.reply(Reply(request.number, error=refused))
+            return
         rows = (request.lease_id, request.sequences, request.attempts)
         command: Ack | Nack | Extend
         match request.op:
@@ -530,113 +505,8 @@ class Partition:
             case SettleOp.EXTEND:
                 lease_ms = request.argument_ms or self.topic().lease_ms
                 command = Extend(now_ms, now_ms + lease_ms, *rows)
-        statuses = self._apply(command).statuses
+        statuses = self.apply(command).statuses
         count = len(request.sequences) if request.sequences is not None else 0
         if statuses is not None:
             count = len(statuses)
         self._answer(request.acks, request.reply, Reply(request.number, count, statuses=statuses))
-
-    # --- dispatch ---------------------------------------------------------------------------
-
-    def _dispatch(self) -> None:
-        """Lease what is due, or due so soon that it should be on its way, to whoever has credit."""
-        now_ms = self.now_ms()
-        expiry_ms = self.engine.next_expiry_ms()
-        if expiry_ms is not None and expiry_ms <= now_ms:
-            self._lease(Lease(now_ms, self.next_position(), now_ms, 0, now_ms))
-        self.dispatcher.share_anew(self.clock.now_us())
-        filters = self._filters()
-        for _ in range(STEP_DISPATCHES_MAX):
-            # Filters take turns as consumers do.
-            if not sum(self._dispatch_to(wanted) for wanted in filters):
-                return
-
-    def _filters(self) -> tuple[TagFilter | None, ...]:
-        """What consumers take; while the topic is paused they take nothing."""
-        return () if self.topic().paused else self.dispatcher.filters
-
-    @property
-    def _is_free(self) -> bool:
-        """No message is leased: the partition may go to another consumer."""
-        return self.engine.counts.leased == 0
-
-    def _dispatch_to(self, wanted: TagFilter | None) -> bool:
-        """One dispatch to one of the consumers with that filter; False if there is none."""
-        ahead_ms = self._ahead_ms()
-        now_ms = self.now_ms()
-        head_ms = self.engine.next_due_ms(wanted)
-        if head_ms is None or head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100:
-            return False
-        rows_max = self._rows_max()
-        holding = head_ms > now_ms
-        grant = self.dispatcher.reserve(
-            rows_max,
-            self.clock.now_us(),
-            wanted,
-            holding=holding,
-            partition=self.number,
-            free=self._is_free,
-        )
-        if grant is None:
-            return False
-        consumer, rows = grant
-        until_ms = now_ms + min(ahead_ms, consumer.ahead_ms)
-        lease_end_ms = until_ms + (consumer.options.lease_ms or self.topic().lease_ms)
-        position = self.next_position()
-        leased = self._lease(Lease(now_ms, position, until_ms, rows, lease_end_ms, filter=wanted))
-        taken = 0 if leased is None else len(leased.sequences)
-        if taken < rows:
-            self.dispatcher.give_back(consumer, rows - taken)
-        if leased is None:
-            return False
-        push = Push(self.number, self.journal, leased, rows_max)
-        self._commits.group.pushes.append((consumer, push))
-        return True
-
-    def _lease(self, command: Lease) -> Leased | None:
-        """Apply a lease; if it changed nothing it leaves no trace."""
-        effects = self.engine.apply(command)
-        if not effects.is_void:
-            taken = 0 if effects.leased is None else len(effects.leased.sequences)
-            self._commits.group.add(entries.to_entry(command, taken), effects)
-        return effects.leased
-
-    def _ahead_ms(self) -> int:
-        """How long before its due time a message may be leased. Where another order than time
-        decides among those that are due, it can't be known before."""
-        topic = self.topic()
-        by_time = topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
-        return topic.lease_ahead_ms if by_time else 0
-
-    def _rows_max(self) -> int:
-        """Rows whose payloads together make no more than a wire message should hold."""
-        mean = self.mean_payload_bytes or 1_024
-        return max(1, min(limits.DISPATCH_ROWS_MAX, limits.DISPATCH_BYTES_MAX // mean))
-
-    def _next_wake_us(self) -> int | None:
-        """When there will be something to lease to somebody with credit, or a chore to do."""
-        chore_ms = self.maintenance.next_ms() if self.maintenance is not None else None
-        wakes_us = [] if chore_ms is None else [chore_ms * 1_000]
-        letters_us = self.dead_letters.next_us() if self.dead_letters is not None else None
-        if letters_us is not None:
-            wakes_us.append(letters_us)
-        now_us, ahead_ms = self.clock.now_us(), self._ahead_ms() * AHEAD_PERCENT // 100
-        anyone_at_all = False
-        share_us = self.dispatcher.next_share_us()
-        if share_us is not None:
-            wakes_us.append(share_us)
-        for wanted in self._filters():
-            anyone, holder = self.dispatcher.has_credit(
-                now_us, wanted, partition=self.number, free=self._is_free
-            )
-            if not anyone:
-                continue
-            anyone_at_all = True
-            head_ms = self.engine.next_due_ms(wanted)
-            if head_ms is not None:
-                wakes_us.append((head_ms - (ahead_ms if holder else 0)) * 1_000)
-        if anyone_at_all or share_us is not None or self.engine.has_mortals:
-            expiry_ms = self.engine.next_expiry_ms()
-            if expiry_ms is not None:
-                wakes_us.append(expiry_ms * 1_000)
-        return min(wakes_us, default=None)

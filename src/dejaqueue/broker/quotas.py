@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dejaqueue import limits
 from dejaqueue.engine.state import PartitionState
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.model import Topic
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.partition import Partition
 
 RETRY_MS = 1_000
 _PARTS = 1_000_000
@@ -34,6 +39,12 @@ class Backlog:
     count: int = 0
     byte_count: int = 0
 
+    def __add__(self, other: Backlog) -> Backlog:
+        return Backlog(self.count + other.count, self.byte_count + other.byte_count)
+
+    def __sub__(self, other: Backlog) -> Backlog:
+        return Backlog(self.count - other.count, self.byte_count - other.byte_count)
+
     @staticmethod
     def of(state: PartitionState, mean_payload_bytes: int) -> Backlog:
         """That of a partition. Exact, but for messages that came before the topic had a limit of
@@ -45,6 +56,35 @@ class Backlog:
         count = state.counts.live
         unknown = count - state.sized_count
         return Backlog(count, state.payload_bytes + unknown * mean_payload_bytes)
+
+
+def shortage(
+    place: Partition, topic_backlog: Callable[[], Backlog], rows: int, byte_count: int
+) -> ResourceExhausted | None:
+    """Why a partition cannot take so much more now; None = it can.
+
+    Args:
+        topic_backlog: what is live in all partitions, as of their last steps.
+    """
+    topic = place.topic()
+    if topic.max_backlog_count or topic.max_backlog_bytes:
+        here = Backlog.of(place.engine.state, place.mean_payload_bytes)
+        try:
+            check_backlog(topic, topic_backlog() - place.backlog + here, rows, byte_count)
+        except ResourceExhausted as full:
+            return full
+    if has_room(place, rows, byte_count):
+        return None
+    return ResourceExhausted("the disk is full; consumers go on, producers wait", RETRY_MS)
+
+
+def has_room(place: Partition, rows: int, byte_count: int = 0) -> bool:
+    """True if the disk has room for so many rows; if not, some is made soon."""
+    if place.journal.has_room(byte_count + 128 * rows):
+        return True
+    if place.maintenance is not None:
+        place.maintenance.want_room()
+    return False
 
 
 def check_backlog(topic: Topic, live: Backlog, rows: int, byte_count: int) -> None:

@@ -69,6 +69,9 @@ def delivery_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
     Args:
         pushes: of one partition: their rows are read in one go, which costs hardly more than one.
     """
+    early = [push.batch for push in pushes if push.batch is not None]
+    if early:  # all of one consumer, and so all of one kind
+        return early
     first_push, leases = pushes[0], [push.leased for push in pushes]
     columns = message_columns(
         first_push.journal,

@@ -24,6 +24,7 @@ from dejaqueue.broker.browse import WAIT_SECONDS
 from dejaqueue.broker.growth import split_rows
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.peek import NEXT
+from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.engine.commands import Cancel, Depart, Int64s
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import RowStatus, check_topic_name
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 FIELDS = ["topic", "to", "drop", "reason", "group", "ids", "limit", "after"]
 PAGE_ROWS = 2_048
 """Letters looked at in one call: what it takes is well below any timeout."""
+PAGE_ROWS_UNKNOWN = 256
+"""… while nobody knows how large their payloads are."""
+PAGE_BYTES = 32 << 20
+"""Payload bytes of a page, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +98,16 @@ def redrive(broker: Broker, values: dict[str, Any]) -> dict[str, Any]:
 
     Returns:
         `moved`: letters that are on their way, or gone, durably; `left`: letters that were chosen
-        but stay, as they have no origin, or their key is taken there, or a consumer has them;
+        but stay, as they have no origin, or it is gone, or their key is taken there, or a consumer
+        has them;
         `next`: `after` for the next page, None = this was the last.
 
     Raises:
-        TopicUnknown: there is no such topic, or one that letters came from is gone.
+        TopicUnknown: there is no such topic, or no topic `to`.
     """
     choice = parse(values)
-    ticket: dict[str, Any] = {"topic": choice.topic, "limit": PAGE_ROWS, "state": "scheduled"}
+    rows_max = _rows_max(broker.runtime(choice.topic))
+    ticket: dict[str, Any] = {"topic": choice.topic, "limit": rows_max, "state": "scheduled"}
     for name in ("ids", "after", "group"):
         if values.get(name) is not None:
             ticket[name] = values[name]
@@ -112,6 +119,14 @@ def redrive(broker: Broker, values: dict[str, Any]) -> dict[str, Any]:
     moved = _throw_away(broker, choice, chosen) if choice.drop else _send(broker, choice, chosen)
     left = chosen.num_rows - moved
     return {"moved": moved, "left": left, "next": following and json.loads(following)}
+
+
+def _rows_max(topic: TopicRuntime) -> int:
+    """Letters of a page: their payloads are read with them."""
+    means = [partition.mean_payload_bytes for partition in topic.partitions]
+    if not any(means):
+        return PAGE_ROWS_UNKNOWN
+    return max(1, min(PAGE_ROWS, PAGE_BYTES // max(1, *means)))
 
 
 def _mask(page: pa.RecordBatch, choice: Choice) -> pa.BooleanArray:
@@ -136,11 +151,11 @@ def _send(broker: Broker, choice: Choice, chosen: pa.RecordBatch) -> int:
     else:
         found = letters.header_value(chosen["headers"], letters.ORIGIN)
         origins = found.fill_null("").to_numpy(zero_copy_only=False)
-    names = sorted(set(origins.tolist()) - {"", choice.topic})
-    for name in names:
-        broker.topic(name)
+    known = {topic.name for topic in broker.topics()} - {choice.topic}
+    if choice.to is not None:
+        broker.topic(choice.to)
     moved = 0
-    for name in names:
+    for name in sorted(known & set(origins.tolist())):
         mask = origins == name
         mask &= ~_is_taken(broker, name, chosen)
         moved += _apply(broker, choice.topic, ids[mask], name)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from dejaqueue.engine.commands import Command, Effects, Int64s, Stage, UInt16s, Words
+from dejaqueue.engine.commands import Int64s, Stage, UInt16s, Words
 from dejaqueue.schema.checks import SendColumns
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -111,14 +111,10 @@ class LookRequest:
 
 @dataclass(slots=True)
 class ChangeRequest:
-    """Find messages and change them in one go, on the partition's worker.
+    """Run a function of the partition on its worker that applies commands; the reply says that
+    they are durable. What it raises must come before anything is applied."""
 
-    Attributes:
-        change: given the partition and a way to apply commands to it; its answer goes to `reply`
-            once what it applied is durable.
-    """
-
-    change: Callable[[Partition, Callable[[Command], Effects]], Reply]
+    change: Callable[[Partition], None]
     reply: ReplyTo
     number: int = 0
     byte_count: int = 0

@@ -19,12 +19,15 @@ from dejaqueue.broker.maintenance import Maintenance
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.quotas import Backlog, Rates
-from dejaqueue.broker.requests import LookRequest, Request
+from dejaqueue.broker.requests import ChangeRequest, LookRequest, Request
+from dejaqueue.broker.staging import StagedWatch
+from dejaqueue.broker.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Assignment, Topic
 from dejaqueue.settings import BrokerSettings
+from dejaqueue.wire.frames import Reply
 
 Answer = TypeVar("Answer")
 
@@ -49,6 +52,7 @@ class TopicRuntime:
         worker_of: Callable[[str, int], PartitionWorker],
         snapshot_writer: Executor,
         carrier: Carrier,
+        transactions: Transactions,
         counts: tuple[int, ...] = (),
     ) -> None:
         self.topic = topic
@@ -77,6 +81,7 @@ class TopicRuntime:
             )
             partition.maintenance = Maintenance(snapshot_writer)
             partition.dead_letters = DeadLetters(carrier)
+            partition.staged_watch = StagedWatch(transactions)
             self._workers.append(worker)
             self.partitions.append(partition)
 
@@ -117,8 +122,7 @@ class TopicRuntime:
 
     def backlog(self) -> Backlog:
         """What is live in all partitions, as of their last steps."""
-        found = [partition.backlog for partition in self.partitions]
-        return Backlog(sum(one.count for one in found), sum(one.byte_count for one in found))
+        return sum((partition.backlog for partition in self.partitions), Backlog())
 
     def submit(self, partition: int, request: Request) -> None:
         """Leave a request for a partition."""
@@ -143,6 +147,22 @@ class TopicRuntime:
                 future.set_exception(InternalError(f"{type(wrong).__name__}: {wrong}"))
 
         self.submit(partition, LookRequest(run))
+        return future
+
+    def change(self, partition: int, function: Callable[[Partition], Answer]) -> Future[Answer]:
+        """Run a function that applies commands on the partition's worker; done when they are
+        durable. It must not raise once it has applied one."""
+        future: Future[Answer] = Future()
+        answers: list[Answer] = []
+
+        def answered(reply: Reply) -> None:
+            if reply.error is not None:
+                future.set_exception(reply.error)
+            else:
+                future.set_result(answers[0])
+
+        request = ChangeRequest(lambda place: answers.append(function(place)), answered)
+        self.submit(partition, request)
         return future
 
     def close(self, close_one: Callable[[Partition], None]) -> None:

@@ -26,6 +26,7 @@ from dejaqueue.broker.growth import (
     repeats,
     split_rows,
 )
+from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.requests import (
     EnqueueRequest,
@@ -37,7 +38,7 @@ from dejaqueue.broker.requests import (
 )
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.clock import Clock
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.commands import Int64s, Stage
 from dejaqueue.engine.runs import Mask
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.schema.checks import NamedRows, SendColumns, check_named, check_schema, check_send
@@ -101,7 +102,12 @@ class Writer:
     _spread = itertools.count()
 
     def __init__(
-        self, stream: WriteStream, topic: TopicRuntime, clock: Clock, bytes_max: int
+        self,
+        stream: WriteStream,
+        topic: TopicRuntime,
+        clock: Clock,
+        bytes_max: int,
+        stage: Stage | None = None,
     ) -> None:
         self._stream = stream
         self._topic = topic
@@ -109,6 +115,7 @@ class Writer:
         self._bytes_max = bytes_max
         self._known_by: Route | None = None
         self._known_batches: dict[int, dict[int, int]] = {}
+        self._stage = stage
         # Without a name there is no retry to recognise, so each stream may start anywhere.
         self._first_partition = 0 if stream.producer else next(self._spread)
 
@@ -173,6 +180,7 @@ class Writer:
                 self._stream.acks,
                 reply if alone else joined.part(index),
                 key_hashes if alone or key_hashes is None else key_hashes[rows],
+                self._stage,
             )
             # A part of a batch goes elsewhere without its name: another part may be there.
             self._stay_on(route, request, name if alone else "", must_live)
@@ -188,7 +196,7 @@ class Writer:
             stays = self._topic.route is route
             if stays and must_live is not None:
                 assert request.key_hashes is not None
-                live = place.find_keys(request.columns.keys, request.key_hashes)
+                live = find_in(place, request.columns.keys, request.key_hashes)
                 stays = live is not None and bool((live[must_live] >= 0).all())
             if stays:
                 return False
@@ -316,6 +324,7 @@ class Writer:
                 acks=self._stream.acks,
                 reason=self._stream.reason,
                 bury=self._stream.dead,
+                stage=self._stage,
             )
         keys = named.keys
         if keys is not None and rows is not None:

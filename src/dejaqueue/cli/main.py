@@ -23,6 +23,7 @@ COMMANDS = {
     "serve": "dejaqueue.cli.serve:serve",
     "demo": "dejaqueue.cli.demo.command:demo",
     "topic": "dejaqueue.cli.topics:topic",
+    "cron": "dejaqueue.cli.cron:cron",
     "send": "dejaqueue.cli.send:send",
     "consume": "dejaqueue.cli.messages:consume",
     "peek": "dejaqueue.cli.browse:peek",

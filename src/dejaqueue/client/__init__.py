@@ -11,25 +11,32 @@ from dejaqueue.client.aio_consumer import (
     AsyncMessage,
     AsyncMessageBatch,
 )
+from dejaqueue.client.aio_cron import AsyncCron
 from dejaqueue.client.aio_producer import AsyncProducer
+from dejaqueue.client.aio_transaction import AsyncTransaction
 from dejaqueue.client.browsing import DueHistogram, Where
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import Sent
 from dejaqueue.client.sync import Client
 from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, Message, MessageBatch
+from dejaqueue.client.sync_cron import Cron
 from dejaqueue.client.sync_producer import Producer
+from dejaqueue.client.sync_transaction import Transaction
 
 __all__ = [
     "AsyncBatchConsumer",
     "AsyncClient",
     "AsyncConsumer",
+    "AsyncCron",
     "AsyncMessage",
     "AsyncMessageBatch",
     "AsyncProducer",
+    "AsyncTransaction",
     "BatchConsumer",
     "Client",
     "Consumer",
+    "Cron",
     "DueHistogram",
     "LatenessHistogram",
     "Message",
@@ -38,5 +45,6 @@ __all__ = [
     "SendResult",
     "Sent",
     "Settled",
+    "Transaction",
     "Where",
 ]

@@ -16,13 +16,17 @@ from typing import Any
 from dejaqueue.client import waits_aio as waits
 from dejaqueue.client.aio_browse import AsyncBrowsing
 from dejaqueue.client.aio_consumer import AsyncBatchConsumer, AsyncConsumer, check_consumer
+from dejaqueue.client.aio_cron import AsyncCron
 from dejaqueue.client.aio_letters import AsyncLetters
 from dejaqueue.client.aio_producer import AsyncProducer
+from dejaqueue.client.aio_transaction import AsyncTransaction
 from dejaqueue.client.browsing import tags_of
 from dejaqueue.client.consuming import ConsumeSettings
 from dejaqueue.client.core import ClientCore
+from dejaqueue.client.inputs import delay_ms_of
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import row_of
+from dejaqueue.client.transacting import TransactionCore
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
@@ -150,6 +154,10 @@ class AsyncClient(AsyncBrowsing, AsyncLetters):
             TopicUnknown: there is no such topic.
         """
         return await self._action("assignments", {"name": check_topic_name(topic)})
+
+    def cron(self, topic: str) -> AsyncCron:
+        """The entries of a cron topic: what fires when."""
+        return AsyncCron(self._core.transport, check_topic_name(topic))
 
     async def stats(self, topic: str | None = None) -> dict[str, Any]:
         """Counts and rates of the broker, or of one topic."""
@@ -316,6 +324,31 @@ class AsyncClient(AsyncBrowsing, AsyncLetters):
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
         return await waits.run(self._core.cancel, topic, named)
 
+    def transaction(self, *, timeout: timedelta | float = 60) -> AsyncTransaction:
+        """Sends and acks that count together, or not at all (rule 12).
+
+        Args:
+            timeout: it is aborted so long after its first send or ack, unless it was committed
+                before: a timedelta or seconds, up to 15 minutes.
+
+        Example:
+            >>> async def move(client, message):                        # doctest: +SKIP
+            ...     async with client.transaction() as transaction:
+            ...         await transaction.send("answers", message.payload.upper())
+            ...         await transaction.ack(message)
+        """
+        return AsyncTransaction(TransactionCore(self._core, delay_ms_of(timeout, "timeout")))
+
+    async def transactions(self, topic: str) -> list[dict[str, Any]]:
+        """Undecided transactions that have something staged in a topic, oldest first.
+
+        Returns:
+            For each and each partition: transaction, partition, age_ms, left_ms (until it is
+            aborted), staged (messages), acked.
+        """
+        answer = await self._action("transactions", {"topic": check_topic_name(topic)})
+        return list(answer["transactions"])
+
     # ---- receiving --------------------------------------------------------------------------
 
     def consume(
@@ -325,6 +358,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters):
         prefetch: int = 1_000,
         lease_ms: int = 0,
         auto_extend: bool = True,
+        auto_ack: bool = False,
         name: str = "",
         idle_ms: int | None = None,
         max_messages: int | None = None,
@@ -339,6 +373,8 @@ class AsyncClient(AsyncBrowsing, AsyncLetters):
             prefetch: messages on their way or held ahead, at most.
             lease_ms: how long a message is this consumer's; 0 = as the topic says.
             auto_extend: leases are extended for as long as the consumer is open.
+            auto_ack: messages are done when they are sent here: at most once, and what is on its
+                way or held when this program ends is gone. Keep `prefetch` small.
             name: for the broker's logs and statistics.
             idle_ms: end when nothing came for so long; None = wait for ever.
             max_messages: end after so many.
@@ -356,6 +392,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters):
             tags_any=tags_of("tags_any", tags_any),
             tags_all=tags_of("tags_all", tags_all),
             tags_none=tags_of("tags_none", tags_none),
+            auto_ack=auto_ack,
         )
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)
@@ -369,6 +406,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters):
         prefetch: int = 10_000,
         lease_ms: int = 0,
         auto_extend: bool = True,
+        auto_ack: bool = False,
         name: str = "",
         idle_ms: int | None = None,
         max_messages: int | None = None,
@@ -389,6 +427,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters):
             tags_any=tags_of("tags_any", tags_any),
             tags_all=tags_of("tags_all", tags_all),
             tags_none=tags_of("tags_none", tags_none),
+            auto_ack=auto_ack,
         )
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)

@@ -21,40 +21,34 @@ from dejaqueue.client.inputs import delay_ms_of, int64s_of, reason_of
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.received import BatchFields, Handed, MessageColumns, MessageFields
 from dejaqueue.client.results import Settled
+from dejaqueue.client.together import ACKED, Fate
 from dejaqueue.errors import BadRequest
 from dejaqueue.wire.descriptors import check_lease
 from dejaqueue.wire.frames import SettleOp
 
 
-async def _settle(
-    core: ConsumeCore,
-    op: SettleOp,
-    rows: Slice,
-    wait: bool,
-    argument_ms: int = 0,
-    reason: str = "",
-    dead: bool = False,
-) -> Settled | None:
+async def _settle_as(core: ConsumeCore, fate: Fate, rows: Slice, wait: bool) -> Settled | None:
+    op, argument_ms, reason, dead = fate
     core.raise_error()
     if not wait:
         core.settle_behind(op, rows, argument_ms, reason=reason, dead=dead)
         return None
-    reply = await waits.result(core.settle(op, rows, argument_ms, reason=reason, dead=dead))
-    return Settled(reply.all_statuses())
+    answer = core.settle(op, rows, argument_ms, reason=reason, dead=dead)
+    return Settled((await waits.result(answer)).all_statuses())
 
 
-async def _nack(
-    core: ConsumeCore,
-    rows: Slice,
-    delay: timedelta | float | None,
-    reason: str,
-    dead: bool,
-    wait: bool,
+async def _settle(
+    core: ConsumeCore, op: SettleOp, rows: Slice, wait: bool, argument_ms: int = 0
 ) -> Settled | None:
+    return await _settle_as(core, (op, argument_ms, "", False), rows, wait)
+
+
+def _fate(delay: timedelta | float | None, reason: str, dead: bool) -> Fate:
+    """What a nack says. Raises BadRequest."""
     if dead and delay is not None:
         raise BadRequest("delay", "none for a message that dies now", delay)
     delay_ms = -1 if delay is None else delay_ms_of(delay)
-    return await _settle(core, SettleOp.NACK, rows, wait, delay_ms, reason_of(reason), dead)
+    return SettleOp.NACK, delay_ms, reason_of(reason), dead
 
 
 def _lease_ms(seconds: timedelta | float) -> int:
@@ -80,7 +74,7 @@ class AsyncMessage(MessageFields):
         self._handled()
         if not wait:
             columns.core.raise_error()
-            columns.core.ack_behind(columns.rows.lease, self.id, self.attempt)
+            columns.core.settle_together(ACKED, columns.rows.lease, self.id, self.attempt)
             return None
         return await _settle(columns.core, SettleOp.ACK, self._row(), wait)
 
@@ -103,8 +97,13 @@ class AsyncMessage(MessageFields):
             dead: it dies now, however often it was delivered.
             wait: as for `ack`.
         """
+        columns, fate = self._columns, _fate(delay, reason, dead)
         self._handled()
-        return await _nack(self._columns.core, self._row(), delay, reason, dead, wait)
+        if not wait:
+            columns.core.raise_error()
+            columns.core.settle_together(fate, columns.rows.lease, self.id, self.attempt)
+            return None
+        return await _settle_as(columns.core, fate, self._row(), wait)
 
     async def extend(self, seconds: timedelta | float, *, wait: bool = True) -> Settled | None:
         """Its lease ends so long from now."""
@@ -129,8 +128,9 @@ class AsyncMessageBatch(BatchFields):
         wait: bool = True,
     ) -> Settled | None:
         """None of them could be done: deliver them again, or no more. See `AsyncMessage.nack`."""
+        fate = _fate(delay, reason, dead)
         self._handled()
-        return await _nack(self._core, self._rows, delay, reason, dead, wait)
+        return await _settle_as(self._core, fate, self._rows, wait)
 
     async def extend(self, seconds: timedelta | float, *, wait: bool = True) -> Settled | None:
         """Their lease ends so long from now."""

@@ -24,13 +24,14 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm, Appointment
-from dejaqueue.client.holding import Holder, Lease, LeaseBook, Slice, rows_of
+from dejaqueue.client.holding import Holder, Lease, LeaseBook, Slice
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.offset import ClockOffset
+from dejaqueue.client.together import Fate, Together
 from dejaqueue.client.transport import ConsumeChannel, Delivery, Transport
 from dejaqueue.clock import Clock, Wake
-from dejaqueue.errors import DejaQError, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.schema import messages
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -42,8 +43,6 @@ PINGS_EARLY_MS = (20, 60, 150, 400)
 """The first ones follow faster: the best of several counts."""
 SILENT_MS_MAX = 10_000
 """A broker that leaves pings unanswered for so long is out of reach."""
-ACKS_TOGETHER_MAX = 1_000
-ACKS_TOGETHER_MS = 1.0
 _OPS = {SettleOp.ACK: "ack", SettleOp.NACK: "nack", SettleOp.EXTEND: "extend"}
 
 
@@ -107,8 +106,7 @@ class ConsumeCore:
         self._pinging: Appointment | None = None
         self._pings = 0
         self._answered_us = 0
-        self._acks: list[tuple[int, int]] = []
-        self._acks_mutex = threading.Lock()
+        self._together = Together(alarm, self._send_together)
         self._unanswered: set[Future[Reply]] = set()
 
     # ---- the stream -------------------------------------------------------------------------
@@ -179,8 +177,10 @@ class ConsumeCore:
                 dropped = self._holder.drop_repeated(ids, generation)
             lease = self._holder.add(delivery.head, delivery.batch, generation)
             self._on_way -= lease.rows
+            if self.stream.auto_ack:
+                lease.end_ms = limits.INSTANT_MS_MAX  # they are acked: no lease can end
             unwanted = self._holder.take_all() if self._draining else None
-            if self._settings.auto_extend:
+            if self._settings.auto_extend and not self.stream.auto_ack:
                 self._leases.plan(lease)
         if unwanted is not None:
             self._give_back(unwanted)
@@ -275,7 +275,7 @@ class ConsumeCore:
                 returned += len(found.ids)
                 if found.lease.end_ms * 1000 > self.offset.broker_us(now_us):
                     self._taken += len(found.ids)
-                    self._open_rows += len(found.ids)
+                    self._open_rows += 0 if self.stream.auto_ack else len(found.ids)
                     break
                 found.lease.rows_open -= len(found.ids)  # too late: it is delivered again
         if returned:
@@ -393,6 +393,8 @@ class ConsumeCore:
         """ack, nack or extend rows; the future gives their statuses, Unavailable at worst."""
         count = len(rows.ids)
         lease = rows.lease
+        if self.stream.auto_ack:
+            return self._is_done(op, count)
         with self._mutex:
             if lease.lease_id < 0:
                 pass
@@ -425,6 +427,25 @@ class ConsumeCore:
         if finished:
             self.abandon()
         return answer
+
+    @staticmethod
+    def _is_done(op: SettleOp, count: int) -> Future[Reply]:
+        """What is acked already can be acked, and nothing else."""
+        if op is not SettleOp.ACK:
+            raise BadRequest(_OPS[op], "a message that is leased; with auto_ack it is done", None)
+        done: Future[Reply] = Future()
+        done.set_result(Reply(0, count))
+        return done
+
+    def leave(self, rows: Slice) -> None:
+        """A transaction settles these rows: their lease is not extended any more."""
+        with self._mutex:
+            if rows.lease.lease_id >= 0:
+                self._leases.settled(rows.lease, len(rows.ids))
+                self._open_rows -= len(rows.ids)
+            finished = self._draining and self._open_rows <= 0
+        if finished:
+            self.abandon()
 
     def _settled(
         self, settle: Settle, rows: Slice, answer: Future[Reply], reply: Future[Reply]
@@ -493,27 +514,19 @@ class ConsumeCore:
             self._error = self._error or wrong
             self._ring()
 
-    def ack_behind(self, lease: Lease, message_id: int, attempt: int) -> None:
-        """Ack one message together with others, within a millisecond."""
-        with self._acks_mutex:
-            self._acks.append((message_id, attempt))
-            count = len(self._acks)
-            lease.rows_open -= 1
-            self._open_rows -= 1
-        if count == 1:
-            self.alarm.after(ACKS_TOGETHER_MS, self.flush_acks)
-        elif count == ACKS_TOGETHER_MAX:
-            self.flush_acks()
-
-    def flush_acks(self) -> None:
-        """Send the acks that were gathered."""
-        with self._acks_mutex:
-            acks, self._acks = self._acks, []
-        if not acks:
+    def settle_together(self, fate: Fate, lease: Lease, message_id: int, attempt: int) -> None:
+        """Ack or nack one message together with others, within a millisecond."""
+        if self.stream.auto_ack:
             return
-        ids, attempts = zip(*acks, strict=True)
-        rows = rows_of(np.array(ids, np.int64), np.array(attempts, np.uint16))
-        self.settle_behind(SettleOp.ACK, rows)
+        with self._mutex:
+            lease.rows_open -= 1
+        self._together.add(fate, message_id, attempt)
+
+    def _send_together(self, fate: Fate, rows: Slice) -> None:
+        op, argument_ms, reason, dead = fate
+        with self._mutex:
+            self._open_rows -= len(rows.ids)  # not before: with the last one it may close
+        self.settle_behind(op, rows, argument_ms, reason=reason, dead=dead)
 
     def raise_error(self) -> None:
         """Raise what went wrong behind since the last call, if anything did."""
@@ -529,6 +542,8 @@ class ConsumeCore:
 
     def _give_back(self, rows: Slice) -> None:
         """Rows that nobody will take: the broker may lease them to others when they are due."""
+        if self.stream.auto_ack:
+            return  # at most once: these are gone
         with self._mutex:
             channel = self._channel
             earliest_us = self.offset.earliest_us(self.clock.now_us()) or 0
@@ -542,6 +557,7 @@ class ConsumeCore:
 
     def finish(self) -> None:
         """Take nothing any more; what was taken can still be settled, then the stream closes."""
+        self._together.flush()
         with self._mutex:
             done = self._open_rows <= 0
             first, self._draining = not self._draining, True
@@ -557,7 +573,7 @@ class ConsumeCore:
 
     def close(self) -> None:
         """Send acks that wait, give back what was not handed over. Blocks; twice is fine."""
-        self.flush_acks()
+        self._together.flush()
         for answer in list(self._unanswered):
             answer.exception()
         with self._mutex:

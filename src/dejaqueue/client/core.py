@@ -129,6 +129,13 @@ class ClientCore:
         self._producer_links.add(link)
         return link
 
+    def transaction_link(self, topic: str, op: str, transaction: str) -> WriteLink:
+        """A link of a transaction's own."""
+        producer = self._producer_name() if op == "enqueue" else ""
+        link = self._new_link(WriteStream(topic, op, "all", producer, 0, transaction))
+        self._producer_links.add(link)
+        return link
+
     def settle_link(self, stream: WriteStream) -> WriteLink:
         """The link for settles of consumers whose stream broke."""
         return self.link(stream, tuple(messages.SETTLE.names))

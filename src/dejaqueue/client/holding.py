@@ -63,8 +63,14 @@ class _Held:
     dues_ms: npt.NDArray[np.int64]
     attempts: npt.NDArray[np.uint16]
     releases_ms: npt.NDArray[np.int64]
+    sent_ms: int
+    number: int
     start: int = 0
     gone: bool = False
+
+    def release_ms(self) -> int:
+        """When the next row may be handed over."""
+        return int(self.releases_ms[self.start])
 
 
 class Holder:
@@ -94,26 +100,29 @@ class Holder:
             head.partition, head.lease_id, len(ids), length_ms, head.lease_end_ms, generation
         )
         lease.rows_open = len(ids)
-        held = _Held(lease, batch, ids, dues_ms, attempts, releases_ms)
+        self._arrivals += 1
+        sent_ms = head.broker_us // 1000
+        held = _Held(lease, batch, ids, dues_ms, attempts, releases_ms, sent_ms, self._arrivals)
         if len(ids):
             self._push(held)
             self.rows += len(ids)
         return lease
 
     def _push(self, held: _Held) -> None:
-        self._arrivals += 1
-        heapq.heappush(self._heap, (int(held.releases_ms[held.start]), self._arrivals, held))
+        # What was due when it was sent keeps the broker's order, which need not be that of time.
+        heapq.heappush(self._heap, (max(held.release_ms(), held.sent_ms), held.number, held))
 
     def next_due_ms(self) -> int | None:
-        """The due time of the row that is due next; None if nothing is held."""
-        return self._heap[0][0] if self._heap else None
+        """When the next row may be handed over; None if nothing is held."""
+        return self._heap[0][2].release_ms() if self._heap else None
 
     def take(self, broker_us: int, rows_max: int) -> Slice | None:
         """The next slice of rows that are due when the broker's clock is at least this.
 
         Cost: one binary search and a few array views; nothing is copied.
         """
-        if not self._heap or self._heap[0][0] * 1000 > broker_us:
+        next_ms = self.next_due_ms()
+        if next_ms is None or next_ms * 1000 > broker_us:
             return None
         _, _, held = heapq.heappop(self._heap)
         start = held.start

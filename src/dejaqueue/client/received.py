@@ -191,6 +191,10 @@ class MessageFields:
             f"attempt={self.attempt} payload={len(self.payload)} B>"
         )
 
+    def origin(self) -> tuple[ConsumeCore, Slice]:
+        """Whose message it is, and its row, to settle it."""
+        return self._columns.core, self._row()
+
     def _row(self) -> Slice:
         """This row alone, to settle it."""
         return row_at(self._columns.rows, self._index)
@@ -227,6 +231,10 @@ class BatchFields:
     def _handled(self) -> None:
         """They are settled by whoever has them."""
         self.handed.is_handled = True
+
+    def origin(self) -> tuple[ConsumeCore, Slice]:
+        """Whose messages they are, and their rows, to settle them."""
+        return self._core, self._rows
 
     @property
     def batch(self) -> pa.RecordBatch:

@@ -17,12 +17,16 @@ from dejaqueue.client import waits_sync as waits
 from dejaqueue.client.browsing import tags_of
 from dejaqueue.client.consuming import ConsumeSettings
 from dejaqueue.client.core import ClientCore
+from dejaqueue.client.inputs import delay_ms_of
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import row_of
 from dejaqueue.client.sync_browse import Browsing
 from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, check_consumer
+from dejaqueue.client.sync_cron import Cron
 from dejaqueue.client.sync_letters import Letters
 from dejaqueue.client.sync_producer import Producer
+from dejaqueue.client.sync_transaction import Transaction
+from dejaqueue.client.transacting import TransactionCore
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
@@ -148,6 +152,10 @@ class Client(Browsing, Letters):
             TopicUnknown: there is no such topic.
         """
         return self._action("assignments", {"name": check_topic_name(topic)})
+
+    def cron(self, topic: str) -> Cron:
+        """The entries of a cron topic: what fires when."""
+        return Cron(self._core.transport, check_topic_name(topic))
 
     def stats(self, topic: str | None = None) -> dict[str, Any]:
         """Counts and rates of the broker, or of one topic."""
@@ -314,6 +322,31 @@ class Client(Browsing, Letters):
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
         return waits.run(self._core.cancel, topic, named)
 
+    def transaction(self, *, timeout: timedelta | float = 60) -> Transaction:
+        """Sends and acks that count together, or not at all (rule 12).
+
+        Args:
+            timeout: it is aborted so long after its first send or ack, unless it was committed
+                before: a timedelta or seconds, up to 15 minutes.
+
+        Example:
+            >>> def move(client, message):                        # doctest: +SKIP
+            ...     with client.transaction() as transaction:
+            ...         transaction.send("answers", message.payload.upper())
+            ...         transaction.ack(message)
+        """
+        return Transaction(TransactionCore(self._core, delay_ms_of(timeout, "timeout")))
+
+    def transactions(self, topic: str) -> list[dict[str, Any]]:
+        """Undecided transactions that have something staged in a topic, oldest first.
+
+        Returns:
+            For each and each partition: transaction, partition, age_ms, left_ms (until it is
+            aborted), staged (messages), acked.
+        """
+        answer = self._action("transactions", {"topic": check_topic_name(topic)})
+        return list(answer["transactions"])
+
     # ---- receiving --------------------------------------------------------------------------
 
     def consume(
@@ -323,6 +356,7 @@ class Client(Browsing, Letters):
         prefetch: int = 1_000,
         lease_ms: int = 0,
         auto_extend: bool = True,
+        auto_ack: bool = False,
         name: str = "",
         idle_ms: int | None = None,
         max_messages: int | None = None,
@@ -337,6 +371,8 @@ class Client(Browsing, Letters):
             prefetch: messages on their way or held ahead, at most.
             lease_ms: how long a message is this consumer's; 0 = as the topic says.
             auto_extend: leases are extended for as long as the consumer is open.
+            auto_ack: messages are done when they are sent here: at most once, and what is on its
+                way or held when this program ends is gone. Keep `prefetch` small.
             name: for the broker's logs and statistics.
             idle_ms: end when nothing came for so long; None = wait for ever.
             max_messages: end after so many.
@@ -354,6 +390,7 @@ class Client(Browsing, Letters):
             tags_any=tags_of("tags_any", tags_any),
             tags_all=tags_of("tags_all", tags_all),
             tags_none=tags_of("tags_none", tags_none),
+            auto_ack=auto_ack,
         )
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)
@@ -367,6 +404,7 @@ class Client(Browsing, Letters):
         prefetch: int = 10_000,
         lease_ms: int = 0,
         auto_extend: bool = True,
+        auto_ack: bool = False,
         name: str = "",
         idle_ms: int | None = None,
         max_messages: int | None = None,
@@ -387,6 +425,7 @@ class Client(Browsing, Letters):
             tags_any=tags_of("tags_any", tags_any),
             tags_all=tags_of("tags_all", tags_all),
             tags_none=tags_of("tags_none", tags_none),
+            auto_ack=auto_ack,
         )
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)

@@ -182,6 +182,8 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
             state.producers.remember(batch, batch_first, command.now_ms)
         batch_first += batch.count
     state.counts.enqueued += count
+    for firing in command.firings:
+        state.entries.fired(firing, first_sequence)
     return Effects(first_sequence=first_sequence, freed_locators=freed)
 
 
@@ -192,8 +194,7 @@ def _widen(state: PartitionState, command: commands.Enqueue, places: Int64s) -> 
         table.widen(places, "key_hashes", command.key_hashes)
     if command.payload_sizes is not None:
         table.widen(places, "payload_sizes", command.payload_sizes + np.uint32(1))
-        state.payload_bytes += int(command.payload_sizes.sum(dtype=np.int64))
-        state.sized_count += places.size
+        state.count_sizes(places, 1)
     if command.priorities is not None:
         table.widen(places, "urgencies", command.priorities ^ URGENCY_FLIP)
     if command.expires_ms is not None:

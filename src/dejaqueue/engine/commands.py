@@ -10,7 +10,7 @@ Arrays are numpy, never copied by the engine when it can help it, and never chan
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +81,22 @@ class Stage:
     until_ms: int
 
 
+class Firing(NamedTuple):
+    """A cron entry is fired, or its time passes without a message.
+
+    Attributes:
+        name: of the entry; one that is gone is ignored.
+        next_ms: the time that it fires for next, -1 = never again.
+        wake_ms: when that is to be seen to, -1 = never.
+        row: its last message in this command, -1 = it made none.
+    """
+
+    name: str
+    next_ms: int
+    wake_ms: int
+    row: int
+
+
 @dataclass(frozen=True, slots=True)
 class Enqueue:
     """New messages, stored as rows 0…n-1 of the journal entry at `position`.
@@ -95,8 +111,8 @@ class Enqueue:
         expires_ms: when each row dies if it is not done, 0 = never; None = never for all.
         replaced: sequences of live messages that go in the same step (rule 11).
         stage: the transaction it belongs to; None = at once.
+        firings: cron entries that this fires.
         payload_sizes: bytes of each payload, where the topic limits them; None = not noted.
-        firings: cron entries that this fires, and when each fires next, -1 = never again.
     """
 
     now_ms: int
@@ -111,7 +127,7 @@ class Enqueue:
     expires_ms: Int64s | None = None
     replaced: Int64s | None = None
     stage: Stage | None = None
-    firings: tuple[tuple[str, int], ...] = ()
+    firings: tuple[Firing, ...] = ()
     payload_sizes: UInt32s | None = None
 
 
@@ -283,26 +299,24 @@ class Depart:
 
 
 @dataclass(frozen=True, slots=True)
-class PutEntry:
-    """A cron entry is made or changed.
+class PutEntries:
+    """Cron entries are made or changed.
 
     Attributes:
-        spec: what the broker knows of it, JSON; the engine does not look into it.
-        next_ms: when it fires next, -1 = never.
+        entries: of each its name; what the broker knows of it, JSON, not looked into; the time
+            that it fires for next, -1 = never; when that is to be seen to, -1 = never.
     """
 
     now_ms: int
-    name: str
-    spec: str
-    next_ms: int
+    entries: tuple[tuple[str, str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class DropEntry:
-    """A cron entry is gone."""
+class DropEntries:
+    """Cron entries are gone; NOT_FOUND for those that never were."""
 
     now_ms: int
-    name: str
+    names: tuple[str, ...]
 
 
 Command: TypeAlias = (
@@ -320,8 +334,8 @@ Command: TypeAlias = (
     | Remember
     | Bury
     | Depart
-    | PutEntry
-    | DropEntry
+    | PutEntries
+    | DropEntries
 )
 
 

@@ -25,13 +25,14 @@ from typing import Any
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.engine import apply, commands, decisions, invariants, selection
+from dejaqueue.engine import apply, apply_schedule, commands, decisions, invariants, selection
 from dejaqueue.engine.commands import Command, Effects, Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import held_mask
 from dejaqueue.engine.producers import Answer
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.runs import Mask, Pair
+from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.selection import Selection
 from dejaqueue.engine.state import Counts, DeadGroup, PartitionState
 from dejaqueue.engine.state_hash import hash_state
@@ -53,6 +54,8 @@ _STEPS: dict[type, Callable[[PartitionState, Any], Effects]] = {
     commands.Decide: decisions.decide,
     commands.Remember: decisions.remember,
     commands.Bury: decisions.bury,
+    commands.PutEntries: apply_schedule.put_entries,
+    commands.DropEntries: apply_schedule.drop_entries,
     commands.Depart: apply.depart,
 }
 _STORY_LINES = 64
@@ -167,7 +170,33 @@ class Engine:
         Lease of no rows, gives the messages back, or has them die."""
         return apply.next_end_ms(self.state)
 
+    @property
+    def schedule(self) -> Schedule:
+        """The cron entries. Not to be changed."""
+        return self.state.entries
+
     # --- looking up
+
+    def staged(self) -> dict[str, tuple[int, int, int]]:
+        """Undecided transactions: until when, how many messages and how many acks are staged."""
+        return {
+            name: (
+                held.until_ms,
+                sum(part.size for part in held.enqueued),
+                sum(part.size for part in held.acked),
+            )
+            for name, held in self.state.staged.items()
+        }
+
+    def staged_ends(self) -> dict[str, int]:
+        """Undecided transactions, and until when each has time."""
+        return {name: held.until_ms for name, held in self.state.staged.items()}
+
+    @property
+    def decisions(self) -> Mapping[str, tuple[bool, str]]:
+        """What was decided of transactions whose home is here, oldest first: commit, and who has
+        to be told, "" = nobody any more. Not to be changed."""
+        return self.state.decided
 
     def states(self, sequences: Int64s) -> UInt8s:
         """MessageState of each message; DONE for what never was."""
@@ -373,6 +402,10 @@ def _subject(command: Command) -> object:
         return command.lease_id if command.sequences is None else len(command.sequences)
     if isinstance(command, commands.Move | commands.Cancel | commands.Depart | commands.Relocate):
         return len(command.sequences)
+    if isinstance(command, commands.PutEntries):
+        return len(command.entries)
+    if isinstance(command, commands.DropEntries):
+        return len(command.names)
     if isinstance(command, commands.Decide | commands.Remember):
         return command.transaction
     return ""

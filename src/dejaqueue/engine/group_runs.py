@@ -102,9 +102,22 @@ class GroupRuns:
             run = small.pop()
             total += len(run)
             merged.append(run.left())
-        codes = np.concatenate([part[0] for part in merged])
-        sequences = np.concatenate([part[1] for part in merged])
-        self._runs = [*runs, *small, GroupRun(*sort_pairs(codes, sequences))]
+        run = self._run(
+            np.concatenate([part[0] for part in merged]),
+            np.concatenate([part[1] for part in merged]),
+        )
+        self._runs = [*runs, *small, run]
+
+    def _run(self, codes: Int64s, sequences: Int64s) -> GroupRun:
+        """A run of these entries, each once: a message that left its group and came back is there
+        twice, and a run that is looked at in two pieces would give it twice."""
+        codes, sequences = sort_pairs(codes, sequences)
+        once = np.ones(codes.size, dtype=np.bool_)
+        once[1:] = (codes[1:] != codes[:-1]) | (sequences[1:] != sequences[:-1])
+        if not once.all():
+            self.entry_count -= int(codes.size - np.count_nonzero(once))
+            codes, sequences = codes[once], sequences[once]
+        return GroupRun(codes, sequences)
 
     def take(self, groups: Int64s, counts: Int64s, is_ready: IsReady) -> tuple[Int64s, Int64s]:
         """The first `counts` ready entries of each group; groups ascend, each is there once.
@@ -199,10 +212,7 @@ class GroupRuns:
         codes = np.concatenate([part[0] for part in parts])
         sequences = np.concatenate([part[1] for part in parts])
         mask = is_ready(codes, sequences)
-        codes, sequences = sort_pairs(codes[mask], sequences[mask])
-        once = np.ones(codes.size, dtype=np.bool_)
-        once[1:] = (codes[1:] != codes[:-1]) | (sequences[1:] != sequences[:-1])
-        codes, sequences = codes[once], sequences[once]
+        codes, sequences = codes[mask], sequences[mask]
         self._young, self._runs, self.entry_count = [], [], codes.size
         if codes.size:
-            self._runs.append(GroupRun(codes, sequences))
+            self._runs.append(self._run(codes, sequences))

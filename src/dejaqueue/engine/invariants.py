@@ -147,7 +147,13 @@ def names_count_their_messages(state: PartitionState) -> bool:
     return True
 
 
+def entries_are_listed_at_their_times(state: PartitionState) -> bool:
+    """Each cron entry is found when it is to be looked at, and no other is."""
+    return state.entries.is_whole()
+
+
 INVARIANTS = (
+    entries_are_listed_at_their_times,
     dead_rows_are_in_groups,
     names_count_their_messages,
     counts_are_those_of_the_table,

@@ -37,6 +37,7 @@ from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.producers import Answer, Producer
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.runs import Run
+from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.shares import Starts
 from dejaqueue.engine.state import Counts, DeadGroup, PartitionState, Staged
 from dejaqueue.engine.state_hash import small_values
@@ -297,7 +298,9 @@ def _read_bytes(read: Read, name: str, byte_count: int) -> memoryview:
 
 def _restore_small(state: PartitionState, small: list[Any]) -> Starts:
     """What is JSON; the table is there. Returns what decides the next turns of groups."""
-    rules, _, groups_moved, groups, tag_sets, dead_number, dead, staged, decided, starts, _ = small
+    rules, _, groups_moved, groups, tag_sets, dead_number, dead, staged, decided, *rest = small
+    starts, _, schedule = rest
+    state.entries = Schedule.from_values(schedule)
     table = state.table
     state.groups_moved = bool(groups_moved)
     state.groups, state.tag_sets = Dictionary.from_values(groups), Dictionary.from_values(tag_sets)

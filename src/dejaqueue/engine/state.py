@@ -20,6 +20,7 @@ from dejaqueue.engine.producers import Producers
 from dejaqueue.engine.ready import Lane, Matches, PriorityReady
 from dejaqueue.engine.rules import TIMELINE, Rules
 from dejaqueue.engine.runs import Mask, SortedRuns
+from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.shares import Starts
 from dejaqueue.engine.table import DONE, SCHEDULED, URGENCY_FLIP, MessageTable
 from dejaqueue.engine.words import Dictionary
@@ -119,6 +120,7 @@ class PartitionState:
         dead: messages on their way to the dead-letter topic, by number.
         dead_number: the number that the next ones get.
         staged: undecided transactions by name.
+        entries: the cron entries.
         decided: decisions of transactions whose home is here: (commit, participants) by name.
         payload_bytes, sized_count: of the live messages whose payload's size was noted; found
             again in the table, so not part of a snapshot.
@@ -147,6 +149,7 @@ class PartitionState:
     staged: dict[str, Staged] = field(default_factory=dict)
     decided: dict[str, tuple[bool, str]] = field(default_factory=dict)
     producers: Producers = field(default_factory=Producers)
+    entries: Schedule = field(default_factory=Schedule)
     payload_bytes: int = 0
     sized_count: int = 0
     slab_files: dict[int, str] = field(default_factory=dict)

@@ -54,7 +54,7 @@ def hash_state(state: PartitionState) -> int:
 
 
 def small_values(state: PartitionState) -> list[Any]:
-    """What is small enough for JSON: rules, names, the dead, transactions."""
+    """What is small enough for JSON: rules, names, the dead, transactions, cron entries."""
     return [
         state.rules.to_text(),
         sorted(state.table.uses),
@@ -77,6 +77,7 @@ def small_values(state: PartitionState) -> list[Any]:
         [[name, commit, text] for name, (commit, text) in state.decided.items()],
         state.starts(),
         state.ready_until_ms,
+        state.entries.to_values(),
     ]
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, to_fields
 from dejaqueue.flight.consume import serve_consumer
 from dejaqueue.flight.produce import serve_writer
@@ -117,6 +119,11 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "move_where": self._move_where,
             "cancel_where": self._cancel_where,
             "clock": self._clock,
+            **{name: partial(self._cron, name) for name in CRON_ACTIONS},
+            "begin_transaction": self._begin_transaction,
+            "commit_transaction": self._commit_transaction,
+            "abort_transaction": self._abort_transaction,
+            "transactions": self._transactions,
         }
 
     # --- streams ------------------------------------------------------------------------------
@@ -182,7 +189,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         """The actions there are."""
-        return [(name, (call.__doc__ or "").split("\n")[0]) for name, call in self._actions.items()]
+        return [
+            (name, (getattr(call, "func", call).__doc__ or "").split("\n")[0])
+            for name, call in self._actions.items()
+        ]
 
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket
@@ -266,6 +276,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             raise BadRequest("topic", "the name of a topic", topic)
         return self._broker.stats(topic)
 
+    def _cron(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Entries of a cron topic (broker/cron/calls.py)."""
+        return self._broker.cron(name, body)
+
     def _counts(self, body: dict[str, Any]) -> dict[str, Any]:
         """Messages of a topic by state, group or tag: topic, by, limit, after."""
         return self._broker.counts(body)
@@ -292,6 +306,22 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         """The broker's time."""
         descriptors.check_fields(body, [])
         return {"broker_us": self._broker.clock.now_us()}
+
+    def _begin_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A new transaction: topic that keeps its decision, timeout_ms (60000)."""
+        return self._broker.transactions.act("begin_transaction", body).result()
+
+    def _commit_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Let count what was staged: transaction, participants (a list of topic/partition)."""
+        return self._broker.transactions.act("commit_transaction", body).result()
+
+    def _abort_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Forget what was staged: transaction, participants."""
+        return self._broker.transactions.act("abort_transaction", body).result()
+
+    def _transactions(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Undecided transactions that have something staged in a topic: topic."""
+        return self._broker.transactions.act("transactions", body).result()
 
 
 def _topic_name(body: dict[str, Any]) -> str:

@@ -146,6 +146,8 @@ class ReferenceModel:
         self.decided: dict[str, bool] = {}
         self.ready_until_ms = -1
         self.turns = Turns()
+        self.entries: dict[str, tuple[str, int, int, int]] = {}
+        """Cron entries by name: what it is, when it fires next, when to look, its last message."""
 
     def apply(self, command: Command) -> Outcome:
         """Do what the command says."""
@@ -207,6 +209,14 @@ class ReferenceModel:
                     self.decided[command.transaction] = command.commit
             case commands.OpenEpoch():
                 self.epoch = command.epoch
+            case commands.PutEntries():
+                for name, spec, next_ms, wake_ms in command.entries:
+                    last = self.entries[name][3] if name in self.entries else -1
+                    self.entries[name] = (spec, next_ms, wake_ms, last)
+            case commands.DropEntries():
+                found = [self.entries.pop(name, None) for name in command.names]
+                missing = int(RowStatus.NOT_FOUND)
+                return Outcome(statuses=[missing if gone is None else OK for gone in found])
             case _:
                 raise TypeError(command)
         return Outcome()
@@ -287,6 +297,10 @@ class ReferenceModel:
                 staged.enqueued.append(sequence)
             self.live[sequence] = message
             self.next_sequence += 1
+        for name, next_ms, wake_ms, row in command.firings:
+            if name in self.entries:
+                spec, *_, last = self.entries[name]
+                self.entries[name] = (spec, next_ms, wake_ms, last if row < 0 else first + row)
         sequence = first
         for batch in command.sub_batches:
             if batch.producer:

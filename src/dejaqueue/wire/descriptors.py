@@ -17,6 +17,7 @@ from dejaqueue.model import TagFilter, check_topic_name
 from dejaqueue.wire.frames import check_reason
 
 WRITE_OPS = ("enqueue", "move", "cancel", "ack", "nack", "extend")
+STAGED_OPS = ("enqueue", "ack")
 ACKS = ("all", "leader", "none")
 
 
@@ -33,6 +34,7 @@ class WriteStream:
             otherwise.
         reason: nack: why, for the dead letter.
         dead: nack: they die now, however often they were delivered.
+        transaction: enqueue, ack: the one it belongs to (`begin_transaction`); "" = none.
     """
 
     topic: str
@@ -42,6 +44,7 @@ class WriteStream:
     argument_ms: int = 0
     reason: str = ""
     dead: bool = False
+    transaction: str = ""
 
     def check(self) -> WriteStream:
         """Return self, or raise BadRequest."""
@@ -65,7 +68,16 @@ class WriteStream:
         for name in ("reason", "dead"):
             if self.op != "nack" and getattr(self, name):
                 raise BadRequest(name, "nothing but for a nack", getattr(self, name))
+        self._check_transaction()
         return self
+
+    def _check_transaction(self) -> None:
+        if not isinstance(self.transaction, str):
+            raise BadRequest("transaction", "a text", self.transaction)
+        if self.transaction and self.op not in STAGED_OPS:
+            raise BadRequest("op", f"one of {', '.join(STAGED_OPS)} in a transaction", self.op)
+        if self.transaction and self.acks != "all":
+            raise BadRequest("acks", "all in a transaction", self.acks)
 
 
 @dataclass(frozen=True, slots=True)

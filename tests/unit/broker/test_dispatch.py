@@ -106,3 +106,20 @@ def test_too_many_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
     dispatcher, _, _ = make(2)
     with pytest.raises(ResourceExhausted, match="2 consumers"):
         dispatcher.add(ConsumeStream("t"), NoSink(), 0, 0)
+
+
+def test_credit_that_comes_back_rings_if_somebody_was_refused_meanwhile() -> None:
+    dispatcher, (one,), rings = make()
+    dispatcher.credit(one, 5, 0)
+    rings.clear()
+    assert dispatcher.reserve(5, 0, holding=False) == (one, 5)
+    dispatcher.give_back(one, 1)
+    assert rings == []  # nobody missed it
+    assert dispatcher.reserve(5, 0, holding=False) == (one, 1)
+    assert dispatcher.reserve(5, 0, holding=False) is None
+    dispatcher.give_back(one, 1)
+    assert rings == [1]
+    assert dispatcher.reserve(1, 0, holding=False) == (one, 1)
+    assert dispatcher.has_credit(0) == (False, False)
+    dispatcher.give_back(one, 1)
+    assert rings == [1, 1]

@@ -11,6 +11,7 @@ import pytest
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.consuming import PING_MS, PINGS_EARLY_MS, ConsumeCore, ConsumeSettings
 from dejaqueue.client.link import WriteLink
+from dejaqueue.client.together import ACKED
 from dejaqueue.errors import TopicUnknown, Unavailable
 from dejaqueue.testing.virtual_clock import VirtualClock
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -241,7 +242,7 @@ def test_acks_nobody_waits_for_travel_together(bench: Bench) -> None:
     taken = bench.core.take(10)
     assert taken is not None
     for message_id in range(5):
-        bench.core.ack_behind(taken.lease, message_id, 1)
+        bench.core.settle_together(ACKED, taken.lease, message_id, 1)
     assert bench.channel.settles == []
     bench.advance(2)
     (ack,) = bench.channel.settles

@@ -12,9 +12,15 @@ from tests.unit.client.fake_transport import delivery_batch
 
 
 def held(
-    holder: Holder, dues_ms: list[int], *, lease_id: int = 1, first_id: int = 0, generation: int = 1
+    holder: Holder,
+    dues_ms: list[int],
+    *,
+    lease_id: int = 1,
+    first_id: int = 0,
+    generation: int = 1,
+    broker_us: int = 30_000_000,
 ) -> Lease:
-    head = DeliveryHead(0, len(dues_ms), lease_id, 60_000, 30_000_000)
+    head = DeliveryHead(0, len(dues_ms), lease_id, 60_000, broker_us)
     return holder.add(head, delivery_batch(dues_ms, first_id), generation)
 
 
@@ -46,10 +52,32 @@ def test_a_whole_delivery_is_named_by_its_lease() -> None:
     assert holder.rows == 0
 
 
+def test_what_was_due_when_it_was_sent_keeps_the_order_it_was_sent_in() -> None:
+    holder = Holder()
+    held(holder, [90, 80, 95], lease_id=1, broker_us=100_000)
+    held(holder, [70], lease_id=2, first_id=10, broker_us=100_900)  # by priority, or in turn
+    held(holder, [40], lease_id=3, first_id=20, broker_us=103_000)
+    taken = []
+    while (found := holder.take(110_000, 2)) is not None:
+        taken += found.ids.tolist()
+    assert taken == [0, 1, 2, 10, 20]
+
+
+def test_what_was_sent_ahead_of_its_time_comes_before_what_was_sent_after_it() -> None:
+    holder = Holder()
+    held(holder, [105], lease_id=1, broker_us=100_000)
+    held(holder, [104], lease_id=2, first_id=10, broker_us=106_000)
+    held(holder, [101], lease_id=3, first_id=20, broker_us=101_000)
+    taken = []
+    while (found := holder.take(110_000, 10)) is not None:
+        taken += found.ids.tolist()
+    assert taken == [20, 0, 10]
+
+
 def test_several_deliveries_come_out_by_due_time() -> None:
     holder = Holder()
-    held(holder, [110, 120], lease_id=1)
-    held(holder, [100, 130], lease_id=2, first_id=10)
+    held(holder, [110, 120], lease_id=1, broker_us=90_000)
+    held(holder, [100, 130], lease_id=2, first_id=10, broker_us=90_000)
     taken = []
     for now_us in (100_000, 110_000, 120_000, 130_000):
         found = holder.take(now_us, 10)

@@ -1,0 +1,151 @@
+"""Firing: entries whose time comes become messages, many at once.
+
+Room: broker. Runs on the partition's worker, in its step.
+Holds: messages, and the entries' next times, are one command and one journal entry: a firing
+happens with its message or not at all (rule 17). One command a step, however many entries fire.
+See: firings.py for what fires; engine/schedule.py.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dejaqueue import limits
+from dejaqueue.broker import entries
+from dejaqueue.broker.cron.firings import Plan, due_ms, plan
+from dejaqueue.broker.quotas import has_room
+from dejaqueue.engine.commands import Enqueue, Firing, SubBatch
+from dejaqueue.engine.schedule import Planned
+from dejaqueue.model import MessageState
+from dejaqueue.schema.cron import HEADER_ENTRY, HEADER_FIRING, CronEntry, Overlap
+from dejaqueue.schema.messages import DEFAULT_PRIORITY
+from dejaqueue.schema.packing import RECORD, UNIT
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.partition import Partition
+
+FULL_RETRY_MS = 1_000
+"""Entries wait so long for room on the disk before it is looked for again."""
+
+
+@dataclass(slots=True)
+class Firings:
+    """The messages of one command, column by column, and what becomes of their entries."""
+
+    dues_ms: list[int] = field(default_factory=list)
+    payloads: list[bytes] = field(default_factory=list)
+    headers: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    priorities: list[int] = field(default_factory=list)
+    fired: list[Firing] = field(default_factory=list)
+
+    def add(self, entry: CronEntry, planned: Plan) -> None:
+        """The messages of an entry, and when it fires next."""
+        for firing_ms in planned.firings:
+            self.dues_ms.append(due_ms(entry, firing_ms))
+            self.payloads.append(entry.payload)
+            self.headers.append(_headers(entry, firing_ms))
+            self.tags.append(UNIT.join(entry.tags))
+            self.groups.append(entry.group)
+            self.priorities.append(entry.priority)
+        row = len(self.dues_ms) - 1 if planned.firings else -1
+        self.fired.append(Firing(entry.name, planned.next_ms, planned.wake_ms, row))
+
+    def apply(self, partition: Partition) -> int:
+        """Bring them in; the sequence of the first."""
+        rows = len(self.dues_ms)
+        texts = {
+            "group": _column(self.groups),
+            "tags": _column(self.tags),
+            "headers": _column(self.headers),
+        }
+        texts = {name: column for name, column in texts.items() if column is not None}
+        is_plain = all(priority == DEFAULT_PRIORITY for priority in self.priorities)
+        command = Enqueue(
+            partition.now_ms(),
+            partition.next_position(),
+            np.array(self.dues_ms, dtype=np.int64),
+            (SubBatch("", 0, rows),),
+            payload_bytes=int(self._sizes().sum()),
+            priorities=None if is_plain else np.array(self.priorities, dtype=np.uint16),
+            groups=entries.words(texts.get("group")),
+            tags=entries.words(texts.get("tags")),
+            firings=tuple(self.fired),
+            payload_sizes=self._sizes() if partition.topic().max_backlog_bytes else None,
+        )
+        effects = partition.engine.apply(command)
+        texts["payload"] = pa.array(self.payloads, pa.binary())
+        columns = {name: entries.text_column(column) for name, column in texts.items()}
+        partition.commits.group.add(entries.enqueue_entry(command, columns), effects)
+        return effects.first_sequence
+
+    def _sizes(self) -> npt.NDArray[np.uint32]:
+        return np.array([len(payload) for payload in self.payloads], dtype=np.uint32)
+
+
+def fire(partition: Partition) -> None:
+    """Bring in what fires now, or is about to; some of it, if it is much."""
+    schedule = partition.engine.schedule
+    now_ms = partition.now_ms()
+    names = schedule.due(now_ms, limits.CRON_STEP_ENTRIES_MAX)
+    if not names or not has_room(partition, len(names)):
+        return
+    firings = Firings()
+    for name in names:
+        planned = schedule.by_name[name]
+        entry = entry_of(name, planned.spec)
+        is_live = entry.overlap is Overlap.SKIP and is_last_live(partition, planned)
+        firings.add(entry, plan(entry, planned.next_ms, now_ms, is_live=is_live))
+        if len(firings.dues_ms) >= limits.CRON_STEP_ENTRIES_MAX:
+            break
+    firings.apply(partition)
+
+
+def next_wake_ms(partition: Partition) -> int | None:
+    """When there is something to fire; None if there is nothing."""
+    wake_ms = partition.engine.schedule.next_wake_ms()
+    if wake_ms is None or wake_ms > partition.now_ms() or has_room(partition, 1):
+        return wake_ms
+    return partition.now_ms() + FULL_RETRY_MS
+
+
+def is_last_live(partition: Partition, planned: Planned) -> bool:
+    """True if the last message of an entry is neither done nor dead."""
+    if planned.last_sequence < 0:
+        return False
+    [state] = partition.engine.states(np.array([planned.last_sequence], dtype=np.int64))
+    return int(state) not in (MessageState.DONE, MessageState.DEAD)
+
+
+@lru_cache(maxsize=1 << 17)
+def entry_of(name: str, spec: str) -> CronEntry:
+    """The entry of what the engine keeps of it, remembered."""
+    return CronEntry.from_dict({"name": name, **json.loads(spec)})
+
+
+_DEFAULTS = CronEntry("").to_dict()
+_KEPT_BESIDE = ("name", "next_ms", "last_id")
+
+
+def spec_of(entry: CronEntry) -> str:
+    """What the engine keeps of an entry: whatever is not as ever."""
+    values = entry.to_dict().items()
+    kept = {n: v for n, v in values if n not in _KEPT_BESIDE and v != _DEFAULTS[n]}
+    return json.dumps(kept, separators=(",", ":"))
+
+
+def _headers(entry: CronEntry, firing_ms: int) -> str:
+    own = [(HEADER_ENTRY, entry.name), (HEADER_FIRING, str(firing_ms))]
+    return RECORD.join(name + UNIT + value for name, value in [*entry.headers.items(), *own])
+
+
+def _column(texts: list[str]) -> pa.StringArray | None:
+    return pa.array(texts, pa.utf8()) if any(texts) else None

@@ -1,0 +1,221 @@
+"""Rule 12: a transaction over many batches, topics and partitions counts whole or not at all.
+
+Not covered here: a real process that is killed (tests/crash/test_transactions_kill.py).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dejaqueue import limits
+from dejaqueue.errors import BadRequest, Refused
+from dejaqueue.model import RowStatus, Topic
+from dejaqueue.wire.descriptors import WriteStream
+from dejaqueue.wire.frames import Reply
+from tests.rules.broker_fixture import TOPIC, BrokerFixture, Got, RecordingConsumer
+from tests.rules.conftest import MakeBroker
+
+SECONDS_MAX = 10
+
+
+def begin(broker: BrokerFixture, topic: str = TOPIC, timeout_ms: int = 60_000) -> str:
+    name: str = broker.broker.transactions.begin(topic, timeout_ms)["transaction"]
+    return name
+
+
+def write(broker: BrokerFixture, name: str, topic: str, columns: dict[str, Any], op: str) -> Reply:
+    future: Future[Reply] = Future()
+    stream = WriteStream(topic, op, transaction=name).check()
+    broker.broker.open_write(stream).submit(1, pa.record_batch(columns), future.set_result)
+    return future.result(SECONDS_MAX)
+
+
+def send(
+    broker: BrokerFixture, name: str, payloads: list[bytes], topic: str = TOPIC, partition: int = 0
+) -> Reply:
+    places = pa.array([partition] * len(payloads), pa.int32())
+    columns = {"payload": pa.array(payloads, pa.binary()), "partition": places}
+    return write(broker, name, topic, columns, "enqueue")
+
+
+def ack(broker: BrokerFixture, name: str, got: Got, topic: str = TOPIC) -> Reply:
+    columns = {"id": got.batch.column("id"), "attempts": got.batch.column("attempts")}
+    return write(broker, name, topic, columns, "ack")
+
+
+def decide(broker: BrokerFixture, name: str, *participants: str, commit: bool = True) -> None:
+    broker.broker.transactions.decide(name, list(participants), commit=commit).result(SECONDS_MAX)
+
+
+class TopicConsumer(RecordingConsumer):
+    """A consumer of another topic than the fixture's."""
+
+    def __init__(self, fixture: BrokerFixture, topic: str) -> None:
+        import queue
+
+        from dejaqueue.wire.descriptors import ConsumeStream
+
+        self._fixture = fixture
+        self._queue = queue.SimpleQueue()
+        self.session = fixture.broker.open_consume(ConsumeStream(topic), self)
+        self.session.credit(1_000)
+
+
+def ends_down(broker: BrokerFixture, *topics: str) -> None:
+    """Return when what partitions ask each other is answered."""
+    for _ in range(4):
+        for topic in topics:
+            runtime = broker.broker.runtime(topic)
+            for number in range(len(runtime.partitions)):
+                runtime.look(number, lambda place: None).result(SECONDS_MAX)
+
+
+def test_nothing_is_seen_before_the_commit__all_of_it_after(make_broker: MakeBroker) -> None:
+    broker = make_broker(partitions=2)
+    broker.broker.create_topic(Topic("other"))
+    here, there = broker.consumer(), TopicConsumer(broker, "other")
+    name = begin(broker)
+    assert send(broker, name, [b"a", b"b"], partition=0).error is None
+    assert send(broker, name, [b"c"], partition=1).error is None
+    assert send(broker, name, [b"d"], topic="other").error is None
+    broker.advance(1_000)
+    assert here.payloads() == []
+    assert there.payloads() == []
+    decide(broker, name, "t/0", "t/1", "other/0")
+    assert sorted(here.payloads()) == [b"a", b"b", b"c"]
+    ends_down(broker, "other")
+    assert there.payloads() == [b"d"]
+
+
+def test_an_abort_leaves_nothing__acked_messages_come_back(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    broker.send([b"input"])
+    consumer = broker.consumer()
+    [got] = consumer.take_all()
+    name = begin(broker)
+    assert ack(broker, name, got).all_statuses().tolist() == [RowStatus.OK]
+    send(broker, name, [b"output"])
+    broker.advance(40_000)  # its lease is over, but it is the transaction's
+    assert consumer.payloads() == []
+    decide(broker, name, "t/0", commit=False)
+    [again] = consumer.take_all()
+    assert again.payloads == [b"input"]
+    assert again.attempts == [2]
+
+
+def test_consume_process_produce__input_and_output_change_together(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    broker.send([b"input"])
+    consumer = broker.consumer()
+    [got] = consumer.take_all()
+    name = begin(broker)
+    ack(broker, name, got)
+    send(broker, name, [b"output"])
+    decide(broker, name, "t/0")
+    assert consumer.payloads() == [b"output"]
+    broker.advance(100_000)
+    assert consumer.payloads() == [b"output"]
+    counts = broker.broker.stats(TOPIC)
+    assert counts["acked"] == 1
+
+
+def test_a_lost_lease_is_told_per_row(make_broker: MakeBroker) -> None:
+    broker = make_broker(lease_ms=1_000)
+    broker.send([b"a"])
+    consumer = broker.consumer()
+    [got] = consumer.take_all()
+    broker.advance(1_000)
+    assert ack(broker, begin(broker), got).all_statuses().tolist() == [RowStatus.LEASE_LOST]
+
+
+def test_its_time_is_over__it_is_aborted_and_a_late_commit_refused(make_broker: MakeBroker) -> None:
+    broker = make_broker(partitions=2)
+    consumer = broker.consumer()
+    name = begin(broker, timeout_ms=5_000)
+    send(broker, name, [b"a"], partition=0)
+    send(broker, name, [b"b"], partition=1)
+    broker.advance(5_000)
+    ends_down(broker, TOPIC)
+    counts = broker.broker.stats(TOPIC)
+    with pytest.raises(Refused, match="aborted"):
+        decide(broker, name, "t/0", "t/1")
+    assert consumer.payloads() == []
+    assert broker.broker.transactions.undecided(TOPIC) == []
+    assert counts["scheduled"] == 0
+    late = send(broker, name, [b"c"])
+    assert isinstance(late.error, Refused)
+
+
+def test_a_repeated_commit_gets_the_same_answer(make_broker: MakeBroker) -> None:
+    broker = make_broker(partitions=2)
+    consumer = broker.consumer()
+    name = begin(broker)
+    send(broker, name, [b"a"], partition=0)
+    send(broker, name, [b"b"], partition=1)
+    for _ in range(3):
+        decide(broker, name, "t/0", "t/1")
+    assert sorted(consumer.payloads()) == [b"a", b"b"]
+    broker.advance(60_000 + limits.TRANSACTION_MEMORY_MS - 1)
+    decide(broker, name, "t/0", "t/1")
+    with pytest.raises(Refused, match="committed"):
+        decide(broker, name, "t/0", "t/1", commit=False)
+
+
+def test_a_commit_after_an_abort_is_refused(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    name = begin(broker)
+    send(broker, name, [b"a"])
+    decide(broker, name, "t/0", commit=False)
+    with pytest.raises(Refused, match="aborted"):
+        decide(broker, name, "t/0")
+    assert broker.consumer().payloads() == []
+
+
+def test_decisions_are_forgotten_when_nobody_can_ask(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    name = begin(broker)
+    send(broker, name, [b"a"])
+    decide(broker, name, "t/0")
+    runtime = broker.broker.runtime(TOPIC)
+    assert len(runtime.look(0, lambda place: dict(place.engine.decisions)).result(10)) == 1
+    broker.advance(60_000 + limits.TRANSACTION_MEMORY_MS + 1)
+    broker.send([b"b"])
+    assert runtime.look(0, lambda place: dict(place.engine.decisions)).result(10) == {}
+    with pytest.raises(Refused):
+        decide(broker, name, "t/0")
+
+
+def test_a_key_of_a_staged_message_is_taken(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    name = begin(broker)
+    columns = {"payload": pa.array([b"a"], pa.binary()), "key": pa.array(["k"])}
+    write(broker, name, TOPIC, columns, "enqueue")
+    assert broker.send([b"b"], keys=["k"]).all_statuses().tolist() == [RowStatus.DUPLICATE]
+    decide(broker, name, "t/0", commit=False)
+    assert broker.send([b"b"], keys=["k"]).all_statuses().tolist() == [RowStatus.OK]
+
+
+@pytest.mark.parametrize(
+    ("name", "participants"),
+    [("", []), ("t/0/1-1-zz", []), ("x" * 300, []), (5, []), (None, "t/0"), (None, ["t"])],
+)
+def test_nonsense_is_refused(make_broker: MakeBroker, name: Any, participants: Any) -> None:
+    broker = make_broker()
+    name = begin(broker) if name is None else name
+    with pytest.raises(BadRequest):
+        broker.broker.transactions.decide(name, participants, commit=True)
+    with pytest.raises(BadRequest):
+        broker.broker.transactions.begin(TOPIC, 0)
+
+
+def test_a_graceful_restart_keeps_what_is_staged(on_files: MakeBroker) -> None:
+    broker = on_files()
+    name = begin(broker)
+    send(broker, name, [b"a"])
+    broker.restart()
+    decide(broker, name, "t/0")
+    assert broker.consumer().payloads() == [b"a"]
