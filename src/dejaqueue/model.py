@@ -253,6 +253,12 @@ class Topic:
                 raise BadRequest("topic.weights", limit, f"{group}: {weight}")
 
     @property
+    def groups_stay_together(self) -> bool:
+        """True if messages of one group (and no key) go to one partition, which keeps their order:
+        where a group has a cap of leased messages, or a partition one consumer."""
+        return bool(self.group_in_flight_max) or self.assignment is Assignment.EXCLUSIVE
+
+    @property
     def dead_letter_name(self) -> str:
         """The topic that dead messages go to; what makes its name too long is cut off."""
         ending = ".dead"
@@ -276,6 +282,8 @@ class Topic:
         for name in values:
             if name not in known:
                 raise BadRequest(f"topic.{name}", f"one of {', '.join(known)}", values[name])
+        if values.get("partitions") == "auto":
+            values = values | {"partitions": 1, "auto_partitions": True}
         return Topic(**values).check()
 
 

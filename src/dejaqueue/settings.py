@@ -105,6 +105,20 @@ class DispatchSettings(Group):
         "sync is no longer what costs; larger groups only make the first of them wait. "
         "Can change live.",
     )
+    partition_serves_per_s: int = Field(
+        default=500_000,
+        ge=1,
+        description="Messages that one partition is expected to deliver in a second: topics with "
+        "`auto_partitions` get more partitions when the forecast has more in one second. 500,000: "
+        "a third of what one was measured to lease and ack. Can change live.",
+    )
+    auto_partitions_max: int = Field(
+        default=16,
+        ge=1,
+        le=1_024,
+        description="Partitions that a topic with `auto_partitions` gets by itself at most. 16: "
+        "more do not help one machine. Can change live.",
+    )
     inbox_bytes_max: int = Field(
         default=256 << 20,
         ge=1 << 20,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from dejaqueue.broker.peek import peek
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import RowStatus
+from dejaqueue.settings import DispatchSettings
 from tests.rules.broker_fixture import BrokerFixture
 from tests.rules.conftest import MakeBroker
 
@@ -50,6 +52,44 @@ def test_a_key_stays_unique_and_is_found(on_files: MakeBroker, counts: tuple[int
     assert not broker.write("move", named).all_statuses().any()
     assert not broker.write("cancel", {"key": pa.array(KEYS[:have])}).all_statuses().any()
     assert send_keys(broker, KEYS) == [RowStatus.OK] * len(KEYS)
+
+
+def test_a_topic_grows_by_itself_when_an_instant_is_hot(on_files: MakeBroker) -> None:
+    """And only then, and not beyond what the settings allow."""
+    broker = on_files(auto_partitions=True)
+    few = DispatchSettings(partition_serves_per_s=100, auto_partitions_max=3)
+    broker.broker.runtime("t")._forecast._settings = few
+    noon = broker.now_ms + 600_000
+    homes: set[int] = set()
+
+    def send(count: int, spread_ms: int) -> None:
+        dues = [noon + place * spread_ms for place in range(count)]
+        reply = broker.send([b"x"] * count, dues)
+        assert reply.error is None
+        homes.add(int(reply.all_ids()[0]) >> 47)
+
+    def count() -> int:
+        broker.advance(3_000)
+        broker.settle_down()
+        for thread in threading.enumerate():
+            if thread.name == "dejaq-grow":
+                thread.join(10)
+        return broker.broker.topic("t").partitions
+
+    send(1_000, 20)  # 50 in a second
+    assert count() == 1
+    send(150, 0)
+    assert count() == 2
+    send(10_000, 0)
+    assert count() == 3
+    for _ in range(3):
+        send(10, 0)
+    assert homes == {0, 1, 2}
+    broker.restart()
+    assert broker.broker.topic("t").partitions == 3
+    known = broker.broker.topic("t")
+    asked = replace(known, partitions=1)
+    assert broker.broker.create_topic(asked, exist_ok=True) == known
 
 
 def test_replace_works_across_a_raise(make_broker: MakeBroker) -> None:

@@ -8,6 +8,7 @@ See: docs/internals/README.md for the reading order.
 
 from __future__ import annotations
 
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -36,6 +37,8 @@ from dejaqueue.model import Topic, TopicKind
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+
+log = logging.getLogger("dejaqueue.broker")
 
 
 class Broker:
@@ -145,7 +148,21 @@ class Broker:
             self.carrier,
             self.transactions,
             self._catalogue.counts(topic.name),
+            self._grow_topic,
         )
+
+    def _grow_topic(self, name: str, count: int) -> None:
+        """The forecast wants so many partitions. Returns at once: a worker calls it."""
+        arguments = (name, count)
+        threading.Thread(target=self._grow_now, args=arguments, name="dejaq-grow").start()
+
+    def _grow_now(self, name: str, count: int) -> None:
+        try:
+            if self.topic(name).partitions < count:
+                self.alter_topic(name, {"partitions": count})
+                log.info("topic %s has %d partitions now: an instant is hot", name, count)
+        except DejaQError as error:
+            log.warning("topic %s can't get %d partitions: %s", name, count, error)
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
         """The worker that owns a partition."""

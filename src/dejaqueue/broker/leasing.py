@@ -142,6 +142,7 @@ def _chores_us(place: Partition) -> list[int | None]:
     """When each of the partition's chores is to be done next."""
     chore_ms = place.maintenance.next_ms() if place.maintenance is not None else None
     staged_ms = place.staged_watch.next_ms(place) if place.staged_watch is not None else None
+    forecast_ms = place.forecast.next_ms(place) if place.forecast is not None else None
     letters_us = place.dead_letters.next_us() if place.dead_letters is not None else None
-    wakes_us = [ms and ms * 1_000 for ms in (chore_ms, staged_ms, next_wake_ms(place))]
+    wakes_us = [ms and ms * 1_000 for ms in (chore_ms, staged_ms, forecast_ms, next_wake_ms(place))]
     return [*wakes_us, letters_us]

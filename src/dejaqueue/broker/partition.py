@@ -73,6 +73,7 @@ from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply, SettleOp
 
 if TYPE_CHECKING:
+    from dejaqueue.broker.forecast import ForecastChore
     from dejaqueue.broker.maintenance import Maintenance
     from dejaqueue.broker.staging import StagedWatch
     from dejaqueue.clock import Clock
@@ -115,6 +116,7 @@ class Partition:
         self.maintenance: Maintenance | None = None
         self.dead_letters: DeadLetters | None = None
         self.staged_watch: StagedWatch | None = None
+        self.forecast: ForecastChore | None = None
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal
@@ -166,6 +168,8 @@ class Partition:
                 fire(self)
                 if self.staged_watch is not None:
                     self.staged_watch.step(self)
+                if self.forecast is not None:
+                    self.forecast.step(self)
                 dispatch(self)
             if self.dead_letters is not None:
                 self.dead_letters.bury(self)

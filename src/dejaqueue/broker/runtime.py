@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from dejaqueue.broker.dead_letters import Carrier, DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
+from dejaqueue.broker.forecast import Forecast, ForecastChore
 from dejaqueue.broker.growth import Route
 from dejaqueue.broker.maintenance import Maintenance
 from dejaqueue.broker.partition import Partition
@@ -54,6 +55,7 @@ class TopicRuntime:
         carrier: Carrier,
         transactions: Transactions,
         counts: tuple[int, ...] = (),
+        grow: Callable[[str, int], None] = lambda _name, _count: None,
     ) -> None:
         self.topic = topic
         silence_us = settings.dispatch.consumer_silence_ms_max * 1_000
@@ -65,6 +67,8 @@ class TopicRuntime:
         self._clock = clock
         self._again: ThreadPoolExecutor | None = None
         self._again_lock = threading.Lock()
+
+        self._forecast = Forecast(settings.dispatch, lambda count: grow(self.topic.name, count))
 
         def add(number: int) -> None:
             worker = worker_of(self.topic.name, number)
@@ -82,6 +86,7 @@ class TopicRuntime:
             partition.maintenance = Maintenance(snapshot_writer)
             partition.dead_letters = DeadLetters(carrier)
             partition.staged_watch = StagedWatch(transactions)
+            partition.forecast = ForecastChore(self._forecast)
             self._workers.append(worker)
             self.partitions.append(partition)
 

@@ -56,7 +56,10 @@ class Catalogue:
         """Add a topic. With `exist_ok` an equal one is fine; a different one raises TopicExists."""
         known = self._topics.get(topic.name)
         if known is not None:
-            if exist_ok and known == topic:
+            asked = topic
+            if topic.auto_partitions and known.partitions > topic.partitions:
+                asked = replace(topic, partitions=known.partitions)  # it grew by itself
+            if exist_ok and known == asked:
                 return known
             if exist_ok:
                 changed = [k for k, v in topic.to_dict().items() if known.to_dict()[k] != v]

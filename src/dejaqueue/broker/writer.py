@@ -209,22 +209,28 @@ class Writer:
     def _homes(
         self, number: int, columns: SendColumns, key_hashes: Int64s | None, count: int
     ) -> npt.NDArray[np.int64]:
-        """Where each row goes: the producer's choice, else by key, else the batch in turn.
+        """Where each row goes: the producer's choice, else by key, else by group where that keeps
+        an order, else the batch in turn.
 
         The turn follows the batch number, so that a batch sent again goes where it went before.
         """
-        turn = (self._first_partition + number) % count
         if columns.partitions is not None:
             return columns.partitions.astype(np.int64)
-        if key_hashes is None:
-            return np.full(columns.rows, turn, dtype=np.int64)
-        return np.where(key_hashes != 0, key_partitions(key_hashes, count), turn)
+        homes = np.full(columns.rows, (self._first_partition + number) % count, dtype=np.int64)
+        if columns.groups is not None and self._topic.topic.groups_stay_together:
+            group_hashes = hash_column(text_column(columns.groups))
+            homes = np.where(group_hashes != 0, key_partitions(group_hashes, count), homes)
+        if key_hashes is not None:
+            homes = np.where(key_hashes != 0, key_partitions(key_hashes, count), homes)
+        return homes
 
     def _parts(
         self, number: int, columns: SendColumns, key_hashes: Int64s | None, count: int
     ) -> list[tuple[int, npt.NDArray[np.int64]]]:
         """Which rows go where in a topic that never grew."""
-        if count == 1 or (columns.partitions is None and key_hashes is None):
+        by_group = columns.groups is not None and self._topic.topic.groups_stay_together
+        by_row = columns.partitions is not None or key_hashes is not None or by_group
+        if count == 1 or not by_row:
             return [((self._first_partition + number) % count, np.zeros(0, dtype=np.int64))]
         return split_rows(self._homes(number, columns, key_hashes, count))
 

@@ -43,6 +43,22 @@ class Weight(click.ParamType[tuple[str, int]]):
         return group, int(weight)
 
 
+class Partitions(click.ParamType[int | str]):
+    """A number, or auto."""
+
+    name = "number or auto"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        """The number, or the word."""
+        if value == "auto" or isinstance(value, int):
+            return value
+        if not str(value).isdecimal():
+            self.fail(f"a number, or auto, got: {value!r}", param, ctx)
+        return int(str(value))
+
+
 def flag_of(name: str) -> str:
     """The option of a setting.
 
@@ -76,6 +92,8 @@ def _option(name: str, kind: Any) -> Callable[[Function], Function]:
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return click.option(flag, name, type=click.Choice([str(word) for word in kind]), help=text)
     option_type: Any = Span() if name.endswith("_ms") else kind
+    if name == "partitions":
+        option_type, text = Partitions(), f"{text} auto: they are added when needed."
     return click.option(flag, name, type=option_type, help=text)
 
 
@@ -96,5 +114,8 @@ def options(*, creating: bool) -> Callable[[Function], Function]:
 def given(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings that were given."""
     found = {name: value for name, value in settings.items() if value is not None}
+    if found.get("partitions") == "auto":
+        del found["partitions"]
+        found["auto_partitions"] = True
     weights = found.pop("weights", ())
     return found | ({"weights": dict(weights)} if weights else {})
