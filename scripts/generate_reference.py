@@ -169,7 +169,9 @@ def topic_block() -> str:
     return table(("setting", "default", "can change later", "meaning"), rows)
 
 
-KIND_TEXT = "What decides the order of ready messages: due time, priority, turns of groups; or a schedule."
+KIND_TEXT = (
+    "What decides the order of ready messages: due time, priority, turns of groups; or a schedule."
+)
 
 
 def cli_block() -> str | None:

@@ -224,6 +224,8 @@ class LocalTransport:
                 return {"topics": [topic.to_dict() for topic in broker.topics()]}
             case "redrive":
                 return broker.redrive(body)
+            case "assignments":
+                return broker.assignments(str(body["name"]))
             case "stats":
                 return broker.stats(body.get("topic"))
             case "counts":

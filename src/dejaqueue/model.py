@@ -168,7 +168,7 @@ class Topic:
     kind: TopicKind = TopicKind.TIMELINE
     """What decides the order of messages that are due."""
     partitions: int = 1
-    """How many partitions; one gives a total order, several more throughput."""
+    """How many partitions; one gives a total order, several more throughput. Can be raised."""
     lease_ms: int = 30_000
     """How long a delivered message belongs to its consumer."""
     lease_ahead_ms: int = 25
@@ -279,6 +279,6 @@ class Topic:
         return Topic(**values).check()
 
 
-_FIXED = ("name", "kind", "partitions", "ageing_ms")
+_FIXED = ("name", "kind", "ageing_ms")
 CHANGEABLE = tuple(setting.name for setting in fields(Topic) if setting.name not in _FIXED)
 """What `alter_topic` may change while messages flow."""

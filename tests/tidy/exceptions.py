@@ -18,6 +18,8 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/commit.py": "tests/rules",
     "src/dejaqueue/broker/cron/calls.py": "tests/rules, tests/integration",
     "src/dejaqueue/broker/cron/fire.py": "tests/rules",
+    "src/dejaqueue/broker/growth.py": "tests/rules/test_growing.py",
+    "src/dejaqueue/broker/holders.py": "tests/rules/test_exclusive.py",
     "src/dejaqueue/broker/partition.py": "tests/rules",
     "src/dejaqueue/broker/partition_worker.py": "tests/rules",
     "src/dejaqueue/broker/peek.py": "tests/rules",

@@ -144,6 +144,7 @@ class Broker:
             self.snapshot_writer,
             self.carrier,
             self.transactions,
+            self._catalogue.counts(topic.name),
         )
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
@@ -176,8 +177,7 @@ class Broker:
         with self._lock:
             self._check_running()
             topic = self._catalogue.alter(name, changes)
-            self._topics[name].topic = topic
-        self._topics[name].ring_all()
+            self._topics[name].alter(topic)
         return topic
 
     def delete_topic(self, name: str) -> None:
@@ -229,6 +229,10 @@ class Broker:
     def redrive(self, values: dict[str, Any]) -> dict[str, Any]:
         """Send a page of dead letters back (broker/redrive.py)."""
         return redrive(self, values)
+
+    def assignments(self, name: str) -> dict[str, Any]:
+        """Which consumer has which partition of a topic. Raises TopicUnknown."""
+        return self.runtime(name).assignments()
 
     # --- looking ------------------------------------------------------------------------------
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.broker.holders import Holders
 from dejaqueue.engine.commands import Leased
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.journal.interface import Journal
@@ -87,10 +88,15 @@ class Consumer:
         self.leases: dict[tuple[int, int], HeldLease] = {}
         self.wanted = options.tag_filter
 
+    @property
+    def name(self) -> str:
+        """What it is called where people read it."""
+        return self.options.consumer or f"consumer-{self.number}"
+
     def describe(self) -> dict[str, object]:
         """What `stats` shows of it."""
         return {
-            "consumer": self.options.consumer or f"consumer-{self.number}",
+            "consumer": self.name,
             "credit": self.credit,
             "delivered": self.delivered_count,
             "settled": self.settled_count,
@@ -119,6 +125,71 @@ class Dispatcher:
         self._starved = False  # a partition found no credit, perhaps as another had reserved it
         self.filters: tuple[TagFilter | None, ...] = ()
         """What the consumers take, each filter once; None = anything."""
+        self._holders: Holders | None = None
+        self._recheck_us = 0
+
+    # --- exclusive assignment -----------------------------------------------------------------
+
+    @property
+    def is_exclusive(self) -> bool:
+        """True if each partition has one consumer at a time."""
+        return self._holders is not None
+
+    def configure(self, *, exclusive: bool, partition_count: int, now_us: int) -> None:
+        """How partitions are shared, and how many there are; both may change."""
+        with self._lock:
+            if not exclusive:
+                self._holders = None
+                return
+            if self._holders is None:
+                self._holders = Holders(partition_count)
+            else:
+                self._holders.grow(partition_count)
+            self._share(now_us)
+
+    def _share(self, now_us: int) -> bool:
+        """Share the partitions anew among who was heard of lately; under the lock."""
+        if self._holders is None:
+            return False
+        heard = [c for c in self._consumers if now_us - c.seen_us <= self._silence_us_max]
+        first_us = min((consumer.seen_us for consumer in heard), default=now_us)
+        self._recheck_us = first_us + self._silence_us_max + 1
+        return self._holders.share([consumer.number for consumer in heard])
+
+    def share_anew(self, now_us: int) -> None:
+        """Have the dead give up what they have, if it is time to look."""
+        if self._holders is None or now_us < self._recheck_us:
+            return
+        with self._lock:
+            changed = self._share(now_us)
+        if changed:
+            self._on_credit()
+
+    def next_share_us(self) -> int | None:
+        """When a consumer of an exclusive topic may be found silent; None = no need to look."""
+        return self._recheck_us if self._holders is not None and self._consumers else None
+
+    def assignments(self, partition_count: int) -> dict[str, Any]:
+        """For each partition who has it and who gets it next, and who stands by."""
+        with self._lock:
+            names = {consumer.number: consumer.name for consumer in self._consumers}
+            holders = self._holders
+            pairs = [(-1, -1)] * partition_count if holders is None else holders.pairs()
+        targets = {target for _, target in pairs}
+        idle = [name for number, name in names.items() if number not in targets]
+        return {
+            "partitions": [
+                {
+                    "partition": partition,
+                    "consumer": names.get(holder, ""),
+                    "next": "" if target == holder else names.get(target, ""),
+                }
+                for partition, (holder, target) in enumerate(pairs)
+            ],
+            "standby": [] if holders is None else idle,
+        }
+
+    # --- consumers ----------------------------------------------------------------------------
 
     def _note_filters(self) -> None:
         self.filters = tuple(dict.fromkeys(consumer.wanted for consumer in self._consumers))
@@ -134,17 +205,23 @@ class Dispatcher:
             consumer = Consumer(self._number, options, sink, now_us, ahead_ms)
             self._consumers.append(consumer)
             self._note_filters()
+            changed = self._share(now_us)
+        if changed:
+            self._on_credit()
         return consumer
 
-    def remove(self, consumer: Consumer) -> list[tuple[int, int]]:
+    def remove(self, consumer: Consumer, now_us: int = 0) -> list[tuple[int, int]]:
         """Forget a consumer; returns (partition, lease id) of what it still held."""
         with self._lock:
             consumer.closed = True
             if consumer in self._consumers:
                 self._consumers.remove(consumer)
                 self._note_filters()
+            changed = self._share(now_us)
             held = list(consumer.leases)
             consumer.leases.clear()
+        if changed:
+            self._on_credit()
         return held
 
     def end_all(self, error: DejaQError) -> None:
@@ -165,11 +242,27 @@ class Dispatcher:
         """The consumer was heard of."""
         was_silent = now_us - consumer.seen_us > self._silence_us_max
         consumer.seen_us = now_us
-        if was_silent and consumer.credit:
+        if was_silent:
+            with self._lock:
+                self._share(now_us)
             self._on_credit()
 
+    def _served(self, partition: int, *, free: bool) -> list[Consumer]:
+        """Who may get messages of the partition; under the lock."""
+        if self._holders is None:
+            return self._consumers
+        number = self._holders.take(partition, free=free)
+        return [consumer for consumer in self._consumers if consumer.number == number]
+
     def reserve(
-        self, rows_max: int, now_us: int, wanted: TagFilter | None = None, *, holding: bool
+        self,
+        rows_max: int,
+        now_us: int,
+        wanted: TagFilter | None = None,
+        *,
+        holding: bool,
+        partition: int = 0,
+        free: bool = True,
     ) -> tuple[Consumer, int] | None:
         """The next consumer in turn and how many rows it takes; its credit is taken off.
 
@@ -177,15 +270,18 @@ class Dispatcher:
             rows_max: rows to give at most.
             wanted: only consumers with this filter.
             holding: only consumers that may be sent rows ahead of due.
+            partition: where the rows are.
+            free: no message of that partition is leased: another consumer may get it.
 
         Returns:
             None if no consumer can take a row now.
         """
         with self._lock:
-            count = len(self._consumers)
+            consumers = self._served(partition, free=free)
+            count = len(consumers)
             for step in range(count):
                 place = (self._turn + step) % count
-                consumer = self._consumers[place]
+                consumer = consumers[place]
                 if consumer.credit <= 0 or (holding and not consumer.ahead_ms):
                     continue
                 if consumer.wanted != wanted:
@@ -248,11 +344,19 @@ class Dispatcher:
                 for key in ended:
                     del consumer.leases[key]
 
-    def has_credit(self, now_us: int, wanted: TagFilter | None = None) -> tuple[bool, bool]:
-        """(someone with this filter can take rows, someone who holds until due can)."""
+    def has_credit(
+        self,
+        now_us: int,
+        wanted: TagFilter | None = None,
+        *,
+        partition: int = 0,
+        free: bool = True,
+    ) -> tuple[bool, bool]:
+        """(someone with this filter can take rows, someone who holds until due can). Arguments
+        as for `reserve`."""
         anyone = holder = False
         with self._lock:
-            for consumer in self._consumers:
+            for consumer in self._served(partition, free=free):
                 if consumer.wanted != wanted:
                     continue
                 if consumer.credit > 0 and now_us - consumer.seen_us <= self._silence_us_max:

@@ -34,11 +34,22 @@ def dispatch(place: Partition) -> None:
     expiry_ms = place.engine.next_expiry_ms()
     if expiry_ms is not None and expiry_ms <= now_ms:
         _lease(place, Lease(now_ms, place.next_position(), now_ms, 0, now_ms))
-    filters = place.dispatcher.filters
+    place.dispatcher.share_anew(place.clock.now_us())
+    filters = _filters(place)
     for _ in range(STEP_DISPATCHES_MAX):
         # Filters take turns as consumers do.
         if not sum(_dispatch_to(place, wanted) for wanted in filters):
             return
+
+
+def _filters(place: Partition) -> tuple[TagFilter | None, ...]:
+    """What consumers take; while the topic is paused they take nothing."""
+    return () if place.topic().paused else place.dispatcher.filters
+
+
+def _is_free(place: Partition) -> bool:
+    """No message is leased: the partition may go to another consumer."""
+    return place.engine.counts.leased == 0
 
 
 def _dispatch_to(place: Partition, wanted: TagFilter | None) -> bool:
@@ -50,7 +61,14 @@ def _dispatch_to(place: Partition, wanted: TagFilter | None) -> bool:
         return False
     rows_max = _rows_max(place)
     dispatcher, holding = place.dispatcher, head_ms > now_ms
-    grant = dispatcher.reserve(rows_max, place.clock.now_us(), wanted, holding=holding)
+    grant = dispatcher.reserve(
+        rows_max,
+        place.clock.now_us(),
+        wanted,
+        holding=holding,
+        partition=place.number,
+        free=_is_free(place),
+    )
     if grant is None:
         return False
     consumer, rows = grant
@@ -100,15 +118,20 @@ def next_wake_us(place: Partition) -> int | None:
     wakes_us = [wake_us for wake_us in _chores_us(place) if wake_us is not None]
     now_us, ahead_ms = place.clock.now_us(), _ahead_ms(place) * AHEAD_PERCENT // 100
     anyone_at_all = False
-    for wanted in place.dispatcher.filters:
-        anyone, holder = place.dispatcher.has_credit(now_us, wanted)
+    share_us = place.dispatcher.next_share_us()
+    if share_us is not None:
+        wakes_us.append(share_us)
+    for wanted in _filters(place):
+        anyone, holder = place.dispatcher.has_credit(
+            now_us, wanted, partition=place.number, free=_is_free(place)
+        )
         if not anyone:
             continue
         anyone_at_all = True
         head_ms = place.engine.next_due_ms(wanted)
         if head_ms is not None:
             wakes_us.append((head_ms - (ahead_ms if holder else 0)) * 1_000)
-    if anyone_at_all or place.engine.has_mortals:
+    if anyone_at_all or share_us is not None or place.engine.has_mortals:
         expiry_ms = place.engine.next_expiry_ms()
         if expiry_ms is not None:
             wakes_us.append(expiry_ms * 1_000)

@@ -322,6 +322,8 @@ class Partition:
                 break
             request = self._pop()
             if isinstance(request, EnqueueRequest):
+                if request.goes_back is not None and request.goes_back(self):
+                    continue
                 rows += request.columns.rows
                 is_small = (
                     request.stage is None

@@ -29,11 +29,11 @@ from dejaqueue.broker.browse import (
     whole,
 )
 from dejaqueue.broker.entries import hash_column, text_column
+from dejaqueue.broker.growth import key_partitions
 from dejaqueue.broker.keys import find_live
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.reading import peek_batch, text_of
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.broker.writer import key_partitions
 from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest
@@ -288,15 +288,15 @@ def _look_by_id(
 
 def _named_rows(topic: TopicRuntime, ticket: Ticket) -> Found:
     """The rows of the ids or keys asked for that are selected."""
-    count = len(topic.partitions)
+    counts = topic.route.counts
     futures = {
-        number: topic.look(number, lambda place: _rows_of(place, _named(place, ticket, count)))
+        number: topic.look(number, lambda place: _rows_of(place, _named(place, ticket, counts)))
         for number in ticket.partitions
     }
     return [(number, answer_of(future)) for number, future in futures.items()]
 
 
-def _named(place: Partition, ticket: Ticket, partition_count: int) -> Int64s:
+def _named(place: Partition, ticket: Ticket, partition_counts: tuple[int, ...]) -> Int64s:
     """Sequences of the ids or keys asked for that are selected, in this partition."""
     engine = place.engine
     if ticket.ids is not None:
@@ -305,7 +305,9 @@ def _named(place: Partition, ticket: Ticket, partition_count: int) -> Int64s:
     else:
         assert ticket.keys is not None
         hashes = hash_column(text_column(ticket.keys))
-        mine_mask = key_partitions(hashes, partition_count) == place.number
+        mine_mask = np.zeros(len(hashes), dtype=np.bool_)
+        for count in partition_counts:
+            mine_mask |= key_partitions(hashes, count) == place.number
         keys = ticket.keys.filter(pa.array(mine_mask))
         rows, candidates = engine.find_keys(hashes[mine_mask])
         found = find_live(engine, place.journal, keys, rows, candidates)

@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.browse import answer_of
+from dejaqueue.broker.growth import split_rows
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.peek import NEXT
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.broker.writer import split_rows
 from dejaqueue.engine.commands import Cancel, Depart, Int64s
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import RowStatus, check_topic_name

@@ -36,6 +36,8 @@ class EnqueueRequest:
     key_hashes: Int64s | None = None
     """None = there are no keys, or nobody has hashed them yet."""
     stage: Stage | None = None
+    goes_back: Callable[[Partition], bool] | None = None
+    """True: it must not be applied there (any more), and was taken back (growth.py)."""
 
     @property
     def byte_count(self) -> int:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
-from typing import TypeVar
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from dejaqueue.broker.dead_letters import Carrier, DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
+from dejaqueue.broker.growth import Route
 from dejaqueue.broker.maintenance import Maintenance
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
@@ -24,7 +25,7 @@ from dejaqueue.broker.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.model import Topic
+from dejaqueue.model import Assignment, Topic
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply
 
@@ -38,6 +39,7 @@ class TopicRuntime:
         topic: its settings; replaced when they change.
         dispatcher: its consumers.
         rates: how fast its producers send.
+        route: how keys find their partition.
         partitions: by number; each is loaded when it is first used.
     """
 
@@ -51,6 +53,7 @@ class TopicRuntime:
         snapshot_writer: Executor,
         carrier: Carrier,
         transactions: Transactions,
+        counts: tuple[int, ...] = (),
     ) -> None:
         self.topic = topic
         silence_us = settings.dispatch.consumer_silence_ms_max * 1_000
@@ -58,12 +61,17 @@ class TopicRuntime:
         self._workers: list[PartitionWorker] = []
         self.partitions: list[Partition] = []
         self.rates = Rates()
-        for number in range(topic.partitions):
-            worker = worker_of(topic.name, number)
+        self.route = Route(counts or (topic.partitions,))
+        self._clock = clock
+        self._again: ThreadPoolExecutor | None = None
+        self._again_lock = threading.Lock()
+
+        def add(number: int) -> None:
+            worker = worker_of(self.topic.name, number)
             partition = Partition(
                 lambda: self.topic,
                 number,
-                lambda number=number: store.open(topic.name, number),  # type: ignore[misc]
+                lambda: store.open(self.topic.name, number),
                 clock,
                 settings,
                 self.dispatcher,
@@ -74,8 +82,43 @@ class TopicRuntime:
             partition.maintenance = Maintenance(snapshot_writer)
             partition.dead_letters = DeadLetters(carrier)
             partition.staged_watch = StagedWatch(transactions)
-            self.partitions.append(partition)
             self._workers.append(worker)
+            self.partitions.append(partition)
+
+        self._add = add
+        for number in range(topic.partitions):
+            add(number)
+        self._share()
+
+    def _share(self) -> None:
+        exclusive = self.topic.assignment is Assignment.EXCLUSIVE
+        self.dispatcher.configure(
+            exclusive=exclusive,
+            partition_count=len(self.partitions),
+            now_us=self._clock.now_us(),
+        )
+
+    def alter(self, topic: Topic) -> None:
+        """Serve the topic by these settings from now on."""
+        for number in range(len(self.partitions), topic.partitions):
+            self._add(number)
+        self.topic = topic
+        self._share()
+        if topic.partitions > self.route.count:
+            self.route = Route((*self.route.counts, topic.partitions))
+        self.ring_all()
+
+    def again(self, send: Callable[[], None]) -> None:
+        """Run `send`, which may wait for partitions, on a thread that may; in order."""
+        with self._again_lock:
+            if self._again is None:
+                self._again = ThreadPoolExecutor(1, thread_name_prefix="dejaq-again")
+            self._again.submit(send)
+
+    def assignments(self) -> dict[str, Any]:
+        """Who has which partition: `assignment`, `partitions`, `standby`."""
+        found = self.dispatcher.assignments(len(self.partitions))
+        return {"topic": self.topic.name, "assignment": str(self.topic.assignment)} | found
 
     def backlog(self) -> Backlog:
         """What is live in all partitions, as of their last steps."""
@@ -87,7 +130,7 @@ class TopicRuntime:
 
     def ring_all(self) -> None:
         """Have every partition look for something to do."""
-        for worker, partition in zip(self._workers, self.partitions, strict=True):
+        for worker, partition in zip(self._workers, self.partitions, strict=False):  # may grow
             worker.ring(partition)
 
     def look(self, partition: int, function: Callable[[Partition], Answer]) -> Future[Answer]:
@@ -124,6 +167,8 @@ class TopicRuntime:
 
     def close(self, close_one: Callable[[Partition], None]) -> None:
         """Run a function on every partition, each on its worker, and wait for all."""
+        if self._again is not None:
+            self._again.shutdown()
         waits = []
         for worker, partition in zip(self._workers, self.partitions, strict=True):
             done = threading.Event()

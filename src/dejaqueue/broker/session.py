@@ -13,9 +13,10 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.broker.dispatch import Sink
+from dejaqueue.broker.growth import split_rows
 from dejaqueue.broker.requests import ReplyTo, SettleRequest, no_reply
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.broker.writer import JoinedReply, split_rows
+from dejaqueue.broker.writer import JoinedReply
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
 from dejaqueue.wire.descriptors import ConsumeStream, check_lease
@@ -147,7 +148,7 @@ class ConsumerSession:
         Args:
             release: end the leases it still holds, so that others get the messages at once.
         """
-        held = self._topic.dispatcher.remove(self.consumer)
+        held = self._topic.dispatcher.remove(self.consumer, self._clock.now_us())
         # What was leased ahead is not due yet, and must not come back early (rule 2).
         delay_ms = min(self.consumer.ahead_ms, self._topic.topic.lease_ahead_ms)
         if not release:

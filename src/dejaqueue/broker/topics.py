@@ -24,6 +24,7 @@ class Catalogue:
     def __init__(self, store: JournalStore) -> None:
         self._store = store
         self._topics: dict[str, Topic] = {}
+        self._counts: dict[str, tuple[int, ...]] = {}
         text = store.load_catalog()
         if text is not None:
             try:
@@ -32,6 +33,8 @@ class Catalogue:
                     raise Refused(f"topic catalogue has version {values['version']}, this is 1")
                 for topic in values["topics"]:
                     self._topics[topic["name"]] = Topic.from_dict(topic)
+                for name, counts in values.get("partition_counts", {}).items():
+                    self._counts[name] = tuple(counts)
             except (ValueError, KeyError, TypeError) as wrong:
                 raise JournalDamaged(f"topic catalogue: {wrong}") from wrong
 
@@ -44,6 +47,10 @@ class Catalogue:
         if name not in self._topics:
             raise TopicUnknown(name)
         return self._topics[name]
+
+    def counts(self, name: str) -> tuple[int, ...]:
+        """How many partitions the topic had, one after the other; the last is its number now."""
+        return self._counts.get(name, ()) or (self.get(name).partitions,)
 
     def create(self, topic: Topic, *, exist_ok: bool) -> Topic:
         """Add a topic. With `exist_ok` an equal one is fine; a different one raises TopicExists."""
@@ -74,24 +81,33 @@ class Catalogue:
                     limit if known else limit + ", ".join(CHANGEABLE),
                     changes[field],
                 )
-        return self._put(replace(topic, **changes).check())
+        changed = replace(topic, **changes).check()
+        if changed.partitions < topic.partitions:
+            limit = f"at least {topic.partitions}, what it has: partitions are never taken away"
+            raise BadRequest("topic.partitions", limit, changed.partitions)
+        counts = self.counts(name)
+        if changed.partitions > topic.partitions:
+            counts += (changed.partitions,)
+        return self._put(changed, counts)
 
     def delete(self, name: str) -> None:
         """Forget a topic, or raise TopicUnknown."""
         self.get(name)
         topics = {known: topic for known, topic in self._topics.items() if known != name}
-        self._store_all(topics)
+        self._store_all(topics, {k: counts for k, counts in self._counts.items() if k != name})
 
-    def _put(self, topic: Topic) -> Topic:
-        self._store_all(self._topics | {topic.name: topic})
+    def _put(self, topic: Topic, counts: tuple[int, ...] = ()) -> Topic:
+        all_counts = self._counts | {topic.name: counts} if len(counts) > 1 else self._counts
+        self._store_all(self._topics | {topic.name: topic}, all_counts)
         return topic
 
-    def _store_all(self, topics: dict[str, Topic]) -> None:
+    def _store_all(self, topics: dict[str, Topic], counts: dict[str, tuple[int, ...]]) -> None:
         text = json.dumps(
             {
                 "version": FORMAT_VERSION,
                 "topics": [topics[name].to_dict() for name in sorted(topics)],
+                "partition_counts": {name: list(counts[name]) for name in sorted(counts)},
             }
         )
         self._store.store_catalog(text)
-        self._topics = topics
+        self._topics, self._counts = topics, counts

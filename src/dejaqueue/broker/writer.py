@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,16 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.entries import hash_column, text_column, words
+from dejaqueue.broker.growth import (
+    Route,
+    find_old_homes,
+    key_partitions,
+    known_batches,
+    repeats,
+    split_rows,
+)
+from dejaqueue.broker.keys import find_in
+from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.requests import (
     EnqueueRequest,
     RenameRequest,
@@ -28,12 +39,16 @@ from dejaqueue.broker.requests import (
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Int64s, Stage
+from dejaqueue.engine.runs import Mask
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.schema.checks import NamedRows, SendColumns, check_named, check_schema, check_send
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply, SettleOp
 
 _SETTLE_OPS = {"ack": SettleOp.ACK, "nack": SettleOp.NACK, "extend": SettleOp.EXTEND}
+
+# Partition, rows, producer, and which of the rows must have a live key there (None = none).
+Part: TypeAlias = tuple[int, npt.NDArray[np.int64], str, Mask | None]
 
 
 class JoinedReply:
@@ -81,13 +96,6 @@ class JoinedReply:
         self._reply(Reply(self._number, rows, -1, self._ids, statuses))
 
 
-def split_rows(part_of_row: npt.NDArray[np.int64]) -> list[tuple[int, npt.NDArray[np.int64]]]:
-    """(partition, its rows in order) for every partition that has rows."""
-    order = np.argsort(part_of_row, kind="stable")
-    parts, starts = np.unique(part_of_row[order], return_index=True)
-    return list(zip(parts.tolist(), np.split(order, starts[1:]), strict=True))
-
-
 class Writer:
     """One open stream of batches of one kind."""
 
@@ -105,6 +113,8 @@ class Writer:
         self._topic = topic
         self._clock = clock
         self._bytes_max = bytes_max
+        self._known_by: Route | None = None
+        self._known_batches: dict[int, dict[int, int]] = {}
         self._stage = stage
         # Without a name there is no retry to recognise, so each stream may start anywhere.
         self._first_partition = 0 if stream.producer else next(self._spread)
@@ -132,73 +142,142 @@ class Writer:
         topic = self._topic.topic
         columns = check_send(batch, topic, self._clock.now_ms())
         self._topic.rates.check(topic, self._stream.producer, columns.rows, self._clock.now_us())
-        self._send(number, columns, reply)
+        self._send(number, columns, self._stream.producer, reply)
 
     def submit_columns(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
-        """Take a batch that was checked before. `reply` as for `submit`."""
+        """Take a batch that was checked before; also on a worker's thread. `reply` as for
+        `submit`."""
+        if self._topic.route.has_grown:  # partitions may have to be asked
+            self._topic.again(
+                lambda: self._send_again(number, columns, self._stream.producer, reply)
+            )
+        else:
+            self._send_again(number, columns, self._stream.producer, reply)
+
+    def _send_again(self, number: int, columns: SendColumns, producer: str, reply: ReplyTo) -> None:
         try:
-            self._send(number, columns, reply)
+            self._send(number, columns, producer, reply)
         except DejaQError as error:
             reply(Reply(number, columns.rows, error=error))
 
-    def _send(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
+    def _send(self, number: int, columns: SendColumns, producer: str, reply: ReplyTo) -> None:
+        route = self._topic.route
         key_hashes = None
-        # With one partition its worker hashes them, of many batches at once.
-        if columns.keys is not None and self._topic.topic.partitions > 1:
+        if columns.keys is not None and route.count > 1:  # else the worker hashes them
             key_hashes = hash_column(text_column(columns.keys))
-        parts = self._route(number, columns, key_hashes)
-        if len(parts) == 1:
-            self._put(
-                parts[0][0],
-                EnqueueRequest(
-                    columns,
-                    self._stream.producer,
-                    number,
-                    self._stream.acks,
-                    reply,
-                    key_hashes,
-                    self._stage,
-                ),
-            )
-            return
-        joined = JoinedReply(number, columns.rows, [rows for _, rows in parts], reply)
-        for index, (partition, rows) in enumerate(parts):
+        if not route.has_grown:
+            parts = self._parts(number, columns, key_hashes, route.count)
+            placed: list[Part] = [(partition, rows, producer, None) for partition, rows in parts]
+        else:
+            placed = self._grown_parts(number, columns, key_hashes, producer, route)
+        joined = JoinedReply(number, columns.rows, [part[1] for part in placed], reply)
+        alone = len(placed) == 1
+        for index, (partition, rows, name, must_live) in enumerate(placed):
             request = EnqueueRequest(
-                columns.take(rows),
-                self._stream.producer,
+                columns if alone else columns.take(rows),
+                name,
                 number,
                 self._stream.acks,
-                joined.part(index),
-                None if key_hashes is None else key_hashes[rows],
+                reply if alone else joined.part(index),
+                key_hashes if alone or key_hashes is None else key_hashes[rows],
                 self._stage,
             )
+            # A part of a batch goes elsewhere without its name: another part may be there.
+            self._stay_on(route, request, name if alone else "", must_live)
             self._put(partition, request)
 
-    def _route(
-        self, number: int, columns: SendColumns, key_hashes: Int64s | None
-    ) -> list[tuple[int, npt.NDArray[np.int64]]]:
-        """Which rows go where: the producer's choice, else by key, else the batch in turn.
+    def _stay_on(
+        self, route: Route, request: EnqueueRequest, name: str, must_live: Mask | None
+    ) -> None:
+        """Have the request come back if it is met after a raise, or if a key that an older home
+        had is gone."""
+
+        def goes_back(place: Partition) -> bool:
+            stays = self._topic.route is route
+            if stays and must_live is not None:
+                assert request.key_hashes is not None
+                live = find_in(place, request.columns.keys, request.key_hashes)
+                stays = live is not None and bool((live[must_live] >= 0).all())
+            if stays:
+                return False
+            again = request.number, request.columns, name, request.reply
+            self._topic.again(lambda: self._send_again(*again))
+            return True
+
+        request.goes_back = goes_back
+
+    def _homes(
+        self, number: int, columns: SendColumns, key_hashes: Int64s | None, count: int
+    ) -> npt.NDArray[np.int64]:
+        """Where each row goes: the producer's choice, else by key, else the batch in turn.
 
         The turn follows the batch number, so that a batch sent again goes where it went before.
         """
-        count = self._topic.topic.partitions
         turn = (self._first_partition + number) % count
-        if count == 1 or (columns.partitions is None and key_hashes is None):
-            return [(turn, np.zeros(0, dtype=np.int64))]
         if columns.partitions is not None:
-            return split_rows(columns.partitions.astype(np.int64))
-        assert key_hashes is not None
-        return split_rows(np.where(key_hashes != 0, key_partitions(key_hashes, count), turn))
+            return columns.partitions.astype(np.int64)
+        if key_hashes is None:
+            return np.full(columns.rows, turn, dtype=np.int64)
+        return np.where(key_hashes != 0, key_partitions(key_hashes, count), turn)
+
+    def _parts(
+        self, number: int, columns: SendColumns, key_hashes: Int64s | None, count: int
+    ) -> list[tuple[int, npt.NDArray[np.int64]]]:
+        """Which rows go where in a topic that never grew."""
+        if count == 1 or (columns.partitions is None and key_hashes is None):
+            return [((self._first_partition + number) % count, np.zeros(0, dtype=np.int64))]
+        return split_rows(self._homes(number, columns, key_hashes, count))
+
+    def _grown_parts(
+        self,
+        number: int,
+        columns: SendColumns,
+        key_hashes: Int64s | None,
+        producer: str,
+        route: Route,
+    ) -> list[Part]:
+        """(partition, rows, producer, rows whose key must be live there) in a topic that grew."""
+        homes = self._homes(number, columns, key_hashes, route.count)
+        stored = np.zeros(homes.size, dtype=np.bool_)
+        known = self._known(route, producer).get(number) if producer else None
+        if known:
+            by_count = [
+                self._homes(number, columns, key_hashes, count) for count in reversed(route.counts)
+            ]
+            stored = repeats(known, by_count, homes)
+        must_live = np.zeros(homes.size, dtype=np.bool_)
+        if columns.keys is not None and key_hashes is not None and columns.partitions is None:
+            asked = np.where(stored, -1, homes)
+            must_live = find_old_homes(self._topic, route, columns.keys, key_hashes, asked)
+            homes = np.where(must_live, asked, homes)
+        placed: list[Part] = []
+        for mask, name in ((stored, producer), (~stored, "" if stored.any() else producer)):
+            chosen = np.flatnonzero(mask)
+            for partition, picked in split_rows(homes[chosen]) if chosen.size else []:
+                rows = chosen[picked]
+                must = must_live[rows]
+                placed.append((partition, rows, name, must if must.any() else None))
+        return placed
+
+    def _known(self, route: Route, producer: str) -> dict[int, dict[int, int]]:
+        """What partitions know of this producer, asked once after each raise."""
+        if self._known_by is not route:
+            self._known_batches = known_batches(self._topic, route, producer)
+            self._known_by = route
+        return self._known_batches
 
     # --- everything that names messages -------------------------------------------------------
 
     def _name_rows(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
         named = check_named(self._stream.op, batch)
-        count = self._topic.topic.partitions
+        route = self._topic.route
+        count = route.count
         key_hashes = None
         if named.keys is not None:
             key_hashes = hash_column(text_column(named.keys))
             part_of_row = key_partitions(key_hashes, count)
+            if route.has_grown:
+                find_old_homes(self._topic, route, named.keys, key_hashes, part_of_row)
         else:
             assert named.ids is not None
             part_of_row = named.ids >> limits.SEQUENCE_BITS
@@ -275,8 +354,3 @@ class Writer:
                 50,
             )
         self._topic.submit(partition, request)
-
-
-def key_partitions(key_hashes: Int64s, count: int) -> npt.NDArray[np.int64]:
-    """Partition of each key. The low bits of the hash choose; int64 array, shape (n,)."""
-    return (key_hashes & np.int64((1 << 31) - 1)) % count

@@ -82,3 +82,34 @@ def delete(name: str, *, yes: bool, url: str) -> None:
         click.confirm(f"Delete topic {name} and every message in it?", abort=True, err=True)
     with connect(url) as client:
         client.delete_topic(name)
+
+
+@topic.command(epilog="Example: `dejaq topic pause reminders`")
+@click.argument("name")
+@url_option
+def pause(name: str, *, url: str) -> None:
+    """Hand out nothing of a topic; producers go on."""
+    with connect(url) as client:
+        client.pause_topic(name)
+
+
+@topic.command(epilog="Example: `dejaq topic resume reminders`")
+@click.argument("name")
+@url_option
+def resume(name: str, *, url: str) -> None:
+    """Hand out the messages of a paused topic again."""
+    with connect(url) as client:
+        client.resume_topic(name)
+
+
+@topic.command(epilog="Example: `dejaq topic assignments reminders`")
+@click.argument("name")
+@json_option("Print one JSON object a line.")
+@url_option
+def assignments(name: str, *, as_json: bool, url: str) -> None:
+    """Show which consumer has which partition."""
+    with connect(url) as client:
+        found = client.assignments(name)
+        rows = [*found["partitions"]]
+        rows += [{"partition": "-", "consumer": who, "next": ""} for who in found["standby"]]
+        print_rows(rows, as_json=as_json)

@@ -135,6 +135,26 @@ class AsyncClient(AsyncBrowsing, AsyncLetters):
             await self._action("describe_topic", {"name": check_topic_name(name)})
         )
 
+    async def pause_topic(self, name: str) -> Topic:
+        """Hand out nothing of a topic until it is resumed; producers go on, leases stay valid."""
+        return await self.alter_topic(name, paused=True)
+
+    async def resume_topic(self, name: str) -> Topic:
+        """Hand out the messages of a paused topic again, at once."""
+        return await self.alter_topic(name, paused=False)
+
+    async def assignments(self, topic: str) -> dict[str, Any]:
+        """Which consumer has which partition of a topic with `assignment="exclusive"`.
+
+        Returns:
+            `assignment`; `partitions`, a list of `partition`, `consumer` (who has it) and `next`
+            (who gets it when what that one holds is settled); `standby`, who has none.
+
+        Raises:
+            TopicUnknown: there is no such topic.
+        """
+        return await self._action("assignments", {"name": check_topic_name(topic)})
+
     def cron(self, topic: str) -> AsyncCron:
         """The entries of a cron topic: what fires when."""
         return AsyncCron(self._core.transport, check_topic_name(topic))

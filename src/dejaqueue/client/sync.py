@@ -133,6 +133,26 @@ class Client(Browsing, Letters):
         """The settings of a topic. Raises TopicUnknown."""
         return Topic.from_dict(self._action("describe_topic", {"name": check_topic_name(name)}))
 
+    def pause_topic(self, name: str) -> Topic:
+        """Hand out nothing of a topic until it is resumed; producers go on, leases stay valid."""
+        return self.alter_topic(name, paused=True)
+
+    def resume_topic(self, name: str) -> Topic:
+        """Hand out the messages of a paused topic again, at once."""
+        return self.alter_topic(name, paused=False)
+
+    def assignments(self, topic: str) -> dict[str, Any]:
+        """Which consumer has which partition of a topic with `assignment="exclusive"`.
+
+        Returns:
+            `assignment`; `partitions`, a list of `partition`, `consumer` (who has it) and `next`
+            (who gets it when what that one holds is settled); `standby`, who has none.
+
+        Raises:
+            TopicUnknown: there is no such topic.
+        """
+        return self._action("assignments", {"name": check_topic_name(topic)})
+
     def cron(self, topic: str) -> Cron:
         """The entries of a cron topic: what fires when."""
         return Cron(self._core.transport, check_topic_name(topic))

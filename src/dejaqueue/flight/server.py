@@ -113,6 +113,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "list_topics": self._list_topics,
             "redrive": self._redrive,
             "stats": self._stats,
+            "assignments": self._assignments,
             "counts": self._counts,
             "histogram": self._histogram,
             "move_where": self._move_where,
@@ -294,6 +295,12 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     def _cancel_where(self, body: dict[str, Any]) -> dict[str, Any]:
         """Cancel what a filter selects: topic, the filter, after, dry_run."""
         return self._broker.cancel_where(body)
+
+    def _assignments(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Which consumer has which partition: name."""
+        name = _topic_name(body)
+        descriptors.check_fields(body, [])
+        return self._broker.assignments(name)
 
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
         """The broker's time."""

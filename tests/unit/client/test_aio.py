@@ -150,7 +150,7 @@ def test_moves_and_cancels_by_key() -> None:
         lambda client: client.send_batch("t", [b"x"], acks="some"),
         lambda client: client.create_topic("t", lease=5),
         lambda client: client.create_topic("bad name"),
-        lambda client: client.alter_topic("t", partitions=5),
+        lambda client: client.alter_topic("t", kind="fair"),
         lambda client: client.topic(""),
         lambda client: client.peek("t", limit=-1),
         lambda client: client.peek("t", state="asleep"),

@@ -18,9 +18,9 @@ from dejaqueue import limits
 from dejaqueue.broker.cron.fire import Firings, entry_of, spec_of
 from dejaqueue.broker.cron.firings import NEVER, Plan, due_ms, next_firing, wake_ms
 from dejaqueue.broker.entries import hash_column, text_column
+from dejaqueue.broker.growth import key_partitions
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.broker.writer import key_partitions
 from dejaqueue.engine.commands import Cancel, DropEntries, PutEntries
 from dejaqueue.engine.schedule import Planned
 from dejaqueue.errors import BadRequest

@@ -1,0 +1,121 @@
+"""Growing: partitions are added while messages flow; keys and batches stay what they are."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from dejaqueue.broker.peek import peek
+from dejaqueue.errors import BadRequest
+from dejaqueue.model import RowStatus
+from tests.rules.broker_fixture import BrokerFixture
+from tests.rules.conftest import MakeBroker
+
+KEYS = [f"key-{number}" for number in range(40)]
+SOON = 1_000_000
+
+
+def grow(broker: BrokerFixture, partitions: int) -> None:
+    broker.broker.alter_topic("t", {"partitions": partitions})
+
+
+def send_keys(broker: BrokerFixture, keys: list[str], **stream: object) -> list[int]:
+    dues = [broker.now_ms + SOON] * len(keys)
+    reply = broker.send([key.encode() for key in keys], dues, keys, **stream)
+    assert reply.error is None, reply.error
+    return reply.all_statuses().tolist()
+
+
+def test_partitions_are_never_taken_away(make_broker: MakeBroker) -> None:
+    broker = make_broker(partitions=3)
+    with pytest.raises(BadRequest, match="topic.partitions: at least 3, what it has"):
+        grow(broker, 2)
+
+
+@pytest.mark.parametrize("counts", [(1, 4), (2, 3, 7), (1, 2, 4, 16)])
+def test_a_key_stays_unique_and_is_found(on_files: MakeBroker, counts: tuple[int, ...]) -> None:
+    broker = on_files(partitions=counts[0])
+    for place, count in enumerate(counts):
+        if place:
+            grow(broker, count)
+        assert set(send_keys(broker, KEYS[: 10 * (place + 1)])[10 * place :]) == {RowStatus.OK}
+    broker.restart()
+    have = 10 * len(counts)
+    assert send_keys(broker, KEYS[:have]) == [RowStatus.DUPLICATE] * have
+    runtime = broker.broker.runtime("t")
+    assert peek(runtime, {"keys": KEYS[:have]}, broker.now_ms).num_rows == have
+    named = {"key": pa.array(KEYS[:have]), "due": pa.array([broker.now_ms] * have)}
+    assert not broker.write("move", named).all_statuses().any()
+    assert not broker.write("cancel", {"key": pa.array(KEYS[:have])}).all_statuses().any()
+    assert send_keys(broker, KEYS) == [RowStatus.OK] * len(KEYS)
+
+
+def test_replace_works_across_a_raise(make_broker: MakeBroker) -> None:
+    broker = make_broker(on_duplicate="replace")
+    send_keys(broker, KEYS)
+    grow(broker, 5)
+    for _ in range(3):
+        assert send_keys(broker, KEYS) == [RowStatus.OK] * len(KEYS)
+    assert peek(broker.broker.runtime("t"), {"keys": KEYS}, broker.now_ms).num_rows == len(KEYS)
+    consumer = broker.consumer()
+    broker.advance(SOON + 1)
+    assert sorted(consumer.payloads()) == sorted(key.encode() for key in KEYS)
+
+
+def test_a_batch_sent_again_after_a_raise_is_recognised(on_files: MakeBroker) -> None:
+    broker = on_files(partitions=2)
+    sent = {n: broker.send([b"x", b"y"], producer="p", number=n).all_ids() for n in range(1, 7)}
+    keyed = broker.send([b"k"] * 9, [broker.now_ms] * 9, KEYS[:9], producer="p", number=7)
+    grow(broker, 5)
+    broker.restart()
+    for number, ids in sent.items():
+        assert (broker.send([b"x", b"y"], producer="p", number=number).all_ids() == ids).all()
+    again = broker.send([b"k"] * 9, [broker.now_ms] * 9, KEYS[:9], producer="p", number=7)
+    assert (again.all_ids() == keyed.all_ids()).all()
+    assert not again.all_statuses().any()
+
+
+def test_consumers_get_from_new_partitions_at_once(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    consumer = broker.consumer()
+    grow(broker, 4)
+    for number in range(8):
+        broker.send([b"%d" % number], producer="p", number=number)
+    got = consumer.take_all()
+    assert {batch.partition for batch in got} == {0, 1, 2, 3}
+    for batch in got:
+        assert consumer.ack(batch).error is None
+
+
+def test_an_exclusive_topic_shares_its_new_partitions(make_broker: MakeBroker) -> None:
+    broker = make_broker(assignment="exclusive")
+    one, two = broker.consumer(consumer="one"), broker.consumer(consumer="two")
+    grow(broker, 4)
+    for number in range(8):
+        broker.send([b"%d" % number], producer="p", number=number)
+    assert {got.partition for got in one.take_all()} == {0, 1}
+    assert {got.partition for got in two.take_all()} == {2, 3}
+
+
+def test_many_threads_send_the_same_keys_while_the_topic_grows(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    accepted: list[list[int]] = []
+
+    def send() -> None:
+        mine = [0] * len(KEYS)
+        for start in range(0, len(KEYS), 4):
+            statuses = send_keys(broker, KEYS[start : start + 4])
+            mine[start : start + 4] = [status == RowStatus.OK for status in statuses]
+        accepted.append(mine)
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for count in (2, 3, 8):
+        grow(broker, count)
+    for thread in threads:
+        thread.join(30)
+    assert len(accepted) == 4
+    assert [sum(column) for column in zip(*accepted, strict=True)] == [1] * len(KEYS)
