@@ -329,3 +329,39 @@ def test_remembered_decisions_are_bounded(
     runtime = broker.broker.runtime(TOPIC)
     assert len(runtime.look(0, lambda place: place.engine.decisions).result(10)) <= 6
     assert len(broker.consumer().payloads()) == 20
+
+
+def test_a_partition_that_came_with_growth_takes_part(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    consumer = broker.consumer()
+    begun = begin(broker, timeout_ms=1_000)
+    broker.broker.alter_topic(TOPIC, {"partitions": 3})
+    assert send(broker, begun, [b"a"], partition=2).error is None
+    decide(broker, begun, "t/2")
+    assert consumer.payloads() == [b"a"]
+    left = begin(broker, timeout_ms=1_000)
+    send(broker, left, [b"b"], partition=2)
+    broker.advance(1_000)
+    ends_down(broker, TOPIC)
+    assert broker.broker.transactions.undecided(TOPIC) == []
+    assert consumer.payloads() == []
+
+
+def test_a_batch_that_goes_to_several_partitions_is_staged_in_all(make_broker: MakeBroker) -> None:
+    broker = make_broker(partitions=3)
+    consumer = broker.consumer()
+    name = begin(broker)
+    columns = {
+        "payload": pa.array([b"%d" % n for n in range(6)], pa.binary()),
+        "partition": pa.array([0, 1, 2, 0, 1, 2], pa.int32()),
+    }
+    assert write(broker, name, TOPIC, columns, "enqueue").all_statuses().tolist() == [0] * 6
+    keyed = {
+        "payload": pa.array([b"k%d" % n for n in range(6)], pa.binary()),
+        "key": pa.array([f"key {n}" for n in range(6)]),
+    }
+    write(broker, name, TOPIC, keyed, "enqueue")
+    broker.advance(1_000)
+    assert consumer.payloads() == []
+    decide(broker, name, "t/0", "t/1", "t/2")
+    assert len(set(consumer.payloads())) == 12

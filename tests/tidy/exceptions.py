@@ -20,6 +20,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/cron/fire.py": "tests/rules",
     "src/dejaqueue/broker/growth.py": "tests/rules/test_growing.py",
     "src/dejaqueue/broker/holders.py": "tests/rules/test_exclusive.py",
+    "src/dejaqueue/broker/leasing.py": "tests/rules",
     "src/dejaqueue/broker/partition.py": "tests/rules",
     "src/dejaqueue/broker/partition_worker.py": "tests/rules",
     "src/dejaqueue/broker/peek.py": "tests/rules",

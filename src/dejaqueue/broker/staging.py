@@ -27,10 +27,12 @@ def refusal(partition: Partition, stage: Stage) -> DejaQError | None:
     """Why nothing more can be staged; None if it can."""
     if partition.now_ms() >= stage.until_ms:
         return Refused(f"transaction {stage.transaction} was aborted: its time is over")
-    ends = partition.engine.staged_ends()
-    if len(ends) >= limits.TRANSACTIONS_OPEN_MAX and stage.transaction not in ends:
+    engine = partition.engine
+    if engine.staged_count >= limits.TRANSACTIONS_OPEN_MAX and not engine.has_staged(
+        stage.transaction
+    ):
         return ResourceExhausted(
-            f"{len(ends)} transactions are open in partition {partition.number} of topic "
+            f"{engine.staged_count} transactions are open in partition {partition.number} of topic "
             f"{partition.topic().name}, the limit",
             1_000,
         )

@@ -431,5 +431,5 @@ def _complete(home: Partition, name: TransactionName) -> None:
 
 
 def _do_decide(place: Partition, text: str, commit: bool) -> None:
-    if text in place.engine.staged_ends():
+    if place.engine.has_staged(text):
         place.apply(Decide(place.now_ms(), text, commit))

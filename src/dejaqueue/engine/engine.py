@@ -188,6 +188,15 @@ class Engine:
             for name, held in self.state.staged.items()
         }
 
+    @property
+    def staged_count(self) -> int:
+        """How many transactions are undecided here."""
+        return len(self.state.staged)
+
+    def has_staged(self, transaction: str) -> bool:
+        """True if something of that transaction is staged here."""
+        return transaction in self.state.staged
+
     def staged_ends(self) -> dict[str, int]:
         """Undecided transactions, and until when each has time."""
         return {name: held.until_ms for name, held in self.state.staged.items()}

@@ -7,6 +7,7 @@ import doctest
 import numpy as np
 import pytest
 
+from dejaqueue.engine import commands
 from dejaqueue.engine import engine as engine_module
 from dejaqueue.engine.commands import Ack, Cancel, Enqueue, Lease, Move, Relocate
 from dejaqueue.engine.engine import Engine
@@ -147,3 +148,16 @@ def test_layouts_do_not_change_the_outcome() -> None:
     assert len({engine.state_hash() for engine in engines}) == 1
     for engine in engines:
         engine.check()
+
+
+def test_staged_transactions_are_told_until_they_are_decided() -> None:
+    engine = Engine(0)
+    for position, name in enumerate(("x", "y"), 1):
+        stage = commands.Stage(name, 1_000 * position)
+        engine.apply(commands.Enqueue(10, position, np.array([5, 6]), (), stage=stage))
+    assert engine.staged_ends() == {"x": 1_000, "y": 2_000}
+    assert engine.staged() == {"x": (1_000, 2, 0), "y": (2_000, 2, 0)}
+    engine.apply(commands.Remember(10, "x", commit=True, participants="t/0"))
+    engine.apply(commands.Decide(10, "x", commit=True))
+    assert (engine.staged_count, engine.has_staged("x"), engine.has_staged("y")) == (1, False, True)
+    assert dict(engine.decisions) == {"x": (True, "t/0")}
