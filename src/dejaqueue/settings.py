@@ -105,7 +105,7 @@ class DispatchSettings(Group):
         "sync is no longer what costs; larger groups only make the first of them wait. "
         "Can change live.",
     )
-    partition_serves_per_s: int = Field(
+    partition_rows_per_s: int = Field(
         default=500_000,
         ge=1,
         description="Messages that one partition is expected to deliver in a second: topics with "

@@ -115,5 +115,15 @@ def test_every_setting_says_what_it_is_and_whether_it_changes_live() -> None:
         text = field.description or ""
         assert "hange live." in text, f"{group}.{name}"
         number = isinstance(field.default, int)
-        units = ("_bytes", "_ms", "_us", "_entries", "_rows_max", "_max", "port", "workers")
+        units = (
+            "_bytes",
+            "_ms",
+            "_us",
+            "_entries",
+            "_per_s",
+            "_rows_max",
+            "_max",
+            "port",
+            "workers",
+        )
         assert not number or name.endswith(units), f"{group}.{name} names no unit"

@@ -48,7 +48,7 @@ class Forecast:
             for first, some in self._seen.values():
                 part = some[begin_s - first :]
                 total[: part.size] += part
-            serves = self._settings.partition_serves_per_s
+            serves = self._settings.partition_rows_per_s
             wanted = min(-(-int(total.max()) // serves), self._settings.auto_partitions_max)
             if wanted <= max(partition_count, self._asked):
                 return

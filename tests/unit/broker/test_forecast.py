@@ -7,7 +7,7 @@ import numpy as np
 from dejaqueue.broker.forecast import HORIZON_S, Forecast
 from dejaqueue.settings import DispatchSettings
 
-SETTINGS = DispatchSettings(partition_serves_per_s=100, auto_partitions_max=8)
+SETTINGS = DispatchSettings(partition_rows_per_s=100, auto_partitions_max=8)
 
 
 def counts(**at: int) -> np.ndarray:
