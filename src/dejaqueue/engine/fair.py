@@ -64,6 +64,22 @@ class _Candidates:
         return self._new_rows <= _NEW_ROWS_MAX
 
 
+def by_code(codes: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """The order that puts equal codes together as they came, each code ascending, and how often.
+
+    numpy sorts 16 bits by counting, in a fifth of the time that 64 take.
+    """
+    if not codes.size:
+        return _NONE, _NONE, _NONE
+    is_short = int(codes.max()) < 1 << 16
+    order: Int64s = (codes.astype(np.uint16) if is_short else codes).argsort(kind="stable")
+    ordered = codes[order]
+    begins = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    starts = np.concatenate([[0], begins])
+    counts: Int64s = np.diff(starts, append=codes.size)
+    return order, ordered[starts], counts
+
+
 class FairReady:
     """As `PriorityReady`, for fair topics. Columns are by code of the group."""
 
@@ -171,7 +187,7 @@ class FairReady:
         full = [name for name, known in self._candidates.items() if not known.add(sequences)]
         for name in full:
             del self._candidates[name]
-        unique, counts = np.unique(codes, return_counts=True)
+        _, unique, counts = by_code(codes)
         before = self._gives(unique)
         self._readies[unique] += counts
         self._ready_count += places.size
@@ -182,7 +198,7 @@ class FairReady:
         """These rows are not ready any more, and not because they were taken."""
         if not places.size:
             return
-        unique, counts = np.unique(self._codes(places), return_counts=True)
+        _, unique, counts = by_code(self._codes(places))
         before = self._gives(unique)
         self._readies[unique] -= counts
         self._ready_count -= places.size
@@ -194,7 +210,7 @@ class FairReady:
         if not self._in_flight_max:
             np.subtract.at(self._in_flights, codes, 1)
             return
-        unique, counts = np.unique(codes, return_counts=True)
+        _, unique, counts = by_code(codes)
         before = self._gives(unique)
         self._in_flights[unique] -= counts
         self._version += 1
@@ -206,11 +222,12 @@ class FairReady:
         turns = self._shares.share(count, gives)
         if not turns.size:
             return turns
-        unique, inverse, counts = np.unique(turns, return_inverse=True, return_counts=True)
-        _, sequences = self._runs.take(unique, counts, self._is_entry(is_ready))
+        order, unique, counts = by_code(turns)
+        slack = 0 if self._runs.entry_count <= self._ready_count else 2
+        _, sequences = self._runs.take(unique, counts, self._is_entry(is_ready), slack)
         if sequences.size != turns.size:
             raise InternalError(f"{sequences.size} messages for {turns.size} turns of groups")
-        return self._taken(sequences, unique, inverse, counts)
+        return self._taken(sequences, order, unique, counts)
 
     def _all_gives(self) -> Int64s:
         """As `_gives`, by code."""
@@ -218,14 +235,14 @@ class FairReady:
             return self._readies
         return np.clip(self._in_flight_max - self._in_flights, 0, self._readies)
 
-    def _taken(self, sequences: Int64s, unique: Int64s, inverse: Int64s, counts: Int64s) -> Int64s:
+    def _taken(self, sequences: Int64s, order: Int64s, unique: Int64s, counts: Int64s) -> Int64s:
         """Note what is taken. `sequences` are by group; returns them by turn."""
         self._readies[unique] -= counts
         self._in_flights[unique] += counts
         self._ready_count -= sequences.size
         self._available -= sequences.size
         by_turn = np.empty_like(sequences)
-        by_turn[np.argsort(inverse, kind="stable")] = sequences
+        by_turn[order] = sequences
         return by_turn
 
     def take_matching(
@@ -239,17 +256,15 @@ class FairReady:
         table = self._table
         sequences = self._matching(name, is_ready, matches)
         codes = self._codes(table.places(sequences))
-        # Sorting 16 bits takes a fifth of the time that 64 take.
-        is_short = not codes.size or int(codes.max()) < 1 << 16
-        order = np.argsort(codes.astype(np.uint16) if is_short else codes, kind="stable")
-        codes, sequences = codes[order], sequences[order]
-        unique, firsts, limits = np.unique(codes, return_index=True, return_counts=True)
+        order, unique, limits = by_code(codes)
+        firsts = np.cumsum(limits) - limits
+        sequences = sequences[order]
         turns = self._shares.share_among(unique, limits, count, self._all_gives())
         if turns.size < count:
             self._looked[name] = self._version
         if not turns.size:
             return turns
-        served, inverse, counts = np.unique(turns, return_inverse=True, return_counts=True)
+        turn_order, served, counts = by_code(turns)
         starts = firsts[np.searchsorted(unique, served)]
         before = np.cumsum(counts) - counts
         picked = np.arange(turns.size) + np.repeat(starts - before, counts)
@@ -257,7 +272,7 @@ class FairReady:
         left_mask[order[picked]] = False
         known = self._candidates[name]
         known.matching = known.matching[left_mask]
-        return self._taken(sequences[picked], served, inverse, counts)
+        return self._taken(sequences[picked], turn_order, served, counts)
 
     def _matching(self, name: object, is_ready: Matches, matches: Matches) -> Int64s:
         """The ready messages that match, ascending; remembered for the next time."""

@@ -119,8 +119,13 @@ class GroupRuns:
             codes, sequences = codes[once], sequences[once]
         return GroupRun(codes, sequences)
 
-    def take(self, groups: Int64s, counts: Int64s, is_ready: IsReady) -> tuple[Int64s, Int64s]:
+    def take(
+        self, groups: Int64s, counts: Int64s, is_ready: IsReady, slack: int = _SLACK
+    ) -> tuple[Int64s, Int64s]:
         """The first `counts` ready entries of each group; groups ascend, each is there once.
+
+        Args:
+            slack: so many more entries of each group are looked at: some may be dead.
 
         Returns:
             Groups and sequences, in order of both; fewer of a group only if it has no more.
@@ -128,7 +133,8 @@ class GroupRuns:
         self._sort_young()
         found: list[tuple[Int64s, Int64s]] = []
         while groups.size:
-            codes, sequences, left_counts = self._take_once(groups, counts, is_ready)
+            codes, sequences, left_counts = self._take_once(groups, counts, is_ready, slack)
+            slack = max(slack, _SLACK)
             found.append((codes, sequences))
             more = left_counts > 0
             groups, counts = groups[more], left_counts[more]
@@ -141,7 +147,7 @@ class GroupRuns:
         )
 
     def _take_once(
-        self, groups: Int64s, counts: Int64s, is_ready: IsReady
+        self, groups: Int64s, counts: Int64s, is_ready: IsReady, slack: int
     ) -> tuple[Int64s, Int64s, Int64s]:
         """As `take`, but it may stop short; returns how many of each group are still wanted."""
         parts: list[tuple[GroupRun, Int64s, Int64s, Int64s, Int64s]] = []
@@ -155,7 +161,7 @@ class GroupRuns:
                 continue
             rows = rows[wanted]
             firsts, lefts = run.firsts[rows], run.ends[rows] - run.firsts[rows]
-            lengths = np.minimum(lefts, counts[wanted] + _SLACK)
+            lengths = np.minimum(lefts, counts[wanted] + slack)
             sequences = run.sequences[_ranges(firsts, lengths)]
             places = np.repeat(wanted, lengths)
             parts.append((run, rows, places, sequences, lengths))
