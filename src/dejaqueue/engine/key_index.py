@@ -50,6 +50,10 @@ _NONE.flags.writeable = False
 # 5-byte slots a message at most, and a second bucket that is hardly ever full as well.
 _FULL_SHARE: Final = 740
 _FRESH_SHARE: Final = 430
+# A small table grows by more: moving entries is a fifth of what keys cost, and what a small one
+# leaves free is some megabytes.
+_FRESH_SMALL_SHARE: Final = 240
+_SMALL_ROWS: Final = 1 << 20
 _SHARES: Final = 1_024
 _MOVED_PER_ROW: Final = 16
 _CROWD_ROWS: Final = 4_096
@@ -272,7 +276,8 @@ class KeyIndex:
             self._table = _Table(self._blocks_for(count), self._bucket_bits)
 
     def _blocks_for(self, count: int) -> int:
-        slots = -(-count * _SHARES // _FRESH_SHARE)
+        share = _FRESH_SMALL_SHARE if count <= _SMALL_ROWS else _FRESH_SHARE
+        slots = -(-count * _SHARES // share)
         return max(1, -(-slots // (SLOTS << self._bucket_bits)))
 
     def insert(self, hashes: Int64s, sequences: Int64s, rows: Rows) -> None:

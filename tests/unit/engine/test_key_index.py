@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from dejaqueue.engine import key_index
 from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
 
@@ -78,15 +79,19 @@ def test_every_key_is_found_while_the_index_grows(layout: Layout) -> None:
         assert index.candidates(hashes[first + 500 :], rows)[0].size == 0
 
 
-def test_it_takes_12_bytes_a_key_at_most() -> None:
+@pytest.mark.parametrize(("small_rows", "byte_count"), [(50_000, 12), (1 << 20, 22)])
+def test_it_takes_12_bytes_a_key_at_most__but_a_small_one_may_take_more(
+    monkeypatch: pytest.MonkeyPatch, small_rows: int, byte_count: int
+) -> None:
     """With the 8 of the hash in the table of messages: 20."""
+    monkeypatch.setattr(key_index, "_SMALL_ROWS", small_rows)
     rng = np.random.default_rng(4)
     index, rows = KeyIndex(), Rows(400_000)
     for first in range(0, 400_000, 1_000):
         hashes = rng.integers(1, (1 << 63) - 1, 1_000)
         index.insert(hashes, rows.add(hashes), rows)
-        if first >= 50_000 and not index.is_moving:
-            assert 5 * index.slot_count <= 12 * rows.next_sequence
+        if first >= 200_000 and not index.is_moving:
+            assert 5 * index.slot_count <= byte_count * rows.next_sequence
 
 
 def test_a_key_that_is_replaced_again_and_again_takes_no_more_room() -> None:
