@@ -50,6 +50,26 @@ def test_every_setting_of_a_topic_has_an_option(run: Run) -> None:
     assert json.loads(changed.stdout)["weights"] == {"vip": 1}
 
 
+def test_a_topic_is_paused__goes_on__grows__and_shows_who_has_what(run: Run) -> None:
+    run("topic", "create", "a", "--assignment", "exclusive", "--partitions", "2")
+    assert run("topic", "pause", "a").exit_code == 0
+    assert "paused yes\n" in run("topic", "show", "a").stdout
+    run("send", "a", "--text", "x")
+    assert consumed(run, "a") == []
+    assert run("topic", "resume", "a").exit_code == 0
+    assert [row["payload"] for row in consumed(run, "a")] == ["x"]
+    grown = json.loads(run("topic", "alter", "a", "--partitions", "4", "--json").stdout)
+    assert grown["partitions"] == 4
+    refused = run("topic", "alter", "a", "--partitions", "3")
+    assert refused.exit_code != 0
+    assert "at least 4" in refused.stderr
+    shown = run("topic", "assignments", "a")
+    assert shown.exit_code == 0
+    assert shown.stdout.count("\n") >= 4
+    auto = json.loads(run("topic", "create", "b", "--partitions", "auto", "--json").stdout)
+    assert (auto["partitions"], auto["auto_partitions"]) == (1, True)
+
+
 def test_a_setting_that_makes_no_sense_is_refused(run: Run) -> None:
     assert "a weight is like vip=3" in run("topic", "create", "a", "--weight", "vip").stderr
     assert "'maybe' is not one of" in run("topic", "create", "a", "--on-duplicate", "maybe").stderr
