@@ -194,11 +194,12 @@ class BrokerFixture:
         self.broker.stop()
 
     def settle_down(self) -> None:
-        """Return when every partition has done what there is to do at this time."""
-        runtime = self.broker.runtime(TOPIC)
+        """Return when every partition of every topic has done what there is to do at this time."""
         for _ in range(2):  # the second look runs in a later step than whatever waited before
-            for number in range(len(runtime.partitions)):
-                runtime.look(number, lambda place: None).result(10)
+            for topic in self.broker.topics():
+                runtime = self.broker.runtime(topic.name)
+                for number in range(len(runtime.partitions)):
+                    runtime.look(number, lambda place: None).result(10)
 
     def wait_for_snapshots(self) -> None:
         """Return when no snapshot is being written."""
