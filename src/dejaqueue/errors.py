@@ -7,6 +7,9 @@
     │   ├── TopicExists      a topic of that name exists with other settings
     │   ├── JournalDamaged   stored bytes are not what was written; names file and offset
     │   └── DuplicateKey     a live message has this key; carries its id (rule 11)
+    ├── NotAllowed           who calls may not do this
+    │   ├── Unauthenticated  an API key is needed, or this one is not known
+    │   └── Forbidden        the API key has no such role for this topic
     ├── TryLater             nothing is wrong with the call; carries retry_after_ms
     │   ├── ResourceExhausted  backlog, memory or disk is full (rule 14)
     │   └── Unavailable      the broker is starting, stopping or out of reach
@@ -126,6 +129,29 @@ class DuplicateKey(Refused):
     def fields(self) -> dict[str, Any]:
         """The key and the id of the live message."""
         return {"key": self.key, "id": self.id}
+
+
+class NotAllowed(DejaQError):
+    """Who calls may not do this; nothing was done."""
+
+    number = 50
+    http_status = 403
+    flight_status = "PERMISSION_DENIED"
+    exit_code = 7
+
+
+class Unauthenticated(NotAllowed):
+    """An API key is needed, or the one that was sent is not known, was revoked or has ended."""
+
+    number = 51
+    http_status = 401
+    flight_status = "UNAUTHENTICATED"
+
+
+class Forbidden(NotAllowed):
+    """The API key has no such role for this topic."""
+
+    number = 52
 
 
 class TryLater(DejaQError):

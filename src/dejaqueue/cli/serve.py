@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.output import print_json
 
 if TYPE_CHECKING:
+    from dejaqueue.broker.broker import Broker
+    from dejaqueue.http.health import HealthServer
+    from dejaqueue.http.server import HttpServer
     from dejaqueue.settings import BrokerSettings
 
 # Python hands the interpreter over after this long at most. The default of 5 ms is what a worker
@@ -88,13 +92,12 @@ def _run(settings: BrokerSettings, *, as_json: bool) -> None:
     from dejaqueue.broker.broker import Broker
     from dejaqueue.errors import BadRequest
     from dejaqueue.flight.server import FlightServer
-    from dejaqueue.http.health import HealthServer
 
     host = settings.server.host
     broker = Broker(settings)
     ready = False
     try:
-        http = HealthServer(host, settings.server.http_port, lambda: ready, broker.stats)
+        http = _http_server(settings, broker, lambda: ready)
     except OSError as error:
         raise BadRequest(
             "server.http_port", f"a free port of {host} ({error})", settings.server.http_port
@@ -116,6 +119,25 @@ def _run(settings: BrokerSettings, *, as_json: bool) -> None:
     finally:
         broker.stop()
         http.stop()
+
+
+def _http_server(
+    settings: BrokerSettings, broker: Broker, is_ready: Callable[[], bool]
+) -> HttpServer | HealthServer:
+    """The HTTP API, or health alone where the extra `http` is not installed."""
+    host, port = settings.server.host, settings.server.http_port
+    try:
+        from dejaqueue.http.server import HttpServer
+    except ModuleNotFoundError as missing:
+        from dejaqueue.http.health import HealthServer
+
+        hint = 'only health is served over HTTP; the rest: pip install "dejaqueue[http]"'
+        click.echo(f"{hint} ({missing.name} is missing)", err=True)
+        return HealthServer(host, port, is_ready, broker.stats)
+    from dejaqueue.access.gate import Gate
+    from dejaqueue.http.service import Service
+
+    return HttpServer(Service(broker, Gate(), is_ready), host, port)
 
 
 def _say_where(settings: BrokerSettings, port: int, http_port: int, *, as_json: bool) -> None:

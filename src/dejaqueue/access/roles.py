@@ -1,0 +1,69 @@
+"""Roles, and who has which of them for which topics.
+
+Room: access. Pure values.
+Holds: what is not granted is refused; the refusal names role and topic, never a key.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dejaqueue.errors import Forbidden
+
+
+class Role(StrEnum):
+    """What a caller may do with a topic; none includes another but for admin, which has all."""
+
+    PRODUCE = "produce"
+    """Send, move and cancel messages; transactions of these."""
+    CONSUME = "consume"
+    """Lease, ack, nack and extend."""
+    MANAGE = "manage"
+    """Look (peek, counts, stats) and administer a topic: make, change, purge, redrive, cron."""
+    ADMIN = "admin"
+    """Everything, and API keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A role for the topics whose name matches a pattern (`*`, `?`), as in `orders.*`."""
+
+    role: Role
+    pattern: str
+
+    def allows(self, role: Role, topic: str) -> bool:
+        """True if it gives this role for this topic."""
+        return self.role in (role, Role.ADMIN) and fnmatch.fnmatchcase(topic, self.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who calls.
+
+    Attributes:
+        name: of the API key, or `anonymous` while the broker has none; for logs and the audit log.
+        grants: what they may do.
+    """
+
+    name: str
+    grants: tuple[Grant, ...]
+
+    def may(self, role: Role, topic: str) -> bool:
+        """True if they have the role for the topic."""
+        return any(grant.allows(role, topic) for grant in self.grants)
+
+    def require(self, role: Role, topic: str) -> None:
+        """Raise Forbidden unless they have the role for the topic.
+
+        Args:
+            topic: its name; "" = something that belongs to no topic, which a pattern `*` covers.
+        """
+        if not self.may(role, topic):
+            where = f"topic {topic}" if topic else "the broker"
+            raise Forbidden(f"{self.name}: no role {role.value!r} for {where}")
+
+
+EVERYBODY = Principal("anonymous", (Grant(Role.ADMIN, "*"),))
+"""Who calls while the broker has no API keys."""

@@ -1,0 +1,64 @@
+"""Errors as problem details (RFC 9457).
+
+Room: http. The one place where an error becomes an HTTP answer.
+Holds: every error has the content type application/problem+json; a bug is a 500 without its story.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from dejaqueue.errors import BadRequest, DejaQError, InternalError, TryLater, Unauthenticated
+
+log = logging.getLogger("dejaqueue.http")
+
+MEDIA_TYPE = "application/problem+json"
+
+
+def problem(error: DejaQError) -> JSONResponse:
+    """The answer to a call that ended with this error."""
+    headers = {}
+    if isinstance(error, TryLater):
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_ms / 1_000)))
+    if isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    body = {
+        "type": f"https://dejaq.dev/errors#{type(error).__name__}",
+        "title": type(error).__name__,
+        "status": error.http_status,
+        "detail": str(error),
+        "number": error.number,
+        "retry": error.retry,
+        **error.fields(),
+    }
+    return JSONResponse(body, error.http_status, headers, MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Have every error of the application answered as a problem."""
+
+    @app.exception_handler(DejaQError)
+    async def ours(request: Request, error: DejaQError) -> JSONResponse:
+        return problem(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        return problem(BadRequest(field, str(first["msg"]), first.get("input")))
+
+    @app.exception_handler(HTTPException)
+    async def framework(request: Request, error: HTTPException) -> JSONResponse:
+        body = {"type": "about:blank", "title": str(error.detail), "status": error.status_code}
+        return JSONResponse(body, error.status_code, error.headers, MEDIA_TYPE)
+
+    @app.exception_handler(Exception)
+    async def bug(request: Request, error: Exception) -> JSONResponse:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return problem(InternalError("an internal error: please report it with the broker's log"))

@@ -1,0 +1,43 @@
+"""What the routes need: the broker, the gate, and what the process knows of itself.
+
+Room: http.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from dejaqueue.access.gate import Gate
+from dejaqueue.access.roles import Principal
+from dejaqueue.broker.broker import Broker
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One for each application.
+
+    Attributes:
+        broker: may be not started yet: its calls raise Unavailable then.
+        gate: says who calls.
+        is_ready: True while the broker takes calls.
+    """
+
+    broker: Broker
+    gate: Gate
+    is_ready: Callable[[], bool]
+
+
+def service_of(request: Request) -> Service:
+    """The service of the application that a request came to."""
+    service: Service = request.app.state.service
+    return service
+
+
+def principal_of(request: Request) -> Principal:
+    """Who calls: `Authorization: Bearer KEY`. Raises Unauthenticated."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    bearer = key.strip() if scheme.lower() == "bearer" else None
+    return service_of(request).gate.principal(bearer)
