@@ -99,6 +99,11 @@ TRANSACTIONS_OPEN_MAX: Final = 10_000
 # Partitions that one transaction may touch: each is told the decision.
 TRANSACTION_PARTICIPANTS_MAX: Final = 4_096
 
+# A transaction in branches only stages messages, which holds nobody up: a job may take a week.
+BRANCHED_MS_MAX: Final = 7 * 24 * 3_600_000
+# Branches that one commit names: a job has as many tasks.
+TRANSACTION_BRANCHES_MAX: Final = 100_000
+
 # Topics of one broker.
 TOPICS_MAX: Final = 100_000
 # Rows answered by one peek.

@@ -27,6 +27,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/reading.py": "tests/rules",
     "src/dejaqueue/broker/requests.py": "records",
     "src/dejaqueue/broker/runtime.py": "tests/rules",
+    "src/dejaqueue/broker/scan.py": "tests/rules/test_scan.py",
     "src/dejaqueue/broker/session.py": "tests/rules",
     "src/dejaqueue/broker/staging.py": "tests/rules/test_rule_12_transactions.py",
     "src/dejaqueue/broker/stats.py": "tests/docs/test_pages.py",
@@ -49,6 +50,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/cli/transactions.py": "tests/cli",
     "src/dejaqueue/client/aio_browse.py": "tests/integration",
     "src/dejaqueue/client/aio_cron.py": "tests/integration",
+    "src/dejaqueue/client/branch.py": "tests/rules/test_rule_12_branches.py, tests/spark",
     "src/dejaqueue/client/sync_browse.py": "generated; tests/integration",
     "src/dejaqueue/client/sync_consumer.py": "generated; tests/unit/client/test_aio_consumer.py",
     "src/dejaqueue/client/sync_cron.py": "generated; tests/integration",
@@ -70,6 +72,10 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/schema/messages.py": "a list of names",
     "src/dejaqueue/testing/reference_model.py": "tests/model",
     "src/dejaqueue/version.py": "a number",
+    "src/dejaqueue/spark/reader.py": "tests/spark",
+    "src/dejaqueue/spark/refusals.py": "tests/spark",
+    "src/dejaqueue/spark/source.py": "tests/spark",
+    "src/dejaqueue/spark/writer.py": "tests/spark",
 }
 
 # Modules that are a list of names, not a room.

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
 
-from dejaqueue.broker import browse, by_filter
+from dejaqueue.broker import browse, by_filter, scan
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
@@ -230,7 +231,7 @@ class Broker:
             self.runtime(stream.topic),
             self.clock,
             self.settings.dispatch.inbox_bytes_max,
-            self.transactions.stage(stream.transaction) if stream.transaction else None,
+            self.transactions.stage(stream.transaction, stream.op) if stream.transaction else None,
         )
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
@@ -268,6 +269,16 @@ class Broker:
     def peek(self, ticket: dict[str, Any]) -> pa.RecordBatch:
         """A batch of messages as they are, schema PEEK, without leasing (broker/peek.py)."""
         return peek(self.runtime(browse.topic_name(ticket)), ticket, self.clock.now_ms())
+
+    def scan(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """All messages of a stretch of a partition, batch by batch (broker/scan.py)."""
+        topic = self.runtime(browse.topic_name(ticket))
+        checked = scan.parse(ticket, len(topic.partitions), self.clock.now_ms())
+        return checked.schema, scan.scan(topic, checked)
+
+    def scan_ranges(self, topic: str) -> dict[str, Any]:
+        """Where the messages of each partition lie, to plan scans of them. Raises TopicUnknown."""
+        return scan.ranges(self.runtime(topic))
 
     def counts(self, values: dict[str, Any]) -> dict[str, Any]:
         """How many messages there are by state, group or tag (broker/browse.py)."""

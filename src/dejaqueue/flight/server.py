@@ -113,6 +113,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "list_topics": self._list_topics,
             "redrive": self._redrive,
             "stats": self._stats,
+            "scan_ranges": self._scan_ranges,
             "assignments": self._assignments,
             "counts": self._counts,
             "histogram": self._histogram,
@@ -122,6 +123,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             **{name: partial(self._cron, name) for name in CRON_ACTIONS},
             "begin_transaction": self._begin_transaction,
             "commit_transaction": self._commit_transaction,
+            "commit_epoch": self._commit_epoch,
             "abort_transaction": self._abort_transaction,
             "transactions": self._transactions,
         }
@@ -196,12 +198,16 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket
-    ) -> flight.RecordBatchStream:
-        """Rows without leasing: {"op": "peek", …}."""
+    ) -> flight.FlightDataStream:
+        """Rows without leasing: {"op": "peek", …}, or {"op": "scan", …}."""
         with _translated():
             values = _json_object(ticket.ticket, "ticket")
-            if values.pop("op", None) != "peek":
-                raise BadRequest("ticket.op", "peek", values.get("op"))
+            op = values.pop("op", None)
+            if op == "scan":
+                schema, batches = self._broker.scan(values)
+                return flight.GeneratorStream(schema, _translating(batches))
+            if op != "peek":
+                raise BadRequest("ticket.op", "peek or scan", op)
             batch = self._broker.peek(values)
             return flight.RecordBatchStream(pa.Table.from_batches([batch]))
 
@@ -276,6 +282,12 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             raise BadRequest("topic", "the name of a topic", topic)
         return self._broker.stats(topic)
 
+    def _scan_ranges(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Where the messages of each partition lie: name."""
+        name = _topic_name(body)
+        descriptors.check_fields(body, [])
+        return self._broker.scan_ranges(name)
+
     def _cron(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """Entries of a cron topic (broker/cron/calls.py)."""
         return self._broker.cron(name, body)
@@ -315,6 +327,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         """Let count what was staged: transaction, participants (a list of topic/partition)."""
         return self._broker.transactions.act("commit_transaction", body).result()
 
+    def _commit_epoch(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Let count what was staged for an epoch, once: topic, query, epoch, branches, …"""
+        return self._broker.transactions.act("commit_epoch", body).result()
+
     def _abort_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
         """Forget what was staged: transaction, participants."""
         return self._broker.transactions.act("abort_transaction", body).result()
@@ -339,6 +355,12 @@ def _json_object(content: bytes, field: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise BadRequest(field, "a JSON object", values)
     return values
+
+
+def _translating(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches; an error on the way is Flight's."""
+    with _translated():
+        yield from batches
 
 
 class _translated:  # noqa: N801 - reads as a word: with _translated()
