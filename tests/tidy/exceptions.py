@@ -75,6 +75,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/spark/reader.py": "tests/spark",
     "src/dejaqueue/spark/refusals.py": "tests/spark",
     "src/dejaqueue/spark/source.py": "tests/spark",
+    "src/dejaqueue/spark/stream_writer.py": "tests/spark",
     "src/dejaqueue/spark/writer.py": "tests/spark",
 }
 

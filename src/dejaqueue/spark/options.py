@@ -32,6 +32,9 @@ _KNOWN = (
     "refusals.path",
 )
 
+_SPARKS_OWN = ("checkpointlocation", "queryname")
+"""Options that streaming queries hand to their sinks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -60,7 +63,7 @@ class Options:
         """The checked options; BadRequest names the option."""
         values = {name.lower(): value for name, value in given.items()}
         for name in values:
-            if name not in _KNOWN:
+            if name not in (*_KNOWN, *_SPARKS_OWN):
                 raise BadRequest(f"option {name}", f"one of {', '.join(_KNOWN)}", values[name])
         topic = values.get("topic") or values.get("path")
         if not topic:

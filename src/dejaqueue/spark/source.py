@@ -6,13 +6,19 @@ See: reader.py, writer.py.
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from dejaqueue.errors import BadRequest
 from dejaqueue.spark.columns import READ_SCHEMA, check_read
 from dejaqueue.spark.options import Options
 from dejaqueue.spark.reader import FilteringReader, Reader
+from dejaqueue.spark.stream_writer import StreamWriter
 from dejaqueue.spark.writer import Writer
 
 
@@ -38,6 +44,14 @@ class DejaqSource(DataSource):
         if overwrite:
             raise BadRequest("mode", "append: a topic is not overwritten", "overwrite")
         return Writer(Options.of(self.options), schema)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """For a streaming query."""
+        if overwrite:
+            raise BadRequest("output mode", "append", "complete")
+        return StreamWriter(Options.of(self.options), schema)
 
 
 class DejaqSourceWithFilters(DejaqSource):

@@ -38,14 +38,17 @@ class TaskStaged(WriterCommitMessage):
     Attributes:
         branch: its name.
         staged: rows, statuses, places.
-        until_ms: the end of its time.
         refusals: the file of its refused rows; "" = none.
+        until_ms: the end of its time.
+        transaction, query: of a stream: what it is a branch of, and whose epoch that is.
     """
 
     branch: str
     staged: Staged = field(default_factory=Staged)
-    until_ms: int = 0
     refusals: str = ""
+    until_ms: int = 0
+    transaction: str = ""
+    query: str = ""
 
 
 def stage(
