@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from dejaqueue.broker.redrive import redrive
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.stats import topic_stats
+from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.writer import Writer
@@ -49,6 +49,7 @@ class Broker:
         settings: where and how; the defaults keep messages in ./dejaq-data.
         clock: the time; the machine's unless a test brings its own.
         store: the journals; made from `settings.journal` unless given.
+        threads: where its own work runs.
 
     >>> from dejaqueue.settings import BrokerSettings, JournalSettings
     >>> broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
@@ -63,16 +64,18 @@ class Broker:
         settings: BrokerSettings | None = None,
         clock: Clock | None = None,
         store: JournalStore | None = None,
+        threads: Threads | None = None,
     ) -> None:
         self.settings = settings or BrokerSettings()
         self.clock: Clock = clock or SystemClock()
         self.store: JournalStore
         self._given_store = store
+        self._threads = threads or Threads()
         self._lock = threading.Lock()
         self._topics: dict[str, TopicRuntime] = {}
         self._workers: list[PartitionWorker] = []
-        self.snapshot_writer = ThreadPoolExecutor(1, thread_name_prefix="dejaq-snapshots")
-        self.carrier = Carrier(self)
+        self.snapshot_writer = self._threads.executor("dejaq-snapshots")
+        self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
         self._running = False
         self._started_us = 0
         self.transactions = Transactions(self.runtime, self.clock)
@@ -96,7 +99,7 @@ class Broker:
             self.store.close()
             raise
         self._workers = [
-            PartitionWorker(f"dejaq-worker-{number}", self.clock)
+            self._threads.worker(f"dejaq-worker-{number}", self.clock)
             for number in range(self.settings.dispatch.workers)
         ]
         for worker in self._workers:
@@ -145,6 +148,7 @@ class Broker:
             self.clock,
             self.settings,
             self.worker_of,
+            self._threads,
             self.snapshot_writer,
             self.carrier,
             self.transactions,
@@ -154,8 +158,7 @@ class Broker:
 
     def _grow_topic(self, name: str, count: int) -> None:
         """The forecast wants so many partitions. Returns at once: a worker calls it."""
-        arguments = (name, count)
-        threading.Thread(target=self._grow_now, args=arguments, name="dejaq-grow").start()
+        self._threads.start("dejaq-grow", lambda: self._grow_now(name, count))
 
     def _grow_now(self, name: str, count: int) -> None:
         try:
