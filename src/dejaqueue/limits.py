@@ -99,6 +99,13 @@ TRANSACTIONS_OPEN_MAX: Final = 10_000
 # Partitions that one transaction may touch: each is told the decision.
 TRANSACTION_PARTICIPANTS_MAX: Final = 4_096
 
+# One batch, as base64 in JSON.
+BODY_BYTES_MAX: Final = 192 << 20
+# A minute: what lies between a client and a broker often ends a silent connection after that.
+LEASE_WAIT_MS_MAX: Final = 60_000
+# Messages in one answer to a lease over HTTP: one dispatch.
+LEASE_ROWS_MAX: Final = DISPATCH_ROWS_MAX
+
 # Topics of one broker.
 TOPICS_MAX: Final = 100_000
 # Rows answered by one peek.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -35,9 +36,15 @@ def problem(error: DejaQError) -> JSONResponse:
         "detail": str(error),
         "number": error.number,
         "retry": error.retry,
-        **error.fields(),
+        **_fields(error),
     }
     return JSONResponse(body, error.http_status, headers, MEDIA_TYPE)
+
+
+def _fields(error: DejaQError) -> dict[str, Any]:
+    """What travels with the error; an id is a text, as everywhere in JSON."""
+    found = error.fields()
+    return found | {"id": str(found["id"])} if "id" in found else found
 
 
 def install(app: FastAPI) -> None:
