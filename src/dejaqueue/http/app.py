@@ -10,6 +10,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from dejaqueue.http import openapi, problems
+from dejaqueue.http.fast_lane import FastLane, calls_of
 from dejaqueue.http.routes import health, leases, sending, topics
 from dejaqueue.http.service import Service
 from dejaqueue.version import __version__
@@ -31,5 +32,7 @@ def build_app(service: Service) -> FastAPI:
     problems.install(app)
     for part in (sending, leases, topics, health):  # what is called most comes first
         app.include_router(part.router)
+    direct = [*sending.router.routes, *leases.router.routes]
+    app.add_middleware(FastLane, calls=calls_of(direct))  # first, and so innermost
     openapi.install(app, DESCRIPTION)
     return app

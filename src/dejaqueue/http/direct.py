@@ -14,6 +14,7 @@ import orjson
 from fastapi import Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
+from starlette.types import Receive, Scope, Send
 
 JSON = "application/json"
 _JSON_HEADERS = (b"content-type", b"application/json")
@@ -46,6 +47,17 @@ class JsonAnswer(Response):
             (b"content-length", b"%d" % len(content)),
             _JSON_HEADERS,
         ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        await send(
+            {
+                "type": "http.response.start",
+                "status": self.status_code,
+                "headers": self.raw_headers,
+            }
+        )
+        await send({"type": "http.response.body", "body": self.body})
 
 
 def json_answer(values: Any, status_code: int = 200) -> JsonAnswer:

@@ -30,6 +30,7 @@ from dejaqueue.broker.requests import no_reply
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.errors import DejaQError
+from dejaqueue.http.answers import Objects, messages
 from dejaqueue.http.gather import call_soon, stopping
 from dejaqueue.wire.descriptors import ConsumeStream
 from dejaqueue.wire.frames import Settle, SettleOp
@@ -45,17 +46,49 @@ PUSHES_MAX = 256
 """Pushes read in one go."""
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """Leased messages, of one lease.
+class Delivered:
+    """Messages that came together; several requests may share them.
 
     Attributes:
         batch: their columns, schema DELIVERY.
         lease_end_ms: when the lease ends, UTC milliseconds.
     """
 
-    batch: pa.RecordBatch
-    lease_end_ms: int
+    def __init__(self, batch: pa.RecordBatch, lease_end_ms: int) -> None:
+        self.batch = batch
+        self.lease_end_ms = lease_end_ms
+        self._objects: dict[bool, Objects] = {}
+
+    def objects(self, *, as_base64: bool) -> Objects:
+        """The messages as JSON objects, made once for all requests that share them."""
+        found = self._objects.get(as_base64)
+        if found is None:
+            found = messages(self.batch, as_base64=as_base64, lease_end_ms=self.lease_end_ms)
+            self._objects[as_base64] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one request gets of messages that came together: a stretch of them."""
+
+    delivered: Delivered
+    first: int
+    rows: int
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """Their columns, schema DELIVERY."""
+        return self.delivered.batch.slice(self.first, self.rows)
+
+    @property
+    def lease_end_ms(self) -> int:
+        """When the lease ends, UTC milliseconds."""
+        return self.delivered.lease_end_ms
+
+    def objects(self, *, as_base64: bool = False) -> Objects:
+        """The messages as JSON objects."""
+        return self.delivered.objects(as_base64=as_base64)[self.first : self.first + self.rows]
 
 
 @dataclass(slots=True, eq=False)
@@ -270,17 +303,17 @@ class SharedSession:
 
     def _hand_out(self, batch: pa.RecordBatch, lease_end_ms: int) -> None:
         first, rows = 0, batch.num_rows
+        delivered = Delivered(batch, lease_end_ms)
         while first < rows and self._waiters:
             waiter = self._waiters[0]
             count = min(waiter.rows_max - waiter.rows, rows - first)
-            part = batch if count == rows else batch.slice(first, count)
-            waiter.parts.append(Taken(part, lease_end_ms))
+            waiter.parts.append(Taken(delivered, first, count))
             waiter.rows += count
             first += count
             if waiter.rows == waiter.rows_max:
                 self._answer(self._waiters.popleft())
         if first < rows:
-            self.give_back([Taken(batch.slice(first), lease_end_ms)])
+            self.give_back([Taken(delivered, first, rows - first)])
 
     def _finish(self, waiter: Waiter) -> None:
         """The waiter waits no longer."""

@@ -12,6 +12,7 @@ import threading
 
 import uvicorn
 import uvloop
+from fastapi import FastAPI
 
 from dejaqueue.http.app import build_app
 from dejaqueue.http.flow import Flow
@@ -20,6 +21,21 @@ from dejaqueue.http.service import Service
 
 STOP_SECONDS_MAX = 5
 """Requests that are being answered have this long when the server stops."""
+
+
+def uvicorn_config(app: FastAPI) -> uvicorn.Config:
+    """How an application is served."""
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=STOP_SECONDS_MAX,
+    )
 
 
 class HttpServer:
@@ -39,18 +55,7 @@ class HttpServer:
         self._socket = socket.create_server((host, port), family=family, backlog=2_048)
         self.port: int = self._socket.getsockname()[1]
         self._app = build_app(service)
-        config = uvicorn.Config(
-            self._app,
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=STOP_SECONDS_MAX,
-        )
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(uvicorn_config(self._app))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="dejaq-http", daemon=True)
 

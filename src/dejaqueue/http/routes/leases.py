@@ -28,7 +28,7 @@ from dejaqueue.http.bodies import (
 )
 from dejaqueue.http.direct import DirectRoute, JsonAnswer, json_answer
 from dejaqueue.http.flow import Flow, flow_of
-from dejaqueue.http.leasing import Taken
+from dejaqueue.http.leasing import Delivered, Taken
 from dejaqueue.http.named import settled_rows
 from dejaqueue.http.openapi import TopicName, answers, body
 from dejaqueue.http.service import principal_of
@@ -148,20 +148,15 @@ async def _ack_now(flow: Flow, topic: str, taken: list[Taken]) -> list[Taken]:
         found = answered.statuses[first : first + part.batch.num_rows]
         first += part.batch.num_rows
         mask = pa.array([status == RowStatus.OK for status in found])
-        kept.append(Taken(part.batch.filter(mask), part.lease_end_ms))
+        batch = part.batch.filter(mask)
+        kept.append(Taken(Delivered(batch, part.lease_end_ms), 0, batch.num_rows))
     return kept
 
 
 def _leased(taken: list[Taken], kind: str, *, as_base64: bool) -> Response:
     if kind == ARROW:
         return _arrow(taken)
-    found = [
-        message
-        for part in taken
-        for message in shown.messages(
-            part.batch, as_base64=as_base64, lease_end_ms=part.lease_end_ms
-        )
-    ]
+    found = [message for part in taken for message in part.objects(as_base64=as_base64)]
     if kind == JSON:
         return json_answer({"messages": found})
     lines = [json_answer(message).body for message in found]
