@@ -103,6 +103,12 @@ TRANSACTION_PARTICIPANTS_MAX: Final = 4_096
 BRANCHED_MS_MAX: Final = 7 * 24 * 3_600_000
 # Branches that one commit names: a job has as many tasks.
 TRANSACTION_BRANCHES_MAX: Final = 100_000
+# One batch, as base64 in JSON.
+BODY_BYTES_MAX: Final = 192 << 20
+# A minute: what lies between a client and a broker often ends a silent connection after that.
+LEASE_WAIT_MS_MAX: Final = 60_000
+# Messages in one answer to a lease over HTTP: one dispatch.
+LEASE_ROWS_MAX: Final = DISPATCH_ROWS_MAX
 
 # Topics of one broker.
 TOPICS_MAX: Final = 100_000
