@@ -10,6 +10,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from dejaqueue.http import problems
+from dejaqueue.http.doq import routes as doq
 from dejaqueue.http.routes import health
 from dejaqueue.http.service import Service
 from dejaqueue.version import __version__
@@ -25,4 +26,5 @@ def build_app(service: Service) -> FastAPI:
     app.state.service = service
     problems.install(app)
     app.include_router(health.router)
+    doq.install(app, service)
     return app
