@@ -22,9 +22,9 @@ from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.errors import DejaQError, Refused, TopicUnknown
 from dejaqueue.http.doq import rows
-from dejaqueue.http.doq.queues import is_queue
 from dejaqueue.http.doq.rows import Row
 from dejaqueue.http.doq.shapes import NewMessage
+from dejaqueue.http.doq.topics import is_queue
 from dejaqueue.model import RowStatus, TopicKind, unpack_id
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
@@ -52,7 +52,7 @@ class Messages:
         self._broker = broker
         self._turn = 0
 
-    def queue(self, queue_name: str) -> TopicRuntime:
+    def topic(self, queue_name: str) -> TopicRuntime:
         """The topic behind a queue. Raises TopicUnknown, Unavailable."""
         topic = self._broker.runtime(queue_name)
         if not is_queue(topic.topic):
@@ -61,7 +61,7 @@ class Messages:
 
     async def enqueue(self, queue_name: str, message: NewMessage) -> str:
         """Send; returns the message's id."""
-        kind = self.queue(queue_name).topic.kind
+        kind = self.topic(queue_name).topic.kind
         key = rows.own_key(message.id)
         batch = rows.send_batch(kind, message, key)
         reply = await self._write(WriteStream(queue_name), batch)
@@ -77,7 +77,7 @@ class Messages:
 
     async def dequeue(self, queue_name: str, *, ack: bool) -> Row:
         """The first message that is due. Raises Refused if there is none."""
-        topic = self.queue(queue_name)
+        topic = self.topic(queue_name)
         count = len(topic.partitions)
         self._turn += 1
         for step in range(count):
@@ -92,7 +92,7 @@ class Messages:
 
     async def get(self, queue_name: str, text: str) -> Row:
         """A message as it is. Raises Refused if there is none."""
-        topic, name = self.queue(queue_name), rows.name_of(text)
+        topic, name = self.topic(queue_name), rows.name_of(text)
         found = await asyncio.to_thread(self._peek, queue_name, name)
         if found is None:
             raise Refused(_TOLD[RowStatus.NOT_FOUND])
@@ -120,7 +120,7 @@ class Messages:
 
     async def set_priority(self, queue_name: str, text: str, priority: int) -> None:
         """A message that waits gets another priority."""
-        if self.queue(queue_name).topic.kind is not TopicKind.TIMELINE:
+        if self.topic(queue_name).topic.kind is not TopicKind.TIMELINE:
             raise Refused("a fair queue hands out the messages of a group as they came")
         rows.due_ms_of(priority)
         await self._change(queue_name, text, partial(rows.set_priority, priority=priority))
@@ -130,7 +130,7 @@ class Messages:
     ) -> None:
         """A message goes back. With other metadata it is sent anew, and the old one is done, both
         or neither (rule 12)."""
-        topic = self.queue(queue_name).topic
+        topic = self.topic(queue_name).topic
         if topic.kind is TopicKind.TIMELINE:
             rows.due_ms_of(priority)
         if metadata is not None:
@@ -174,13 +174,13 @@ class Messages:
         )
         # The old one has its key until all is decided.
         key = row.id if row.key.endswith(rows.AGAIN) else row.id + rows.AGAIN
-        batch = rows.send_batch(self.queue(queue_name).topic.kind, message, key)
+        batch = rows.send_batch(self.topic(queue_name).topic.kind, message, key)
         sent = await self._write(WriteStream(queue_name, transaction=begun), batch)
         return unpack_id(int(sent.all_ids()[0]))[0]
 
     async def _change(self, queue_name: str, text: str, change: Change) -> None:
         """Run a change where the message is. Raises Refused with what hinders it."""
-        topic, name = self.queue(queue_name), rows.name_of(text)
+        topic, name = self.topic(queue_name), rows.name_of(text)
         status = RowStatus.NOT_FOUND
         for number in name.homes(topic):
             changed = topic.change(number, partial(_named, change, name))

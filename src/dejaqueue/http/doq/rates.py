@@ -22,27 +22,27 @@ class Rates:
         self._clock = clock
         self._counts: dict[tuple[str, str], deque[tuple[int, int]]] = {}
 
-    def note(self, queue: str, kind: str) -> None:
+    def note(self, name: str, kind: str) -> None:
         """One call of a kind."""
         second = self._clock.now_ms() // 1_000
-        counts = self._counts.setdefault((queue, kind), deque(maxlen=WINDOW_SECONDS + 1))
+        counts = self._counts.setdefault((name, kind), deque(maxlen=WINDOW_SECONDS + 1))
         if counts and counts[-1][0] == second:
             counts[-1] = (second, counts[-1][1] + 1)
         else:
             counts.append((second, 1))
 
-    def of(self, queue: str) -> dict[str, float]:
+    def of(self, name: str) -> dict[str, float]:
         """`enqueue_rps`, `dequeue_rps`, `ack_rps`, `nack_rps`."""
         after = self._clock.now_ms() // 1_000 - WINDOW_SECONDS
         return {
             f"{kind}_rps": sum(
-                count for second, count in self._counts.get((queue, kind), ()) if second > after
+                count for second, count in self._counts.get((name, kind), ()) if second > after
             )
             / WINDOW_SECONDS
             for kind in KINDS
         }
 
-    def keep(self, queues: Iterable[str]) -> None:
+    def keep(self, names: Iterable[str]) -> None:
         """Forget all other queues."""
-        names = set(queues)
-        self._counts = {pair: counts for pair, counts in self._counts.items() if pair[0] in names}
+        kept = set(names)
+        self._counts = {pair: counts for pair, counts in self._counts.items() if pair[0] in kept}

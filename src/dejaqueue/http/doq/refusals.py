@@ -69,6 +69,7 @@ def _invalid(error: RequestValidationError) -> JSONResponse:
 class DoqRoute(APIRoute):
     """A route whose errors are DOQ's."""
 
+    # tidy: allow name, because it is the name of the framework
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The endpoint, and what becomes of its errors."""
         answer = super().get_route_handler()

@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse
 from dejaqueue.access.roles import Role
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import Refused, TopicUnknown
-from dejaqueue.http.doq import queues, shapes
+from dejaqueue.http.doq import shapes, topics
 from dejaqueue.http.doq.ids import Ids
 from dejaqueue.http.doq.messages import Messages
 from dejaqueue.http.doq.rates import Rates
@@ -58,14 +58,14 @@ def _doq(request: Request) -> Doq:
 async def create_queue(request: Request, body: shapes.NewQueue) -> JSONResponse:
     """Make a queue. One of that name and type that is there already is fine."""
     principal_of(request).require(Role.MANAGE, body.name)
-    asked = queues.topic_of(body.name, body.type, body.settings)
+    asked = topics.topic_of(body.name, body.type, body.settings)
     topic = await run_in_threadpool(_create, service_of(request), asked)
     return JSONResponse(
         {
             "status": "CREATED",
             "name": topic.name,
             "type": body.type,
-            "settings": queues.settings_of(topic),
+            "settings": topics.settings_of(topic),
         }
     )
 
@@ -80,17 +80,17 @@ def _create(service: Service, asked: Topic) -> Topic:
     return known
 
 
-@router.get("/queues", response_model=shapes.Queues)
+@router.get("/queues", response_model=shapes.Listing)
 async def list_queues(request: Request) -> JSONResponse:
     """All queues that the caller may look at."""
     principal, broker = principal_of(request), service_of(request).broker
-    topics = [topic for topic in broker.topics() if queues.is_queue(topic)]
+    found = [topic for topic in broker.topics() if topics.is_queue(topic)]
     rates = _doq(request).rates
-    rates.keep(topic.name for topic in topics)
-    shown = [topic for topic in topics if principal.may(Role.MANAGE, topic.name)]
+    rates.keep(topic.name for topic in found)
+    shown = [topic for topic in found if principal.may(Role.MANAGE, topic.name)]
     stats = await run_in_threadpool(_stats, broker, [topic.name for topic in shown])
     described = [
-        queues.describe(topic, stats[topic.name], rates.of(topic.name))
+        topics.describe(topic, stats[topic.name], rates.of(topic.name))
         for topic in shown
         if topic.name in stats
     ]
@@ -106,14 +106,14 @@ def _stats(broker: Broker, names: list[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-@router.get(_QUEUE, response_model=shapes.Queue)
+@router.get(_QUEUE, response_model=shapes.Described)
 async def get_queue(request: Request, queue_name: str) -> JSONResponse:
     """A queue, and how full it is."""
     principal_of(request).require(Role.MANAGE, queue_name)
     doq = _doq(request)
-    topic = doq.messages.queue(queue_name).topic
+    topic = doq.messages.topic(queue_name).topic
     stats = await run_in_threadpool(service_of(request).broker.stats, queue_name)
-    return JSONResponse(queues.describe(topic, stats, doq.rates.of(queue_name)))
+    return JSONResponse(topics.describe(topic, stats, doq.rates.of(queue_name)))
 
 
 @router.put(_QUEUE, response_model=shapes.Changed)
@@ -122,12 +122,12 @@ async def update_queue(
 ) -> JSONResponse:
     """Change the settings of a queue."""
     principal_of(request).require(Role.MANAGE, queue_name)
-    topic = _doq(request).messages.queue(queue_name).topic
-    changes = queues.changes_of(topic.kind, body.settings, topic.weights)
+    topic = _doq(request).messages.topic(queue_name).topic
+    changes = topics.changes_of(topic.kind, body.settings, topic.weights)
     alter = service_of(request).broker.alter_topic
     topic = await run_in_threadpool(alter, queue_name, changes)
     return JSONResponse(
-        {"status": "UPDATED", "name": queue_name, "settings": queues.settings_of(topic)}
+        {"status": "UPDATED", "name": queue_name, "settings": topics.settings_of(topic)}
     )
 
 
@@ -135,7 +135,7 @@ async def update_queue(
 async def delete_queue(request: Request, queue_name: str) -> JSONResponse:
     """Delete a queue and its messages."""
     principal_of(request).require(Role.MANAGE, queue_name)
-    _doq(request).messages.queue(queue_name)
+    _doq(request).messages.topic(queue_name)
     await run_in_threadpool(service_of(request).broker.delete_topic, queue_name)
     return JSONResponse({"status": "DELETED"})
 

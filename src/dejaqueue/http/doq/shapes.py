@@ -115,7 +115,7 @@ class Deleted(BaseModel):
     status: Literal["DELETED"]
 
 
-class Queue(BaseModel):
+class Described(BaseModel):
     """A queue and how full it is."""
 
     name: str
@@ -130,10 +130,10 @@ class Queue(BaseModel):
     total: int
 
 
-class Queues(BaseModel):
+class Listing(BaseModel):
     """All queues."""
 
-    queues: list[Queue]
+    queues: list[Described]
 
 
 class Message(BaseModel):
