@@ -99,6 +99,15 @@ TRANSACTIONS_OPEN_MAX: Final = 10_000
 # Partitions that one transaction may touch: each is told the decision.
 TRANSACTION_PARTICIPANTS_MAX: Final = 4_096
 
+# Request line and headers over HTTP: a key, a trace and some more are a kilobyte.
+HTTP_HEAD_BYTES_MAX: Final = 32_768
+# Headers of one request; each costs some objects before anybody asks for it.
+HTTP_HEADERS_MAX: Final = 128
+# A body over HTTP comes at least so fast, in bytes: a bad line of a telephone does.
+HTTP_BODY_BYTES_PER_SECOND_MIN: Final = 4_096
+# Requests that one connection sends ahead of their answers: more gain nothing.
+HTTP_PIPELINED_MAX: Final = 64
+
 # Topics of one broker.
 TOPICS_MAX: Final = 100_000
 # Rows answered by one peek.

@@ -6,12 +6,14 @@ Holds: the port is bound when the server is built; `stop` gives it back; twice i
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 
 import uvicorn
 
 from dejaqueue.http.app import build_app
+from dejaqueue.http.protocol import Bounds, Connections, bounded
 from dejaqueue.http.service import Service
 
 STOP_SECONDS_MAX = 5
@@ -23,10 +25,16 @@ class HttpServer:
 
     Attributes:
         port: where it listens; chosen by the system if 0 was asked for.
+        connections: those that are open, and what happened to others.
     """
 
-    def __init__(self, service: Service, host: str, port: int) -> None:
+    def __init__(
+        self, service: Service, host: str, port: int, bounds: Bounds | None = None
+    ) -> None:
         """Bind the port.
+
+        Args:
+            bounds: what connections may do; None = as the broker's settings say.
 
         Raises:
             OSError: the address cannot be bound.
@@ -34,10 +42,13 @@ class HttpServer:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=2_048)
         self.port: int = self._socket.getsockname()[1]
+        bounds = bounds or Bounds.of(service.broker.settings.server)
+        self.connections = Connections(bounds)
         config = uvicorn.Config(
             build_app(service),
             loop="uvloop",
-            http="httptools",
+            http=bounded(self.connections),
+            timeout_keep_alive=math.ceil(bounds.idle_seconds),
             ws="none",
             lifespan="off",
             log_config=None,
