@@ -8,6 +8,7 @@ See: http/doq, which serves callers that know nothing but a message's name.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
@@ -32,13 +33,19 @@ from dejaqueue.wire.frames import Reply
 
 
 def lease_now(
-    topic: TopicRuntime, partition: int, *, lease_ms: int = 0, done: bool = False
+    topic: TopicRuntime,
+    partition: int,
+    *,
+    lease_ms: int = 0,
+    done: bool = False,
+    before: Callable[[Partition], None] | None = None,
 ) -> Future[Push | None]:
     """Lease the first message of a partition that is due; None if none is.
 
     Args:
         lease_ms: 0 = the topic's.
         done: ack it in the same step (at most once); the push then carries its batch.
+        before: what to do on the worker before that.
 
     Raises:
         Refused: the topic is exclusive, so that its consumers alone have its messages.
@@ -49,6 +56,8 @@ def lease_now(
     pushes: list[Push] = []
 
     def change(place: Partition) -> None:
+        if before is not None:
+            before(place)
         push = None if place.topic().paused else _lease(place, lease_ms, done=done)
         if push is not None:
             pushes.append(push)

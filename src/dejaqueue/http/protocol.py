@@ -212,6 +212,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     # --- what comes -----------------------------------------------------------------------------
 
+    # tidy: allow name, because it is the name of the framework
     def data_received(self, data: bytes) -> None:
         """Read on."""
         if self._phase is Phase.DEAF:

@@ -8,10 +8,12 @@ Holds: no call waits for a message to come; an answer comes when what it says is
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -22,6 +24,7 @@ from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.errors import DejaQError, Refused, TopicUnknown
 from dejaqueue.http.doq import rows
+from dejaqueue.http.doq.lapses import Lapses
 from dejaqueue.http.doq.rows import Row
 from dejaqueue.http.doq.shapes import NewMessage
 from dejaqueue.http.doq.topics import is_queue
@@ -51,6 +54,9 @@ class Messages:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._turn = 0
+        # By the topic that is served, not by its name: one that is deleted is forgotten.
+        self._lapses: WeakKeyDictionary[TopicRuntime, defaultdict[int, Lapses]]
+        self._lapses = WeakKeyDictionary()
 
     def topic(self, queue_name: str) -> TopicRuntime:
         """The topic behind a queue. Raises TopicUnknown, Unavailable."""
@@ -82,13 +88,24 @@ class Messages:
         self._turn += 1
         for step in range(count):
             number = (self._turn + step) % count
-            push = await asyncio.wrap_future(lease_now(topic, number, done=ack))
+            lapses = self._lapses_of(topic, number)
+            taken = lease_now(topic, number, done=ack, before=lapses.bring_back if lapses else None)
+            push = await asyncio.wrap_future(taken)
             if push is None:
                 continue
+            if lapses is not None and not ack:
+                leased = push.leased
+                lapses.note(leased.lease_end_ms, int(leased.sequences[0]), int(leased.dues_ms[0]))
             [batch] = await asyncio.to_thread(delivery_batches, [push])
             if batch.num_rows:
                 return rows.row_of(topic.topic.kind, batch.to_pylist()[0])
         raise Refused("queue is empty")
+
+    def _lapses_of(self, topic: TopicRuntime, number: int) -> Lapses | None:
+        """None for fair queues, where a message comes back to its place by itself."""
+        if topic.topic.kind is not TopicKind.TIMELINE:
+            return None
+        return self._lapses.setdefault(topic, defaultdict(Lapses))[number]
 
     async def get(self, queue_name: str, text: str) -> Row:
         """A message as it is. Raises Refused if there is none."""

@@ -157,6 +157,26 @@ def test_unacked_comes_back_after_the_timeout(http: Client, clock: VirtualClock)
     assert http.post(f"/queues/q/messages/{number}/ack").status_code == 200
 
 
+def test_what_timed_out_goes_to_its_old_place(http: Client, clock: VirtualClock) -> None:
+    make(http, ack_timeout=60)
+    for content, priority in (("a", 1), ("b", 2), ("c", 3), ("d", 4)):
+        put(http, content, priority)
+    taken = [take(http) for _ in range(3)]
+    first, second, third = (f"/queues/q/messages/{message['id']}" for message in taken)
+    clock.advance(ms=30_000)
+    http.post(f"{second}/touch")
+    http.post(f"{third}/nack", json={"priority": 9})
+    clock.advance(ms=30_000)
+    assert [take(http)["content"] for _ in range(3)] == ["a", "d", "c"]
+    clock.advance(ms=30_000)
+    assert take(http)["content"] == "b"
+    assert http.post(f"{first}/ack").status_code == 200
+    clock.advance(ms=90_000)
+    found = [take(http, ack=True) for _ in range(3)]
+    assert [(m["content"], m["priority"]) for m in found] == [("b", 2), ("d", 4), ("c", 9)]
+    assert is_empty(http)
+
+
 def test_touch_begins_the_timeout_anew(http: Client, clock: VirtualClock) -> None:
     make(http, ack_timeout=60)
     number = put(http, "a")
