@@ -107,6 +107,12 @@ HTTP_HEADERS_MAX: Final = 128
 HTTP_BODY_BYTES_PER_SECOND_MIN: Final = 4_096
 # Requests that one connection sends ahead of their answers: more gain nothing.
 HTTP_PIPELINED_MAX: Final = 64
+# One batch, as base64 in JSON.
+BODY_BYTES_MAX: Final = 192 << 20
+# A minute: what lies between a client and a broker often ends a silent connection after that.
+LEASE_WAIT_MS_MAX: Final = 60_000
+# Messages in one answer to a lease over HTTP: one dispatch.
+LEASE_ROWS_MAX: Final = DISPATCH_ROWS_MAX
 
 # Topics of one broker.
 TOPICS_MAX: Final = 100_000

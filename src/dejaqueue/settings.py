@@ -180,9 +180,9 @@ class ServerSettings(Group):
         "open. Cannot change live.",
     )
     http_body_bytes_max: int = Field(
-        default=192 << 20,
+        default=limits.BODY_BYTES_MAX,
         ge=1 << 10,
-        le=1 << 30,
+        le=limits.BODY_BYTES_MAX,
         description="Bytes of one body of an HTTP request; larger ones get 413. 192 MiB: the "
         "largest batch, as base64 in JSON. Cannot change live.",
     )

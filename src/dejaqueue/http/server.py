@@ -6,18 +6,44 @@ Holds: the port is bound when the server is built; `stop` gives it back; twice i
 
 from __future__ import annotations
 
+import asyncio
 import math
 import socket
 import threading
 
 import uvicorn
+import uvloop
+from fastapi import FastAPI
 
 from dejaqueue.http.app import build_app
+from dejaqueue.http.flow import Flow
+from dejaqueue.http.gather import call_soon
 from dejaqueue.http.protocol import Bounds, Connections, bounded
 from dejaqueue.http.service import Service
 
 STOP_SECONDS_MAX = 5
 """Requests that are being answered have this long when the server stops."""
+
+
+def uvicorn_config(app: FastAPI, connections: Connections | None = None) -> uvicorn.Config:
+    """How an application is served.
+
+    Args:
+        connections: where they are kept; None = somewhere, with the usual bounds.
+    """
+    connections = connections or Connections(Bounds())
+    return uvicorn.Config(
+        app,
+        http=bounded(connections),
+        timeout_keep_alive=math.ceil(connections.bounds.idle_seconds),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=STOP_SECONDS_MAX,
+    )
 
 
 class HttpServer:
@@ -44,24 +70,21 @@ class HttpServer:
         self.port: int = self._socket.getsockname()[1]
         bounds = bounds or Bounds.of(service.broker.settings.server)
         self.connections = Connections(bounds)
-        config = uvicorn.Config(
-            build_app(service),
-            loop="uvloop",
-            http=bounded(self.connections),
-            timeout_keep_alive=math.ceil(bounds.idle_seconds),
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=STOP_SECONDS_MAX,
-        )
-        self._server = uvicorn.Server(config)
+        self._app = build_app(service)
+        self._server = uvicorn.Server(uvicorn_config(self._app, self.connections))
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="dejaq-http", daemon=True)
 
     def _run(self) -> None:
-        self._server.run(sockets=[self._socket])
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            self._loop = runner.get_loop()
+            runner.run(self._server.serve(sockets=[self._socket]))
+
+    def _end_waits(self) -> None:
+        """Those who wait for messages would wait for the rest of their time."""
+        flow: Flow | None = getattr(self._app.state, "flow", None)
+        if flow is not None:
+            flow.close()
 
     def start(self) -> None:
         """Begin to answer; connections that come before are kept by the system."""
@@ -70,6 +93,8 @@ class HttpServer:
     def stop(self) -> None:
         """Finish what is being answered, then give the port back. Twice is fine."""
         self._server.should_exit = True
+        if self._loop is not None and self._thread.is_alive():
+            call_soon(self._loop, self._end_waits)
         if self._thread.is_alive():
             self._thread.join()
         self._socket.close()
