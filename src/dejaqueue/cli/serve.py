@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -94,6 +95,7 @@ def _run(settings: BrokerSettings, *, as_json: bool) -> None:
     from dejaqueue.flight.server import FlightServer
 
     host = settings.server.host
+    _let_files_be_open()
     broker = Broker(settings)
     ready = False
     try:
@@ -148,6 +150,12 @@ def _say_where(settings: BrokerSettings, port: int, http_port: int, *, as_json: 
         print_json({"url": url, "http_url": http_url, "data": data})
     else:
         click.echo(f"listening {url} ({http_url}/stats, data in {data})")
+
+
+def _let_files_be_open() -> None:
+    """Connections are files: what the system lets this process have, it takes."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _keep_pauses_short() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from dejaqueue.http import openapi, problems
+from dejaqueue.http.doq import routes as doq
 from dejaqueue.http.fast_lane import FastLane, calls_of
 from dejaqueue.http.routes import (
     browsing,
@@ -41,6 +42,7 @@ def build_app(service: Service) -> FastAPI:
     problems.install(app)
     for part in (sending, leases, changing, browsing, letters, cron, topics, health):
         app.include_router(part.router)
+    doq.install(app, service)
     direct = [*sending.router.routes, *leases.router.routes]
     app.add_middleware(FastLane, calls=calls_of(direct))  # first, and so innermost
     openapi.install(app, DESCRIPTION)
