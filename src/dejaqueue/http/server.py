@@ -11,6 +11,7 @@ import threading
 
 import uvicorn
 
+from dejaqueue.access.tls import ServerTls
 from dejaqueue.http.app import build_app
 from dejaqueue.http.service import Service
 
@@ -25,8 +26,13 @@ class HttpServer:
         port: where it listens; chosen by the system if 0 was asked for.
     """
 
-    def __init__(self, service: Service, host: str, port: int) -> None:
+    def __init__(
+        self, service: Service, host: str, port: int, tls: ServerTls | None = None
+    ) -> None:
         """Bind the port.
+
+        Args:
+            tls: None = in plain text.
 
         Raises:
             OSError: the address cannot be bound.
@@ -46,6 +52,9 @@ class HttpServer:
             proxy_headers=False,
             timeout_graceful_shutdown=STOP_SECONDS_MAX,
         )
+        if tls is not None:
+            config.load()
+            config.ssl = tls.context
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="dejaq-http", daemon=True)
 
