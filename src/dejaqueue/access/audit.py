@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from dejaqueue.access.api_keys import id_of
+from dejaqueue.clock import Clock, SteadyClock
 from dejaqueue.errors import DejaQError, NotAllowed
 
 log = logging.getLogger("dejaqueue.audit")
 
+REFUSALS_PER_SECOND_MAX = 50
+"""Lines about refused calls: whoever has no key must not fill the disk with them."""
 NOBODY = "unknown"
 """Who calls without a key, or with a wrong one."""
 TEXT_CHARS_MAX = 300
@@ -42,10 +46,39 @@ def record(who: str, peer: str, action: str, topic: str, outcome: str, **more: o
         "outcome": outcome,
         **more,
     }
+    if outcome != "done" and not _flood.lets_through():
+        return
     short = {name: _short(value) for name, value in fields.items()}
     line = " ".join(f"{name}={json.dumps(value)}" for name, value in short.items())
     level = logging.INFO if outcome == "done" else logging.WARNING
     log.log(level, "%s", line, extra={"audit": short})
+
+
+class _Flood:
+    """So many lines in a second; then one line with how many more there were."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._second = 0
+        self._count = 0
+
+    def lets_through(self) -> bool:
+        """True if there is room for a line in this second."""
+        second = self._clock.now_ms() // 1_000
+        with self._mutex:
+            left_out = 0
+            if second != self._second:
+                left_out = max(0, self._count - REFUSALS_PER_SECOND_MAX)
+                self._second, self._count = second, 0
+            self._count += 1
+            room = self._count <= REFUSALS_PER_SECOND_MAX
+        if left_out:
+            log.warning('refused=%d outcome="left out"', left_out)
+        return room
+
+
+_flood = _Flood(SteadyClock())
 
 
 def _short(value: object) -> object:

@@ -174,6 +174,64 @@ def require_consume(principal: Principal, stream: ConsumeStream) -> None:
     principal.require(CONSUME, stream.topic)
 
 
+# --- HTTP -----------------------------------------------------------------------------------------
+
+PUBLIC = Rule()
+"""Needs no key: probes, and the description of the API, the same for every broker."""
+
+_SENDS, _TAKES = Rule((PRODUCE,)), Rule((CONSUME,))
+_BROKER_LOOKS = Rule((MANAGE,), field=BROKER)
+_TOPIC = "/v1/topics/{topic}"
+_DOQ, _DOQ_MESSAGE = "/API/v1/queues/{queue_name}", "/API/v1/queues/{queue_name}/messages/{id}"
+
+
+def _queue(role: Role, *, audited: bool = False) -> Rule:
+    return Rule((role,), field="queue_name", audited=audited)
+
+
+HTTP_ROUTES: dict[tuple[str, str], Rule] = {
+    ("GET", "/livez"): PUBLIC,
+    ("GET", "/readyz"): PUBLIC,
+    ("GET", "/openapi.json"): PUBLIC,
+    ("GET", "/docs"): PUBLIC,
+    ("GET", "/docs/oauth2-redirect"): PUBLIC,
+    ("GET", "/redoc"): PUBLIC,
+    ("GET", "/stats"): _BROKER_LOOKS,
+    ("GET", "/metrics"): _BROKER_LOOKS,
+    ("GET", "/v1/keys"): _KEYS,
+    ("POST", "/v1/keys"): _KEYS,
+    ("DELETE", "/v1/keys/{key}"): _KEYS,
+    ("GET", "/v1/topics"): Rule(ANY, optional=True),
+    ("POST", "/v1/topics"): Rule((MANAGE,), "name", audited=True, also=_letters_go_to),
+    ("GET", _TOPIC): Rule(ANY),
+    ("PATCH", _TOPIC): Rule((MANAGE,), audited=True, also=_letters_go_to),
+    ("DELETE", _TOPIC): _CHANGES,
+    ("POST", f"{_TOPIC}/pause"): _CHANGES,
+    ("POST", f"{_TOPIC}/resume"): _CHANGES,
+    ("POST", f"{_TOPIC}/purge"): _CHANGES,
+    ("POST", f"{_TOPIC}/messages"): _SENDS,
+    ("POST", f"{_TOPIC}/lease"): _TAKES,
+    ("POST", f"{_TOPIC}/ack"): _TAKES,
+    ("POST", f"{_TOPIC}/nack"): _TAKES,
+    ("POST", f"{_TOPIC}/extend"): _TAKES,
+    ("GET", "/API/v1/queues"): Rule((MANAGE,), "queue_name", optional=True),
+    ("POST", "/API/v1/queues"): Rule((MANAGE,), "name", audited=True),
+    ("GET", _DOQ): _queue(MANAGE),
+    ("PUT", _DOQ): _queue(MANAGE, audited=True),
+    ("DELETE", _DOQ): _queue(MANAGE, audited=True),
+    ("POST", "/API/v1/ids"): Rule(),
+    ("POST", f"{_DOQ}/messages"): _queue(PRODUCE),
+    ("GET", f"{_DOQ}/messages"): _queue(CONSUME),
+    ("GET", _DOQ_MESSAGE): _queue(MANAGE),
+    ("DELETE", _DOQ_MESSAGE): _queue(PRODUCE),
+    ("POST", f"{_DOQ_MESSAGE}/ack"): _queue(CONSUME),
+    ("POST", f"{_DOQ_MESSAGE}/nack"): _queue(CONSUME),
+    ("POST", f"{_DOQ_MESSAGE}/touch"): _queue(CONSUME),
+    ("PUT", f"{_DOQ_MESSAGE}/priority"): _queue(PRODUCE),
+}
+"""The rule of each route, by method and path; the routes themselves ask `Principal.require`."""
+
+
 # --- answers about all topics ---------------------------------------------------------------------
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from dejaqueue.http import problems
-from dejaqueue.http.routes import health
+from dejaqueue.http import auditing, problems
+from dejaqueue.http.routes import health, keys
 from dejaqueue.http.service import Service
 from dejaqueue.version import __version__
 
@@ -24,5 +24,7 @@ def build_app(service: Service) -> FastAPI:
     app = FastAPI(title="DejaQ", version=__version__, openapi_url="/openapi.json")
     app.state.service = service
     problems.install(app)
+    auditing.install(app)
     app.include_router(health.router)
+    app.include_router(keys.router)
     return app

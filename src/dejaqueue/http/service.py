@@ -13,6 +13,7 @@ from fastapi import Request
 from dejaqueue.access.gate import Gate, bearer_of
 from dejaqueue.access.roles import Principal
 from dejaqueue.broker.broker import Broker
+from dejaqueue.http.auditing import note_caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,5 +41,5 @@ def principal_of(request: Request) -> Principal:
     """Who calls: `Authorization: Bearer KEY`. Raises Unauthenticated."""
     bearer = bearer_of(request.headers.get("authorization"))
     principal = service_of(request).gate.principal(bearer)
-    request.state.principal = principal  # for the audit log
+    note_caller(request, principal.name)
     return principal
