@@ -28,6 +28,7 @@ SECRET_BYTES = 32
 
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,255}")
 _PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,255}")
+_SECRET = re.compile(r"(dq_[0-9a-f]+_)[0-9a-f]+")
 _RESERVED = frozenset({"anonymous"})
 
 
@@ -113,6 +114,15 @@ def id_of(text: str) -> str:
     """The id in a key's text; "" if it has none. It is no secret."""
     parts = text.split("_", 2)
     return parts[1] if len(parts) == 3 and parts[0] == PREFIX else ""
+
+
+def without_secrets(text: str) -> str:
+    """A text for a log, without the secrets of keys that stand in it by mistake.
+
+    >>> without_secrets("topic dq_0a1b_2c3d is unknown")
+    'topic dq_0a1b_*** is unknown'
+    """
+    return _SECRET.sub(r"\1***", text)
 
 
 def check_name(name: object) -> str:

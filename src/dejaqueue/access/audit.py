@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from dejaqueue.access.api_keys import id_of
+from dejaqueue.access.api_keys import id_of, without_secrets
 from dejaqueue.clock import Clock, SteadyClock
 from dejaqueue.errors import DejaQError, NotAllowed
 
@@ -46,8 +46,6 @@ def record(who: str, peer: str, action: str, topic: str, outcome: str, **more: o
         "outcome": outcome,
         **more,
     }
-    if outcome != "done" and not _flood.lets_through():
-        return
     short = {name: _short(value) for name, value in fields.items()}
     line = " ".join(f"{name}={json.dumps(value)}" for name, value in short.items())
     level = logging.INFO if outcome == "done" else logging.WARNING
@@ -74,22 +72,26 @@ class _Flood:
             self._count += 1
             room = self._count <= REFUSALS_PER_SECOND_MAX
         if left_out:
-            log.warning('refused=%d outcome="left out"', left_out)
+            facts = {"outcome": "left out", "refused": left_out}
+            log.warning('outcome="left out" refused=%d', left_out, extra={"audit": facts})
         return room
 
 
-_flood = _Flood(SteadyClock())
+_floods = {is_known: _Flood(SteadyClock()) for is_known in (False, True)}
+"""Strangers do not use up the lines of those who have a key."""
 
 
 def _short(value: object) -> object:
     if value is None or isinstance(value, int):
         return value
-    return (value if isinstance(value, str) else json.dumps(value, default=repr))[:TEXT_CHARS_MAX]
+    text = value if isinstance(value, str) else json.dumps(value, default=repr)
+    return without_secrets(text)[:TEXT_CHARS_MAX]
 
 
 def refused(who: str, peer: str, action: str, topic: str, error: DejaQError) -> None:
-    """Write that a call was not let through."""
-    record(who, peer, action, topic, type(error).__name__)
+    """Write that a call was not let through, unless there are too many of these."""
+    if _floods[who != NOBODY].lets_through():
+        record(who, peer, action, topic, type(error).__name__)
 
 
 @contextmanager
@@ -111,7 +113,9 @@ def recorded(
     try:
         yield
     except DejaQError as error:
-        if always or isinstance(error, NotAllowed):
+        if isinstance(error, NotAllowed):
+            refused(who, peer, action, topic, error)
+        elif always:
             record(who, peer, action, topic, type(error).__name__, **more)
         raise
     if always:

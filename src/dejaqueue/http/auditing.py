@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI, Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dejaqueue.access import audit
 from dejaqueue.access.rules import HTTP_ROUTES
@@ -18,6 +18,9 @@ from dejaqueue.errors import DejaQError, NotAllowed
 _FACTS = "dejaq.audit"
 _OUTCOME = "dejaq.outcome"
 _PRINCIPAL = "dejaq.principal"
+_LOOKING = frozenset({"GET", "HEAD"})
+_BUSY = frozenset({"messages", "lease", "ack", "nack", "extend", "touch"})
+"""How the paths of what is called most end: none of these administers."""
 _TOPIC_FIELDS = ("topic", "queue_name", "dead_letter_topic")
 
 
@@ -37,8 +40,12 @@ def note_caller(request: Request, name: str) -> None:
 
 
 def note_error(request: Request, error: DejaQError) -> None:
-    """What the request ended with."""
-    request.scope[_OUTCOME] = error
+    """What the request ended with; a refusal is written down at once."""
+    scope = request.scope
+    scope[_OUTCOME] = error
+    if isinstance(error, NotAllowed):
+        who, peer, action, topic = _who_what(scope)
+        audit.refused(who, peer, action, topic, error)
 
 
 class _Audited:
@@ -46,27 +53,39 @@ class _Audited:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
-        error = scope.get(_OUTCOME)
-        if error is None and scope.get("method") in (None, "GET", "HEAD"):
-            return  # whoever looks changes nothing
-        path = getattr(scope.get("route"), "path", "")
-        rule = HTTP_ROUTES.get((scope["method"], path))
-        if (rule is not None and rule.audited) or isinstance(error, NotAllowed):
-            _record(scope, path, error)
+        if scope.get("method", "GET") in _LOOKING or scope["path"].rpartition("/")[2] in _BUSY:
+            await self._app(scope, receive, send)
+            return
+
+        async def write_down(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _record(scope, message["status"])
+            await send(message)
+
+        await self._app(scope, receive, write_down)
 
 
-def _record(scope: Scope, path: str, error: DejaQError | None) -> None:
+def _record(scope: Scope, status: int) -> None:
+    """Before the answer goes out: whoever has it can rely on the line."""
+    error = scope.get(_OUTCOME)
+    rule = HTTP_ROUTES.get((scope["method"], _path(scope)))
+    if rule is None or not rule.audited or isinstance(error, NotAllowed):
+        return
     facts: dict[str, Any] = dict(scope.get(_FACTS, {}))
+    facts.pop("topic", None)
+    outcome = type(error).__name__ if error else "done" if status < 400 else str(status)
+    audit.record(*_who_what(scope), outcome, **facts)
+
+
+def _path(scope: Scope) -> str:
+    return getattr(scope.get("route"), "path", "")
+
+
+def _who_what(scope: Scope) -> tuple[str, str, str, str]:
+    """Caller, address, action and topic of a request."""
     named = scope.get("path_params", {})
     found = [named[field] for field in _TOPIC_FIELDS if field in named]
-    topic = str(facts.pop("topic", found[0] if found else ""))
-    peer = scope.get("client") or ("unknown", 0)
-    audit.record(
-        scope.get(_PRINCIPAL, audit.NOBODY),
-        f"{peer[0]}:{peer[1]}",
-        f"{scope['method']} {path}",
-        topic,
-        "done" if error is None else type(error).__name__,
-        **facts,
-    )
+    topic = scope.get(_FACTS, {}).get("topic", found[0] if found else "")
+    address, port = scope.get("client") or (audit.NOBODY, 0)
+    who = scope.get(_PRINCIPAL, audit.NOBODY)
+    return who, f"{address}:{port}", f"{scope['method']} {_path(scope)}", str(topic)
