@@ -151,6 +151,13 @@ CRON_CALL_ENTRIES_MAX: Final = 10_000
 # Firings in one preview.
 CRON_PREVIEW_MAX: Final = 1_000
 
+# API keys of one broker: they are kept in memory, and stored anew with every change.
+API_KEYS_MAX: Final = 10_000
+# Roles and patterns of one key: each is tried on every call.
+API_KEY_GRANTS_MAX: Final = 64
+# An API key has 80; what is longer is no key, and only so much of it is looked at.
+API_KEY_BYTES_MAX: Final = 256
+
 assert SEQUENCE_BITS + 16 == 63
 assert PARTITIONS_MAX < 1 << 16
 assert DISPATCH_ROWS_MAX <= BATCH_ROWS_MAX

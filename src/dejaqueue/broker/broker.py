@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
+from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker import browse, by_filter, scan
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
@@ -76,6 +77,7 @@ class Broker:
         self._workers: list[PartitionWorker] = []
         self.snapshot_writer = self._threads.executor("dejaq-snapshots")
         self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
+        self.keys = KeyRing(self.clock)
         self._running = False
         self._started_us = 0
         self.transactions = Transactions(self.runtime, self.clock)
@@ -95,6 +97,7 @@ class Broker:
         )
         try:
             self._catalogue = Catalogue(self.store)
+            self.keys.open(self.store)
         except BaseException:
             self.store.close()
             raise
@@ -125,6 +128,7 @@ class Broker:
             worker.stop()
         self.transactions.close()
         self.snapshot_writer.shutdown()
+        self.keys.close()
         self.store.close()
 
     @staticmethod
@@ -247,9 +251,11 @@ class Broker:
         """One of cron.calls.ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown."""
         return cron_act(self.runtime, self.clock.now_ms(), action, body)
 
-    def redrive(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Send a page of dead letters back (broker/redrive.py)."""
-        return redrive(self, values)
+    def redrive(
+        self, values: dict[str, Any], may_receive: Callable[[str], bool] = lambda _: True
+    ) -> dict[str, Any]:
+        """Send a page of dead letters back, to topics that may receive them (broker/redrive.py)."""
+        return redrive(self, values, may_receive)
 
     def assignments(self, name: str) -> dict[str, Any]:
         """Which consumer has which partition of a topic. Raises TopicUnknown."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from dejaqueue.http import openapi, problems
+from dejaqueue.http import auditing, openapi, problems
 from dejaqueue.http.doq import routes as doq
 from dejaqueue.http.fast_lane import FastLane, calls_of
 from dejaqueue.http.routes import (
@@ -17,6 +17,7 @@ from dejaqueue.http.routes import (
     changing,
     cron,
     health,
+    keys,
     leases,
     letters,
     sending,
@@ -40,7 +41,8 @@ def build_app(service: Service) -> FastAPI:
     app = FastAPI(title="DejaQ", version=__version__, openapi_url="/openapi.json")
     app.state.service = service
     problems.install(app)
-    for part in (sending, leases, changing, browsing, letters, cron, topics, health):
+    auditing.install(app)
+    for part in (sending, leases, changing, browsing, letters, cron, topics, keys, health):
         app.include_router(part.router)
     doq.install(app, service)
     direct = [*sending.router.routes, *leases.router.routes]
