@@ -50,7 +50,11 @@ class ConsumerSession:
         """ack, nack or extend. `reply` is called once, if the settle has a number."""
         dispatcher = self._topic.dispatcher
         dispatcher.seen(self.consumer, self._clock.now_us())
-        reply_to = reply if settle.number else no_reply
+        reply_to = self._topic.counting.counting(
+            settle.op.name.lower(),
+            1 if settle.ids is None else len(settle.ids),
+            reply if settle.number else no_reply,
+        )
         try:
             if settle.op is SettleOp.EXTEND and settle.argument_ms:
                 check_lease(settle.argument_ms)

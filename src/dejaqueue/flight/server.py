@@ -19,6 +19,7 @@ import pyarrow.flight as flight
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, to_fields
+from dejaqueue.flight.calls import CallCounter
 from dejaqueue.flight.consume import serve_consumer
 from dejaqueue.flight.produce import serve_writer
 from dejaqueue.model import Topic
@@ -100,7 +101,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     """What gRPC calls, on a thread per call."""
 
     def __init__(self, broker: Broker, location: str) -> None:
-        super().__init__(location)
+        super().__init__(location, middleware={"calls": CallCounter(broker.counting)})
         self._broker = broker
         self._streams: set[Callable[[], None]] = set()
         self._streams_lock = threading.Lock()

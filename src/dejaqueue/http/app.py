@@ -10,7 +10,9 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from dejaqueue.http import problems
-from dejaqueue.http.routes import health
+from dejaqueue.http.exposition import Exposition
+from dejaqueue.http.requests import RequestCounter, RequestCounts
+from dejaqueue.http.routes import health, metrics
 from dejaqueue.http.service import Service
 from dejaqueue.version import __version__
 
@@ -24,5 +26,9 @@ def build_app(service: Service) -> FastAPI:
     app = FastAPI(title="DejaQ", version=__version__, openapi_url="/openapi.json")
     app.state.service = service
     problems.install(app)
+    requests = RequestCounts()
+    app.add_middleware(RequestCounter, counts=requests)
+    app.state.exposition = Exposition(service.broker, requests, service.is_ready)
     app.include_router(health.router)
+    app.include_router(metrics.router)
     return app
