@@ -66,9 +66,8 @@ class FlightServer:
             self._service = _Service(self._broker, f"grpc+tcp://{self._host}:{self._port}")
         except (OSError, pa.ArrowException) as error:
             raise BadRequest("server.port", f"a free port of {self._host}", self._port) from error
-        self._thread = threading.Thread(
-            target=self._service.serve, name="dejaq-flight", daemon=True
-        )
+        # Not `serve`, which takes SIGTERM and SIGINT over from the program's own handlers.
+        self._thread = threading.Thread(target=self._service.wait, name="dejaq-flight", daemon=True)
         self._thread.start()
 
     @property
