@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dejaqueue import limits
+
 Int64s = npt.NDArray[np.int64]
 
 # From what a good timer reaches to what a human notices; the steps are those of an oscilloscope.
@@ -163,8 +165,8 @@ class Tallies:
 
 PER_OCTAVE = 16
 """Buckets of the fine scale for each doubling: each is 4.4 % wide."""
-FINE_BUCKETS = 45 * PER_OCTAVE
-"""Buckets of the fine scale: up to more than a year, in microseconds."""
+FINE_BUCKETS = limits.LATENESS_BUCKETS
+"""Buckets of the fine scale: up to a year, in microseconds."""
 
 
 def fine_bucket(value_us: int) -> int:

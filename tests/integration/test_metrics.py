@@ -90,6 +90,17 @@ def test_numbers_are_what_was_done(process: BrokerProcess) -> None:
     assert page.get("dejaq_ready_state") == 1
 
 
+def test_what_users_felt_is_known_when_their_consumer_is_closed(process: BrokerProcess) -> None:
+    with Client(process.url) as client:
+        work(client)
+    page = Page.read(process.http_port)
+    assert page.get("dejaq_felt_lateness_seconds_count", **TOPIC) == 52
+    pushed = page.get("dejaq_lateness_seconds_sum", **TOPIC)
+    felt = page.get("dejaq_felt_lateness_seconds_sum", **TOPIC)
+    assert felt >= pushed * 0.999
+    assert page.get("dejaq_consumers", **TOPIC) == 0
+
+
 def test_histograms_add_up_and_nothing_is_below_zero(process: BrokerProcess) -> None:
     with Client(process.url) as client:
         work(client)
@@ -101,7 +112,7 @@ def test_histograms_add_up_and_nothing_is_below_zero(process: BrokerProcess) -> 
             assert value >= 0, (name, labels)
     histograms = [name for name, kind in page.types.items() if kind == "histogram"]
     assert "dejaq_lateness_seconds" in histograms
-    assert len(histograms) >= 5
+    assert len(histograms) >= 6
     for name in histograms:
         for labels, count in page.all(f"{name}_count").items():
             series = dict(labels)

@@ -24,7 +24,7 @@ from dejaqueue.engine.commands import Int64s, Leased
 from dejaqueue.engine.state import Counts
 from dejaqueue.metrics import COUNT_BOUNDS, Counter, Histogram, Tallies, coarsen
 from dejaqueue.model import RowStatus, TagFilter
-from dejaqueue.wire.frames import Reply
+from dejaqueue.wire.frames import LatenessReport, Reply
 
 if TYPE_CHECKING:
     from dejaqueue.broker.requests import ReplyTo
@@ -101,11 +101,10 @@ class TopicCounts:
                     self.refused.add((op, RowStatus(status).name), count)
         reply_to(reply)
 
-    def felt_by(
-        self, buckets: np.ndarray[tuple[int], np.dtype[np.integer]], counts: Int64s, sum_us: int
-    ) -> None:
-        """Take what a client counted (metrics.py, the fine scale)."""
-        self.felt.add_counts(coarsen(buckets, counts), sum_us)
+    def felt_by(self, report: LatenessReport) -> None:
+        """Take what a client counted."""
+        buckets, counts = np.array(report.buckets, dtype=np.int64), np.array(report.counts)
+        self.felt.add_counts(coarsen(buckets, counts), report.sum_us)
 
     def appended(self, took_us: int, entry_count: int, row_count: int) -> None:
         """A group is durable."""

@@ -126,6 +126,8 @@ class ConsumerSession:
         dispatcher, consumer = self._topic.dispatcher, self.consumer
         dispatcher.seen(consumer, now_us)
         consumer.offset_us, consumer.uncertainty_us = ping.offset_us, ping.uncertainty_us
+        if ping.report is not None:
+            self._topic.counting.felt_by(ping.report)
         limit_us = self._offset_us_max
         known = 0 <= ping.uncertainty_us <= limit_us and abs(ping.offset_us) <= limit_us
         ahead_ms = limits.LEASE_AHEAD_MS_MAX if known and consumer.options.holds else 0
