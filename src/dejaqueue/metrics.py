@@ -69,55 +69,58 @@ class Histogram:
     def __init__(self, bounds: tuple[int, ...] = DURATION_BOUNDS_US) -> None:
         self._bounds = bounds
         self._bounds_column = np.array(bounds, dtype=np.int64)
-        self._counts = np.zeros(len(bounds) + 1, dtype=np.int64)
+        self._counts = [0] * (len(bounds) + 1)
         self._sum = 0
         self._lock = threading.Lock()
 
-    def add(self, value: int) -> None:
-        """Count one value. Cost: below a microsecond."""
+    def add(self, value: int, count: int = 1) -> None:
+        """Count a value so many times. Cost: below a microsecond."""
         value = max(value, 0)
         at = bisect_left(self._bounds, value)
         with self._lock:
-            self._counts[at] += 1
-            self._sum += value
+            self._counts[at] += count
+            self._sum += value * count
 
-    def add_many(self, values: Int64s) -> None:
-        """Count values. Cost: two binary searches if all fall into one bucket, else a search for
-        each bound, and a sort unless they ascend or descend."""
-        count = values.size
-        if count < 2:
-            if count:
-                self.add(int(values[0]))
+    def add_many(self, values: Int64s, each: int = 1) -> None:
+        """Count values, `each` times. Cost: some 5 µs for a thousand that ascend or descend, else a
+        sort besides."""
+        size = values.size
+        if size < 2:
+            if size:
+                self.add(int(values[0]), each)
             return
         if values[0] > values[-1]:
             values = values[::-1]
         if bool((values[1:] < values[:-1]).any()):
             values = np.sort(values)
         low, high = int(values[0]), int(values[-1])
+        if high <= 0:
+            self.add(0, size * each)
+            return
         total = int(values.sum()) if low >= 0 else int(np.maximum(values, 0).sum())
         first, last = bisect_left(self._bounds, low), bisect_left(self._bounds, high)
-        if first == last:
-            with self._lock:
-                self._counts[first] += count
-                self._sum += total
-            return
         # Values up to each bound; between two of them is what a bucket has.
-        ends = values.searchsorted(self._bounds_column[first:last], "right")
-        counts = np.diff(ends, prepend=0, append=count)
+        ends = values.searchsorted(self._bounds_column[first:last], "right").tolist()
+        before = 0
         with self._lock:
-            self._counts[first : last + 1] += counts
-            self._sum += total
+            for at, end in enumerate(ends, first):
+                self._counts[at] += (end - before) * each
+                before = end
+            self._counts[last] += (size - before) * each
+            self._sum += total * each
 
     def add_counts(self, counts: Int64s, total: int) -> None:
         """Count what was counted elsewhere by the same bounds; `total` is the sum of the values."""
         with self._lock:
-            self._counts += counts
+            self._counts = [
+                mine + more for mine, more in zip(self._counts, counts.tolist(), strict=True)
+            ]
             self._sum += total
 
     def read(self) -> HistogramCounts:
         """All of it as of now."""
         with self._lock:
-            return HistogramCounts(self._bounds, self._counts.copy(), self._sum)
+            return HistogramCounts(self._bounds, np.array(self._counts, dtype=np.int64), self._sum)
 
 
 class Counter:

@@ -471,7 +471,7 @@ class Partition:
             self._payload_bytes_sum += merged.columns.payload_bytes
             self._payload_rows_sum += merged.columns.rows
             sequence = effects.first_sequence
-            self.counting.came_in(sequence, merged.columns.dues_ms, now_ms)
+            self.counting.came_in(command.position, merged.columns.dues_ms, now_ms)
         else:
             sequence = self.engine.next_sequence
         for request, batch in zip(requests, batches, strict=True):

@@ -343,9 +343,9 @@ def _decode_reply(body: memoryview, flags: int, number: int) -> Reply:
 
 
 def _decode_ping(body: memoryview, flags: int, number: int) -> Ping:
-    clock = _PING.unpack_from(body)
+    client_us, offset_us, uncertainty_us = _PING.unpack_from(body)
     if not flags & HAS_REPORT:
-        return Ping(number, *clock)
+        return Ping(number, client_us, offset_us, uncertainty_us)
     rest = body[_PING.size :]
     sum_us, count, _ = _REPORT.unpack_from(rest)
     rest = rest[_REPORT.size :]
@@ -360,7 +360,7 @@ def _decode_ping(body: memoryview, flags: int, number: int) -> Ping:
     if not 0 <= sum_us <= REPORT_SUM_US_MAX:
         raise BadRequest("ping.report", f"a sum from 0 to {REPORT_SUM_US_MAX}", sum_us)
     report = LatenessReport(sum_us, tuple(buckets.tolist()), tuple(counts.tolist()))
-    return Ping(number, *clock, report)
+    return Ping(number, client_us, offset_us, uncertainty_us, report)
 
 
 def _decode_settle(body: memoryview, number: int) -> Settle:

@@ -11,7 +11,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from dejaqueue.broker.counting import Arrivals, PartitionCounts, TopicCounts
+from dejaqueue import limits
+from dejaqueue.broker.counting import ARRIVALS_KEPT, Arrivals, PartitionCounts, TopicCounts
+from dejaqueue.broker.dispatch import Push
 from dejaqueue.engine.commands import Leased
 from dejaqueue.engine.state import Counts
 from dejaqueue.errors import BadRequest
@@ -60,14 +62,36 @@ def test_nothing_is_known_before_the_partition_was_read() -> None:
 
 
 def test_late_comers_are_ready_when_they_came_in() -> None:
-    arrivals = Arrivals(kept=2)
-    for number in range(9):
-        arrivals.note(first_sequence=10 * number, count=2, now_ms=1_000 + number)
-    sequences = np.array([80, 81, 82, 71, 0])
-    dues_ms = np.array([5, 2_000, 5, 5, 5])
-    readies_ms = arrivals.readies_ms(sequences, dues_ms)
-    assert readies_ms[:4].tolist() == [1_008, 2_000, 5, 1_007]
-    assert readies_ms[4] == 5  # so long ago that nobody knows: it counts from its due time
+    arrivals = Arrivals()
+    for number in range(ARRIVALS_KEPT + 3):
+        arrivals.note(position=10 + number, now_ms=1_000 + number)
+    last = ARRIVALS_KEPT + 12
+    stored_at = np.array([last, last, last - 1, 10, 11, last + 1])
+    dues_ms = np.array([5, 2_000_000, 5, 5, 5, 5])
+    found = arrivals.readies_ms(stored_at << limits.ROW_BITS | 7, dues_ms).tolist()
+    newest_ms = 1_000 + ARRIVALS_KEPT + 2
+    # Of what came in so long ago, or on time, nobody knows more: it counts from its due time.
+    assert found == [newest_ms, 2_000_000, newest_ms - 1, 5, 5, 5]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 63, 64, 127, 128, 129, 1_000, 1_001, 65_536])
+def test_every_row_that_is_pushed_is_counted(rows: int) -> None:
+    counting = PartitionCounts()
+    counting.came_in(1, np.array([5]), 990)
+    push = Push(0, cast(Any, None), leased([500 + n % 7 for n in range(rows)], [0] * rows), rows)
+    counting.pushed([push, push], now_us=1_000_000)
+    lateness, waited = counting.topic.lateness.read(), counting.topic.waited.read()
+    assert lateness.count == waited.count == 2 * rows
+    assert lateness.sum == 2 * sum(1_000 * (500 - n % 7) for n in range(rows))
+    assert waited.sum == pytest.approx(lateness.sum, rel=0.02)
+
+
+def test_what_is_pushed_ahead_is_not_late() -> None:
+    counting = PartitionCounts()
+    counting.pushed([Push(0, cast(Any, None), leased([11, 12], [1, 2]), 9)], now_us=10_500)
+    counting.pushed([Push(0, cast(Any, None), leased([], []), 9)], now_us=10_500)
+    found = counting.topic.lateness.read()
+    assert (found.count, found.sum, found.counts[0]) == (2, 0, 2)
 
 
 def test_refused_rows_are_counted_and_the_reply_goes_on() -> None:
@@ -89,9 +113,9 @@ def leased(dues_ms: list[int], sequences: list[int], attempts: list[int] | None 
     return Leased(
         1,
         99_999,
-        np.array(sequences),
+        np.array(sequences, dtype=np.int64),
         np.array(attempts or [1] * rows, dtype=np.uint16),
-        np.array(dues_ms),
+        np.array(dues_ms, dtype=np.int64),
         np.zeros(rows, dtype=np.int64),
     )
 
