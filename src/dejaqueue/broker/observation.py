@@ -10,7 +10,7 @@ See: counting.py for what is counted; docs/guides/monitoring.md.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
@@ -172,18 +172,21 @@ class Observer:
         self._looked_us = -_KEPT_US
         self._outlooks: dict[Partition, Outlook] = {}
 
-    def topics(self) -> list[TopicNumbers]:
-        """Each topic's numbers, the oldest topics first. May wait for workers for a moment."""
+    def topics(self) -> Iterator[TopicNumbers]:
+        """Each topic's numbers, the oldest topics first. May wait for workers for a moment.
+
+        One by one: what is dropped at once never concerns the garbage collector.
+        """
         runtimes = self._broker.runtimes()
         shown, others = runtimes[:TOPICS_SHOWN_MAX], runtimes[TOPICS_SHOWN_MAX:]
         outlooks = self._look(shown)
-        found = [_numbers(topic, outlooks) for topic in shown]
+        for topic in shown:
+            yield _numbers(topic, outlooks)
         if others:
             rest = TopicNumbers(OTHERS, "")
             for topic in others:
                 rest.add(_numbers(topic, outlooks))
-            found.append(rest)
-        return found
+            yield rest
 
     def _look(self, topics: Sequence[TopicRuntime]) -> dict[Partition, Outlook]:
         """What is due when, in each partition that has messages; at most a second old."""

@@ -61,8 +61,8 @@ def test_broker_that_starts_is_shown_as_not_ready(broker: Broker) -> None:
     app = build_app(Service(broker, Gate(), lambda: False))
     found = get(app, "/metrics")
     assert found.status_code == 200
-    assert "dejaq_ready_state 0.0" in found.text
-    assert "dejaq_topics 0.0" in found.text
+    assert "dejaq_ready_state 0\n" in found.text
+    assert "dejaq_topics 0\n" in found.text
 
 
 def test_two_brokers_in_one_process_do_not_mix(broker: Broker) -> None:
