@@ -20,6 +20,7 @@ TITLES = {
     "lateness": "Lateness",
     "hot_instant": "Hot instant",
     "fair": "Fair topics",
+    "http": "HTTP",
     "scale": "Scale",
     "parts": "Parts",
 }
