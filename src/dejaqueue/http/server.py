@@ -7,6 +7,7 @@ Holds: the port is bound when the server is built; `stop` gives it back; twice i
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import threading
 
@@ -14,20 +15,28 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
+from dejaqueue.access.tls import ServerTls
 from dejaqueue.http.app import build_app
 from dejaqueue.http.flow import Flow
 from dejaqueue.http.gather import call_soon
+from dejaqueue.http.protocol import Bounds, Connections, bounded
 from dejaqueue.http.service import Service
 
 STOP_SECONDS_MAX = 5
 """Requests that are being answered have this long when the server stops."""
 
 
-def uvicorn_config(app: FastAPI) -> uvicorn.Config:
-    """How an application is served."""
+def uvicorn_config(app: FastAPI, connections: Connections | None = None) -> uvicorn.Config:
+    """How an application is served.
+
+    Args:
+        connections: where they are kept; None = somewhere, with the usual bounds.
+    """
+    connections = connections or Connections(Bounds())
     return uvicorn.Config(
         app,
-        http="httptools",
+        http=bounded(connections),
+        timeout_keep_alive=math.ceil(connections.bounds.idle_seconds),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -43,10 +52,22 @@ class HttpServer:
 
     Attributes:
         port: where it listens; chosen by the system if 0 was asked for.
+        connections: those that are open, and what happened to others.
     """
 
-    def __init__(self, service: Service, host: str, port: int) -> None:
+    def __init__(
+        self,
+        service: Service,
+        host: str,
+        port: int,
+        bounds: Bounds | None = None,
+        tls: ServerTls | None = None,
+    ) -> None:
         """Bind the port.
+
+        Args:
+            bounds: what connections may do; None = as the broker's settings say.
+            tls: None = in plain text.
 
         Raises:
             OSError: the address cannot be bound.
@@ -54,8 +75,14 @@ class HttpServer:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=2_048)
         self.port: int = self._socket.getsockname()[1]
+        bounds = bounds or Bounds.of(service.broker.settings.server)
+        self.connections = Connections(bounds)
         self._app = build_app(service)
-        self._server = uvicorn.Server(uvicorn_config(self._app))
+        config = uvicorn_config(self._app, self.connections)
+        if tls is not None:
+            config.load()
+            config.ssl = tls.context
+        self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="dejaq-http", daemon=True)
 
