@@ -12,7 +12,16 @@ from fastapi import FastAPI
 from dejaqueue.http import openapi, problems
 from dejaqueue.http.doq import routes as doq
 from dejaqueue.http.fast_lane import FastLane, calls_of
-from dejaqueue.http.routes import health, leases, sending, topics
+from dejaqueue.http.routes import (
+    browsing,
+    changing,
+    cron,
+    health,
+    leases,
+    letters,
+    sending,
+    topics,
+)
 from dejaqueue.http.service import Service
 from dejaqueue.version import __version__
 
@@ -31,7 +40,7 @@ def build_app(service: Service) -> FastAPI:
     app = FastAPI(title="DejaQ", version=__version__, openapi_url="/openapi.json")
     app.state.service = service
     problems.install(app)
-    for part in (sending, leases, topics, health):  # what is called most comes first
+    for part in (sending, leases, changing, browsing, letters, cron, topics, health):
         app.include_router(part.router)
     doq.install(app, service)
     direct = [*sending.router.routes, *leases.router.routes]

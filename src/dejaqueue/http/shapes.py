@@ -258,3 +258,226 @@ class Purged(Shape):
 
     cancelled: int
     is_finished: bool = Field(description="False: call again, there is more.")
+
+
+class Filter(Shape):
+    """Which messages: all that fit every field that is given."""
+
+    state: Literal["scheduled", "ready"] | None = None
+    due_from: int | str | None = Field(None, description="Due then or later; as due.")
+    due_to: int | str | None = Field(None, description="Due before then; as due.")
+    group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
+    tags_any: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
+    tags_all: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
+    tags_none: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
+    priority_from: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
+    priority_to: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
+
+
+class Moved(Shape):
+    """A message by id or key, and what changes of it."""
+
+    id: str | None = Id
+    key: str | None = Field(None, max_length=limits.KEY_BYTES_MAX)
+    due: int | str | None = None
+    priority: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
+    group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
+
+
+class MoveRequest(Shape):
+    """Messages to move: `messages` by name, or `where` and what changes."""
+
+    messages: list[Moved] | None = Field(None, description="All by id, or all by key.")
+    where: Filter | None = Field(None, description="Instead of messages: all that fit.")
+    due: int | str | None = Field(None, description="With where: the new due time.")
+    by_ms: int | None = Field(None, description="With where: so much later; negative: earlier.")
+    set_priority: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
+    set_group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
+    dry_run: bool = Field(False, description="With where: only count.")
+    after: str | None = Field(None, description="With where: the `next` of the answer before.")
+
+
+class Named(Shape):
+    """A message by id or key."""
+
+    id: str | None = Id
+    key: str | None = Field(None, max_length=limits.KEY_BYTES_MAX)
+
+
+class CancelRequest(Shape):
+    """Messages to cancel: `messages` by name, or `where`."""
+
+    messages: list[Named] | None = Field(None, description="All by id, or all by key.")
+    where: Filter | None = Field(None, description="Instead of messages: all that fit.")
+    dry_run: bool = Field(False, description="With where: only count.")
+    after: str | None = Field(None, description="With where: the `next` of the answer before.")
+
+
+class Changed(Shape):
+    """What became of a message."""
+
+    id: str | None = Id
+    key: str | None = None
+    status: Literal["OK", "NOT_FOUND", "LEASED"]
+
+
+class ChangedMany(Shape):
+    """By name: the status of each. By filter: how many, and how to go on."""
+
+    messages: list[Changed] | None = None
+    count: int | None = None
+    next: str | None = Field(None, description="Give it as `after` for the rest; null = done.")
+
+
+class PeekedMessage(Message):
+    """A message as it is now."""
+
+    state: str
+
+
+class Page(Shape):
+    """A page of messages."""
+
+    messages: list[PeekedMessage]
+    next: str | None = Field(description="Give it as `after` for the next page; null = the last.")
+
+
+class Counts(Shape):
+    """How many messages, by what was asked for."""
+
+    rows: list[dict[str, Any]]
+    next: str | None = Field(description="Give it as `after` for more; null = all were told.")
+
+
+class Histogram(Shape):
+    """How many messages are due in each stretch of time."""
+
+    due_from: int
+    bucket_ms: int
+    counts: list[int]
+    error_max: int = Field(description="By how much the sum may be too high.")
+
+
+class Stats(BaseModel):
+    """Numbers (docs/reference/metrics.md)."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Consumers(Shape):
+    """The consumers of a topic."""
+
+    consumers: list[dict[str, Any]]
+
+
+class Assignments(BaseModel):
+    """Which consumer has which partition."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class NewCronEntry(Shape):
+    """Something that fires again and again: `cron` or `every_ms` is needed."""
+
+    cron: str | None = Field(None, max_length=limits.CRON_EXPRESSION_BYTES_MAX)
+    every_ms: int | None = Field(None, ge=limits.CRON_EVERY_MS_MIN, le=limits.INSTANT_MS_MAX)
+    zone: str | None = Field(None, description="IANA time zone; default: UTC.")
+    start_ms: int | None = Field(None, ge=0, le=limits.INSTANT_MS_MAX)
+    end_ms: int | None = Field(None, ge=0, le=limits.INSTANT_MS_MAX)
+    jitter_ms: int | None = Field(None, ge=0, le=limits.CRON_JITTER_MS_MAX)
+    misfire: Literal["skip", "once", "all"] | None = None
+    overlap: Literal["allow", "skip"] | None = None
+    payload: str | None = None
+    payload_base64: str | None = Field(None, json_schema_extra={"format": "byte"})
+    headers: dict[str, str] | None = None
+    tags: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
+    group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
+    priority: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
+    paused: bool | None = None
+
+
+class NamedCronEntry(NewCronEntry):
+    """An entry with its name."""
+
+    name: str = Field(min_length=1, max_length=limits.KEY_BYTES_MAX)
+
+
+class NewCronEntries(Shape):
+    """Many entries."""
+
+    entries: list[NamedCronEntry] = Field(min_length=1, max_length=limits.CRON_CALL_ENTRIES_MAX)
+
+
+class CronEntryShown(BaseModel):
+    """An entry as it is."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    next_ms: int = Field(description="When it fires next; -1 = never.")
+    last_id: str | None = Field(description="Id of the message that it made last.")
+
+
+class CronEntries(Shape):
+    """Entries, by name."""
+
+    entries: list[CronEntryShown]
+    next: str | None = None
+
+
+class PreviewRequest(NewCronEntry):
+    """An entry that need not exist, and how many of its firings to tell."""
+
+    count: int = Field(10, ge=1, le=limits.CRON_PREVIEW_MAX)
+    after_ms: int | None = Field(None, ge=0, lt=limits.INSTANT_MS_MAX)
+
+
+class Firings(Shape):
+    """When an entry fires, UTC milliseconds."""
+
+    firings: list[int]
+
+
+class Fired(Shape):
+    """The message that was made."""
+
+    id: str = Id
+
+
+class DeadLetter(PeekedMessage):
+    """A dead letter, and how it died."""
+
+    death: dict[str, str] = Field(
+        description="reason, attempts, origin (its topic), origin-id, at (when), key."
+    )
+
+
+class DeadLetters(Shape):
+    """A page of dead letters."""
+
+    messages: list[DeadLetter]
+    next: str | None = None
+
+
+class LetterChoice(Shape):
+    """Which dead letters; none of the fields = all."""
+
+    reason: str | None = Field(None, description="Only those that died of this.")
+    group: str | None = None
+    ids: list[str] | None = Field(None, max_length=limits.PEEK_ROWS_MAX)
+    limit: int | None = Field(None, ge=0, description="So many at most.")
+    after: str | None = Field(None, description="The `next` of the answer before.")
+
+
+class RedriveRequest(LetterChoice):
+    """Which dead letters to send back, and where to."""
+
+    to: str | None = Field(None, description="A topic; default: where each came from.")
+
+
+class Redriven(Shape):
+    """How many went, and how many were meant but stay."""
+
+    moved: int
+    left: int
+    next: str | None = Field(description="Give it as `after` for the rest; null = done.")
