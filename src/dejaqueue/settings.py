@@ -213,9 +213,30 @@ class ServerSettings(Group):
         "75 s: longer than most proxies keep theirs, so that it is they who close. "
         "Cannot change live.",
     )
+    tls_certificate: str = Field(
+        default="",
+        description="PEM file with the server's certificate and those that sign it, for both "
+        "ports. Empty = no TLS: everybody on the way can read and change what is sent. "
+        "Cannot change live.",
+    )
+    tls_key: str = Field(
+        default="",
+        description="PEM file with the private key of `tls_certificate`, not encrypted, readable "
+        "for the broker alone. Cannot change live.",
+    )
+    tls_client_ca: str = Field(
+        default="",
+        description="PEM file with the certificates that sign clients' certificates. If it is set, "
+        "both ports refuse clients without one (mutual TLS). Empty = clients need none. "
+        "Cannot change live.",
+    )
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            raise ValueError("tls_certificate and tls_key belong together: set both, or neither")
+        if self.tls_client_ca and not self.tls_certificate:
+            raise ValueError("tls_client_ca needs tls_certificate and tls_key")
         if self.port and self.port == self.http_port:
             raise ValueError("port and http_port must differ")
         return self

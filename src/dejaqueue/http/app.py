@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from dejaqueue.http import openapi, problems
+from dejaqueue.http import auditing, openapi, problems
 from dejaqueue.http.doq import routes as doq
+from dejaqueue.http.exposition import Exposition
 from dejaqueue.http.fast_lane import FastLane, calls_of
+from dejaqueue.http.requests import RequestCounter, RequestCounts
 from dejaqueue.http.routes import (
     browsing,
     changing,
     cron,
     health,
+    keys,
     leases,
     letters,
+    metrics,
     sending,
     topics,
 )
@@ -40,10 +44,14 @@ def build_app(service: Service) -> FastAPI:
     app = FastAPI(title="DejaQ", version=__version__, openapi_url="/openapi.json")
     app.state.service = service
     problems.install(app)
-    for part in (sending, leases, changing, browsing, letters, cron, topics, health):
+    auditing.install(app)
+    for part in (sending, leases, changing, browsing, letters, cron, topics, keys, metrics, health):
         app.include_router(part.router)
     doq.install(app, service)
     direct = [*sending.router.routes, *leases.router.routes]
     app.add_middleware(FastLane, calls=calls_of(direct))  # first, and so innermost
     openapi.install(app, DESCRIPTION)
+    requests = RequestCounts()
+    app.add_middleware(RequestCounter, counts=requests)
+    app.state.exposition = Exposition(service.broker, requests, service.is_ready)
     return app

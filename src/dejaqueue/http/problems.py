@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, TryLater, Unauthenticated
+from dejaqueue.http.auditing import note_error
 
 log = logging.getLogger("dejaqueue.http")
 
@@ -77,13 +78,16 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(DejaQError)
     async def ours(request: Request, error: DejaQError) -> JSONResponse:
+        note_error(request, error)
         return problem(error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        return problem(BadRequest(field, str(first["msg"]), first.get("input")))
+        wrong = BadRequest(field, str(first["msg"]), first.get("input"))
+        note_error(request, wrong)
+        return problem(wrong)
 
     @app.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> JSONResponse:

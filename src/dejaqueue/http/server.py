@@ -15,6 +15,7 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
+from dejaqueue.access.tls import ServerTls
 from dejaqueue.http.app import build_app
 from dejaqueue.http.flow import Flow
 from dejaqueue.http.gather import call_soon
@@ -55,12 +56,18 @@ class HttpServer:
     """
 
     def __init__(
-        self, service: Service, host: str, port: int, bounds: Bounds | None = None
+        self,
+        service: Service,
+        host: str,
+        port: int,
+        bounds: Bounds | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         """Bind the port.
 
         Args:
             bounds: what connections may do; None = as the broker's settings say.
+            tls: None = in plain text.
 
         Raises:
             OSError: the address cannot be bound.
@@ -71,7 +78,11 @@ class HttpServer:
         bounds = bounds or Bounds.of(service.broker.settings.server)
         self.connections = Connections(bounds)
         self._app = build_app(service)
-        self._server = uvicorn.Server(uvicorn_config(self._app, self.connections))
+        config = uvicorn_config(self._app, self.connections)
+        if tls is not None:
+            config.load()
+            config.ssl = tls.context
+        self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="dejaq-http", daemon=True)
 
