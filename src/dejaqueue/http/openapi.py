@@ -47,7 +47,7 @@ def ref(model: type[Any]) -> Description:
 
 
 def body(
-    model: type[Any],
+    model: type[Any] | list[type[Any]],
     example: Any,
     *,
     required: bool = True,
@@ -56,9 +56,11 @@ def body(
     """What a route takes, for `openapi_extra`.
 
     Args:
+        model: one, or several of which the body is one.
         more: other kinds of content.
     """
-    content = {"application/json": {"schema": ref(model), "example": example}}
+    schema = {"anyOf": [ref(one) for one in model]} if isinstance(model, list) else ref(model)
+    content = {"application/json": {"schema": schema, "example": example}}
     content |= more or {}
     return {"requestBody": {"required": required, "content": content}}
 
