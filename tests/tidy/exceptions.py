@@ -70,6 +70,8 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/flight/consume.py": "tests/integration",
     "src/dejaqueue/flight/produce.py": "tests/integration",
     "src/dejaqueue/flight/server.py": "tests/integration",
+    "src/dejaqueue/http/auditing.py": "tests/integration/test_access.py",
+    "src/dejaqueue/http/routes/keys.py": "tests/integration/test_authorisation.py",
     "src/dejaqueue/journal/interface.py": "a contract",
     "src/dejaqueue/local.py": "tests/docs, tests/integration",
     "src/dejaqueue/schema/messages.py": "a list of names",

@@ -185,7 +185,7 @@ _TOPIC = "/v1/topics/{topic}"
 _DOQ, _DOQ_MESSAGE = "/API/v1/queues/{queue_name}", "/API/v1/queues/{queue_name}/messages/{id}"
 
 
-def _queue(role: Role, *, audited: bool = False) -> Rule:
+def _doq(role: Role, *, audited: bool = False) -> Rule:
     return Rule((role,), field="queue_name", audited=audited)
 
 
@@ -216,18 +216,18 @@ HTTP_ROUTES: dict[tuple[str, str], Rule] = {
     ("POST", f"{_TOPIC}/extend"): _TAKES,
     ("GET", "/API/v1/queues"): Rule((MANAGE,), "queue_name", optional=True),
     ("POST", "/API/v1/queues"): Rule((MANAGE,), "name", audited=True),
-    ("GET", _DOQ): _queue(MANAGE),
-    ("PUT", _DOQ): _queue(MANAGE, audited=True),
-    ("DELETE", _DOQ): _queue(MANAGE, audited=True),
+    ("GET", _DOQ): _doq(MANAGE),
+    ("PUT", _DOQ): _doq(MANAGE, audited=True),
+    ("DELETE", _DOQ): _doq(MANAGE, audited=True),
     ("POST", "/API/v1/ids"): Rule(),
-    ("POST", f"{_DOQ}/messages"): _queue(PRODUCE),
-    ("GET", f"{_DOQ}/messages"): _queue(CONSUME),
-    ("GET", _DOQ_MESSAGE): _queue(MANAGE),
-    ("DELETE", _DOQ_MESSAGE): _queue(PRODUCE),
-    ("POST", f"{_DOQ_MESSAGE}/ack"): _queue(CONSUME),
-    ("POST", f"{_DOQ_MESSAGE}/nack"): _queue(CONSUME),
-    ("POST", f"{_DOQ_MESSAGE}/touch"): _queue(CONSUME),
-    ("PUT", f"{_DOQ_MESSAGE}/priority"): _queue(PRODUCE),
+    ("POST", f"{_DOQ}/messages"): _doq(PRODUCE),
+    ("GET", f"{_DOQ}/messages"): _doq(CONSUME),
+    ("GET", _DOQ_MESSAGE): _doq(MANAGE),
+    ("DELETE", _DOQ_MESSAGE): _doq(PRODUCE),
+    ("POST", f"{_DOQ_MESSAGE}/ack"): _doq(CONSUME),
+    ("POST", f"{_DOQ_MESSAGE}/nack"): _doq(CONSUME),
+    ("POST", f"{_DOQ_MESSAGE}/touch"): _doq(CONSUME),
+    ("PUT", f"{_DOQ_MESSAGE}/priority"): _doq(PRODUCE),
 }
 """The rule of each route, by method and path; the routes themselves ask `Principal.require`."""
 
