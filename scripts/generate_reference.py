@@ -325,7 +325,7 @@ def rules_block() -> str:
         if rule is rules.PUBLIC:
             return "open"
         if not rule.roles:
-            return "—" if rule.also is None else "see above"
+            return "—" if rule.also is None else "by what it names"
         if set(rule.roles) == set(Role):
             return "any"
         where = "" if rule.field else " on `*`"

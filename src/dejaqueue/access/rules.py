@@ -95,11 +95,26 @@ def _redriven_to(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
 def _participants(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
     """A transaction is decided by who may send to or consume each of its topics."""
     yield (PRODUCE, CONSUME), _text(body, "transaction").partition("/")[0]
+    yield from _places(body)
+
+
+def _epoch(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
+    """An epoch of a sink is committed by who may send to each of its topics."""
+    yield (PRODUCE, CONSUME), _text(body, "topic")
+    yield from _places(body)
+
+
+def _places(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
     places = body.get("participants", [])
     if not isinstance(places, list) or not all(isinstance(place, str) for place in places):
         raise BadRequest("participants", "a list of topic/partition", places)
     for topic in sorted({place.partition("/")[0] for place in places}):
         yield (PRODUCE, CONSUME), topic
+
+
+def _named_or_found(body: Body) -> tuple[tuple[Role, ...], str]:
+    """Messages by id or key are a producer's to change, by filter a manager's."""
+    return (MANAGE if "where" in body else PRODUCE,), _text(body, "topic")
 
 
 def may_receive(principal: Principal) -> Callable[[str], bool]:
@@ -128,6 +143,7 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "redrive": Rule((MANAGE,), audited=True, also=_redriven_to),
     "stats": Rule((MANAGE,), optional=True),
     "assignments": Rule((MANAGE,), "name"),
+    "scan_ranges": Rule((MANAGE,), "name"),
     "counts": _LOOKS,
     "histogram": _LOOKS,
     "move_where": _CHANGES,
@@ -142,6 +158,7 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "cron_next": Rule(also=_cron_topic),
     "begin_transaction": Rule((PRODUCE, CONSUME)),
     "commit_transaction": Rule(also=_participants),
+    "commit_epoch": Rule(also=_epoch),
     "abort_transaction": Rule(also=_participants),
     "transactions": _LOOKS,
     "create_key": _KEYS,
@@ -150,7 +167,7 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
 }
 """The rule of each action."""
 
-FLIGHT_TICKETS: dict[str, Rule] = {"peek": _LOOKS}
+FLIGHT_TICKETS: dict[str, Rule] = {"peek": _LOOKS, "scan": _LOOKS}
 """The rule of each operation of DoGet."""
 
 WRITES: dict[str, Role] = {
@@ -180,6 +197,7 @@ PUBLIC = Rule()
 """Needs no key: probes, and the description of the API, the same for every broker."""
 
 _SENDS, _TAKES = Rule((PRODUCE,)), Rule((CONSUME,))
+_NAMED = Rule(also=lambda body: iter([_named_or_found(body)]))
 _BROKER_LOOKS = Rule((MANAGE,), field=BROKER)
 _TOPIC = "/v1/topics/{topic}"
 _DOQ, _DOQ_MESSAGE = "/API/v1/queues/{queue_name}", "/API/v1/queues/{queue_name}/messages/{id}"
@@ -209,6 +227,29 @@ HTTP_ROUTES: dict[tuple[str, str], Rule] = {
     ("POST", f"{_TOPIC}/pause"): _CHANGES,
     ("POST", f"{_TOPIC}/resume"): _CHANGES,
     ("POST", f"{_TOPIC}/purge"): _CHANGES,
+    ("GET", "/v1/stats"): _BROKER_LOOKS,
+    ("GET", f"{_TOPIC}/assignments"): _LOOKS,
+    ("GET", f"{_TOPIC}/consumers"): _LOOKS,
+    ("GET", f"{_TOPIC}/counts"): _LOOKS,
+    ("GET", f"{_TOPIC}/histogram"): _LOOKS,
+    ("GET", f"{_TOPIC}/stats"): _LOOKS,
+    ("GET", f"{_TOPIC}/messages"): _LOOKS,
+    ("GET", f"{_TOPIC}/messages/{{id}}"): _LOOKS,
+    ("POST", f"{_TOPIC}/move"): _NAMED,
+    ("POST", f"{_TOPIC}/cancel"): _NAMED,
+    ("GET", f"{_TOPIC}/dead-letters"): _LOOKS,
+    ("POST", f"{_TOPIC}/dead-letters/purge"): _CHANGES,
+    ("POST", f"{_TOPIC}/dead-letters/redrive"): Rule((MANAGE,), audited=True, also=_redriven_to),
+    ("POST", "/v1/cron/preview"): Rule(),
+    ("GET", f"{_TOPIC}/cron"): _LOOKS,
+    ("POST", f"{_TOPIC}/cron"): _CHANGES,
+    ("GET", f"{_TOPIC}/cron/{{name}}"): _LOOKS,
+    ("PUT", f"{_TOPIC}/cron/{{name}}"): _CHANGES,
+    ("DELETE", f"{_TOPIC}/cron/{{name}}"): _CHANGES,
+    ("GET", f"{_TOPIC}/cron/{{name}}/firings"): _LOOKS,
+    ("POST", f"{_TOPIC}/cron/{{name}}/pause"): _CHANGES,
+    ("POST", f"{_TOPIC}/cron/{{name}}/resume"): _CHANGES,
+    ("POST", f"{_TOPIC}/cron/{{name}}/run"): _CHANGES,
     ("POST", f"{_TOPIC}/messages"): _SENDS,
     ("POST", f"{_TOPIC}/lease"): _TAKES,
     ("POST", f"{_TOPIC}/ack"): _TAKES,

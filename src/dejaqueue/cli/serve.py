@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -99,6 +100,7 @@ def _run(settings: BrokerSettings, *, as_json: bool) -> None:
 
     host = settings.server.host
     tls = load_tls(settings.server)
+    _let_files_be_open()
     broker = Broker(settings)
     gate = Gate(broker.keys)
     ready = False
@@ -167,7 +169,7 @@ def _http_server(
         return HealthServer(host, port, is_ready, broker.stats, gate, tls)
     from dejaqueue.http.service import Service
 
-    return HttpServer(Service(broker, gate, is_ready), host, port, tls)
+    return HttpServer(Service(broker, gate, is_ready), host, port, tls=tls)
 
 
 def _say_where(settings: BrokerSettings, url: str, http_port: int, *, as_json: bool) -> None:
@@ -177,6 +179,12 @@ def _say_where(settings: BrokerSettings, url: str, http_port: int, *, as_json: b
         print_json({"url": url, "http_url": http_url, "data": data})
     else:
         click.echo(f"listening {url} ({http_url}/stats, data in {data})")
+
+
+def _let_files_be_open() -> None:
+    """Connections are files: what the system lets this process have, it takes."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _keep_pauses_short() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -421,6 +421,21 @@ class FlightTransport:
             return self._writes.do_get(found, self._call_options).read_all()
 
         return self._call(call)
+
+    def scan(self, ticket: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        """All messages of a stretch of a partition, batch by batch, by a JSON ticket.
+
+        Raises:
+            BadRequest, Unavailable: also on the way.
+        """
+        self._check_open()
+        content = json.dumps({"op": "scan", **ticket}).encode()
+        try:
+            reader = self._consumes.do_get(flight.Ticket(content))
+            for chunk in reader:
+                yield chunk.data
+        except (pa.ArrowException, OSError) as wrong:
+            raise error_of(wrong) from None
 
     def close(self) -> None:
         """Close all streams and the connection. Twice is fine."""

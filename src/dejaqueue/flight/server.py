@@ -125,6 +125,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "list_topics": self._list_topics,
             "redrive": self._redrive,
             "stats": self._stats,
+            "scan_ranges": self._scan_ranges,
             "assignments": self._assignments,
             "counts": self._counts,
             "histogram": self._histogram,
@@ -134,6 +135,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             **{name: partial(self._cron, name) for name in CRON_ACTIONS},
             "begin_transaction": self._begin_transaction,
             "commit_transaction": self._commit_transaction,
+            "commit_epoch": self._commit_epoch,
             "abort_transaction": self._abort_transaction,
             "transactions": self._transactions,
             **{name: partial(self._key, name) for name in administration.ACTIONS},
@@ -236,15 +238,20 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket
-    ) -> flight.RecordBatchStream:
-        """Rows without leasing: {"op": "peek", …}."""
+    ) -> flight.FlightDataStream:
+        """Rows without leasing: {"op": "peek", …}, or {"op": "scan", …}."""
         with translated():
             values = _json_object(ticket.ticket, "ticket")
-            if values.pop("op", None) != "peek":
-                raise BadRequest("ticket.op", "peek", values.get("op"))
+            op = values.pop("op", None)
+            if op not in rules.FLIGHT_TICKETS:
+                raise BadRequest("ticket.op", " or ".join(rules.FLIGHT_TICKETS), op)
             caller, topic = caller_of(context), str(values.get("topic"))
-            with audit.recorded(caller.name, context.peer(), "peek", topic):
-                rules.FLIGHT_TICKETS["peek"].require(caller, values)
+            with audit.recorded(caller.name, context.peer(), op, topic):
+                rules.FLIGHT_TICKETS[op].require(caller, values)
+            if op == "scan":
+                schema, batches = self._broker.scan(values)
+                check = partial(self._gate.check, caller)
+                return flight.GeneratorStream(schema, _translating(batches, check))
             batch = self._broker.peek(values)
             return flight.RecordBatchStream(pa.Table.from_batches([batch]))
 
@@ -325,6 +332,12 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             raise BadRequest("topic", "the name of a topic", topic)
         return self._broker.stats(topic)
 
+    def _scan_ranges(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Where the messages of each partition lie: name."""
+        name = _topic_name(body)
+        descriptors.check_fields(body, [])
+        return self._broker.scan_ranges(name)
+
     def _cron(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """Entries of a cron topic (broker/cron/calls.py)."""
         return self._broker.cron(name, body)
@@ -368,6 +381,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         """Let count what was staged: transaction, participants (a list of topic/partition)."""
         return self._broker.transactions.act("commit_transaction", body).result()
 
+    def _commit_epoch(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Let count what was staged for an epoch, once: topic, query, epoch, branches, …"""
+        return self._broker.transactions.act("commit_epoch", body).result()
+
     def _abort_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
         """Forget what was staged: transaction, participants."""
         return self._broker.transactions.act("abort_transaction", body).result()
@@ -392,3 +409,13 @@ def _json_object(content: bytes, field: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise BadRequest(field, "a JSON object", values)
     return values
+
+
+def _translating(
+    batches: Iterator[pa.RecordBatch], check_caller: Callable[[], None]
+) -> Iterator[pa.RecordBatch]:
+    """The batches; an error on the way is Flight's. Each is for a caller who still has a key."""
+    with translated():
+        for batch in batches:
+            check_caller()
+            yield batch

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -36,9 +37,21 @@ def problem(error: DejaQError) -> JSONResponse:
         "detail": str(error),
         "number": error.number,
         "retry": error.retry,
-        **error.fields(),
+        **_fields(error),
     }
     return JSONResponse(body, error.http_status, headers, MEDIA_TYPE)
+
+
+def framework_problem(error: HTTPException) -> JSONResponse:
+    """The answer to a call that the framework's error ended."""
+    body = {"type": "about:blank", "title": str(error.detail), "status": error.status_code}
+    return JSONResponse(body, error.status_code, error.headers, MEDIA_TYPE)
+
+
+def _fields(error: DejaQError) -> dict[str, Any]:
+    """What travels with the error; an id is a text, as everywhere in JSON."""
+    found = error.fields()
+    return found | {"id": str(found["id"])} if "id" in found else found
 
 
 def install(app: FastAPI) -> None:
@@ -46,7 +59,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(DejaQError)
     async def ours(request: Request, error: DejaQError) -> JSONResponse:
-        note_error(request, error)
+        note_error(request.scope, error)
         return problem(error)
 
     @app.exception_handler(RequestValidationError)
@@ -54,13 +67,12 @@ def install(app: FastAPI) -> None:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         wrong = BadRequest(field, str(first["msg"]), first.get("input"))
-        note_error(request, wrong)
+        note_error(request.scope, wrong)
         return problem(wrong)
 
     @app.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> JSONResponse:
-        body = {"type": "about:blank", "title": str(error.detail), "status": error.status_code}
-        return JSONResponse(body, error.status_code, error.headers, MEDIA_TYPE)
+        return framework_problem(error)
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> JSONResponse:
