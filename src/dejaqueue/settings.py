@@ -171,23 +171,6 @@ class ServerSettings(Group):
         "port. 0 = any free port, which is printed. Cannot change live.",
     )
 
-    tls_certificate: str = Field(
-        default="",
-        description="PEM file with the server's certificate and those that sign it, for both "
-        "ports. Empty = no TLS: everybody on the way can read and change what is sent. "
-        "Cannot change live.",
-    )
-    tls_key: str = Field(
-        default="",
-        description="PEM file with the private key of `tls_certificate`, not encrypted, readable "
-        "for the broker alone. Cannot change live.",
-    )
-    tls_client_ca: str = Field(
-        default="",
-        description="PEM file with the certificates that sign clients' certificates. If it is set, "
-        "both ports refuse clients without one (mutual TLS). Empty = clients need none. "
-        "Cannot change live.",
-    )
     http_connections_max: int = Field(
         default=4_096,
         ge=1,
@@ -228,6 +211,23 @@ class ServerSettings(Group):
         ge=1,
         description="An HTTP connection without a request is closed after this, in milliseconds. "
         "75 s: longer than most proxies keep theirs, so that it is they who close. "
+        "Cannot change live.",
+    )
+    tls_certificate: str = Field(
+        default="",
+        description="PEM file with the server's certificate and those that sign it, for both "
+        "ports. Empty = no TLS: everybody on the way can read and change what is sent. "
+        "Cannot change live.",
+    )
+    tls_key: str = Field(
+        default="",
+        description="PEM file with the private key of `tls_certificate`, not encrypted, readable "
+        "for the broker alone. Cannot change live.",
+    )
+    tls_client_ca: str = Field(
+        default="",
+        description="PEM file with the certificates that sign clients' certificates. If it is set, "
+        "both ports refuse clients without one (mutual TLS). Empty = clients need none. "
         "Cannot change live.",
     )
 
