@@ -28,7 +28,7 @@ def build_app(service: Service) -> FastAPI:
     problems.install(app)
     requests = RequestCounts()
     app.add_middleware(RequestCounter, counts=requests)
-    app.state.exposition = Exposition(service.broker, requests, service.is_ready)
+    app.state.exposition = Exposition(service, requests)
     app.include_router(health.router)
     app.include_router(metrics.router)
     return app
