@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from dejaqueue.broker.counting import GAUGES
-from dejaqueue.broker.observation import HORIZONS_S, Observer, TopicNumbers
+from dejaqueue.broker.observation import HORIZONS, Observer, TopicNumbers
 from dejaqueue.http.catalogue import METRICS, TOPIC
 from dejaqueue.http.readiness import readiness
 from dejaqueue.metrics import COUNT_BOUNDS, DURATION_BOUNDS_US, HistogramCounts
@@ -61,9 +61,6 @@ _NUMBERS = {
     "dejaq_inbox_bytes": "inbox_bytes",
 }
 _OUTCOMES = {"DUPLICATE": "rejected", "KEPT": "kept"}
-WITHIN = ("1s", "10s", "1m", "10m", "1h")
-"""How HORIZONS_S is written in a label."""
-assert len(WITHIN) == len(HORIZONS_S)
 
 
 class _Page:
@@ -190,7 +187,7 @@ def _add_topic(page: _Page, topic: TopicNumbers) -> None:
     for state in GAUGES:
         page.add("dejaq_messages", f'{labels},state="{state}"', topic.states[state])
     page.add("dejaq_ready", labels, topic.states["ready"])
-    for within, count in zip(WITHIN, topic.outlook.due_within, strict=True):
+    for within, count in zip(HORIZONS, topic.outlook.due_within, strict=True):
         page.add("dejaq_due_within", f'{labels},within="{within}"', count)
     page.add("dejaq_due_within_excess", labels, topic.outlook.excess)
     for name, attribute in _HISTOGRAMS.items():
