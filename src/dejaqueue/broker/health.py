@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dejaqueue.journal.interface import Journal
 
 SHOWN_MAX = 5
-"""Reasons of one kind that are named; of the others, how many there are."""
+"""Failures that are told one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,15 @@ class Health:
     """How a broker is.
 
     Attributes:
-        reasons: why it should get no work; empty = it should.
-        warnings: what is wrong besides.
+        reasons: why it should get no work; empty = it should. For everybody: nothing that is named
+            by users, and no path.
+        warnings: what is wrong besides. For everybody, too.
+        details: what its operators want to know of the reasons.
     """
 
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
 
     @property
     def is_ready(self) -> bool:
@@ -48,10 +51,9 @@ def health_of(broker: Broker) -> Health:
     dead = sum(not worker.is_alive for worker in broker.workers)
     reasons = [f"{dead} of {len(broker.workers)} workers died"] if dead else []
     failures = list(_failures(broker))
-    reasons += failures[:SHOWN_MAX]
-    if len(failures) > SHOWN_MAX:
-        reasons.append(f"{len(failures) - SHOWN_MAX} more partitions failed")
-    return Health(tuple(reasons), tuple(_warnings(broker)))
+    if failures:
+        reasons.append(f"partitions that failed: {len(failures)}; start the broker anew")
+    return Health(tuple(reasons), tuple(_warnings(broker)), tuple(failures[:SHOWN_MAX]))
 
 
 def _failures(broker: Broker) -> Iterator[str]:

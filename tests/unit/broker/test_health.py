@@ -66,9 +66,11 @@ def test_sync_that_failed_is_final_and_named(broker: Broker, files: FaultyFileSy
     files.fail("sync")
     with pytest.raises(Unavailable):
         send(broker)
-    [reason] = health_of(broker).reasons
-    assert reason.startswith("topic a, partition 0: ")
-    assert not health_of(broker).is_ready
+    health = health_of(broker)
+    assert not health.is_ready
+    assert health.reasons == ("partitions that failed: 1; start the broker anew",)
+    [detail] = health.details
+    assert detail.startswith("topic a, partition 0: ")
 
 
 def test_many_failures_are_counted_not_listed(broker: Broker, files: FaultyFileSystem) -> None:
@@ -79,9 +81,8 @@ def test_many_failures_are_counted_not_listed(broker: Broker, files: FaultyFileS
             with pytest.raises(Unavailable):
                 client.send_batch("a", [{"payload": b"x", "partition": number}])
     files.fail_always("sync", None)
-    reasons = health_of(broker).reasons
-    assert len(reasons) == SHOWN_MAX + 1
-    assert reasons[-1] == "3 more partitions failed"
+    assert health_of(broker).reasons == ("partitions that failed: 8; start the broker anew",)
+    assert len(health_of(broker).details) == SHOWN_MAX
 
 
 def test_full_disk_is_a_warning_since_consumers_make_room(

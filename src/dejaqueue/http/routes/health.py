@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from dejaqueue.access.roles import Role
+from dejaqueue.errors import DejaQError
 from dejaqueue.http.readiness import readiness
 from dejaqueue.http.service import principal_of, service_of
 
@@ -29,14 +30,26 @@ async def livez() -> JSONResponse:
 
 @router.get("/readyz")
 def readyz(request: Request) -> JSONResponse:
-    """200 when the broker should get work, else 503 and the `reasons`; `warnings` either way."""
+    """200 when the broker should get work, else 503 and the `reasons`; `warnings` either way.
+
+    Who may manage the broker gets `details`, too.
+    """
     health = readiness(service_of(request))
     body: dict[str, Any] = {"status": "ready" if health.is_ready else "not ready"}
     if health.reasons:
         body["reasons"] = health.reasons
     if health.warnings:
         body["warnings"] = health.warnings
+    if health.details and _may_manage(request):
+        body["details"] = health.details
     return JSONResponse(body, 200 if health.is_ready else 503, _NOT_KEPT)
+
+
+def _may_manage(request: Request) -> bool:
+    try:
+        return principal_of(request).may(Role.MANAGE, "")
+    except DejaQError:
+        return False
 
 
 @router.get("/stats")

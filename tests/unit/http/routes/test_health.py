@@ -13,9 +13,10 @@ import httpx
 import pytest
 
 from dejaqueue.access.gate import Gate
+from dejaqueue.access.roles import Grant, Principal, Role
 from dejaqueue.broker.broker import Broker
 from dejaqueue.client import Client
-from dejaqueue.errors import Unavailable
+from dejaqueue.errors import Unauthenticated, Unavailable
 from dejaqueue.http.app import build_app
 from dejaqueue.http.service import Service
 from dejaqueue.journal.segments.files import FileSystem
@@ -39,9 +40,27 @@ def broker(files: FaultyFileSystem, tmp_path: Path) -> Iterator[Broker]:
     made.stop()
 
 
-def get(broker: Broker, path: str) -> httpx.Response:
+class OneGate(Gate):
+    """Lets everybody in as one and the same."""
+
+    def __init__(self, role: Role, pattern: str) -> None:
+        super().__init__()
+        self._principal = Principal("somebody", (Grant(role, pattern),))
+
+    def principal(self, api_key: str | None) -> Principal:
+        return self._principal
+
+
+class NoGate(Gate):
+    """Lets nobody in."""
+
+    def principal(self, api_key: str | None) -> Principal:
+        raise Unauthenticated("no key")
+
+
+def get(broker: Broker, path: str, gate: Gate | None = None) -> httpx.Response:
     async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(build_app(Service(broker, Gate(), lambda: True)))
+        transport = httpx.ASGITransport(build_app(Service(broker, gate or Gate(), lambda: True)))
         async with httpx.AsyncClient(transport=transport, base_url="http://broker") as client:
             return await client.get(path)
 
@@ -69,7 +88,11 @@ def test_failed_disk_ends_readiness_and_says_so(broker: Broker, files: FaultyFil
             client.send("a", b"2")
     found = get(broker, "/readyz")
     assert found.status_code == 503
-    assert found.json()["reasons"][0].startswith("topic a, partition 0: ")
+    assert found.json()["reasons"] == ["partitions that failed: 1; start the broker anew"]
+    assert found.json()["details"][0].startswith("topic a, partition 0: ")
+    stranger = get(broker, "/readyz", OneGate(Role.MANAGE, "a"))
+    assert stranger.json() == {"status": "not ready", "reasons": found.json()["reasons"]}
+    assert get(broker, "/readyz", NoGate()).json() == stranger.json()
     assert get(broker, "/livez").status_code == 200
     metrics = get(broker, "/metrics").text
     assert "dejaq_ready_state 0\n" in metrics
