@@ -297,13 +297,14 @@ class Partition:
 
     def _fail(self, error: DejaQError) -> None:
         """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
-        self._commits.abandon(error)
-        self.loaded = False
-        self.journal.close()
         # A full disk or another owner: reading again may help. A failed sync is final (duty 8).
         if not isinstance(error, ResourceExhausted | Fenced | InternalError):
             self._failed = error
-            self._refuse_inbox(error)
+        self._commits.abandon(error)
+        self.loaded = False
+        self.journal.close()
+        if self._failed is not None:
+            self._refuse_inbox(self._failed)
 
     def _refuse_inbox(self, error: DejaQError) -> None:
         while self._inbox:
