@@ -66,7 +66,7 @@ docs-check: venv-dev docs-only ## fail if a generated page is stale or a link is
 	@$(PY) -m pytest tests/docs -q $(PYTEST_ARGS)
 
 ##@ Measure
-.PHONY: bench bench-scale
+.PHONY: bench bench-scale bench-spark
 bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput, ARGS=...)
 	@scripts/install_servers.sh || true
 	@$(PY) -m bench $(QUESTION) $(ARGS)
@@ -74,6 +74,12 @@ bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput, ARGS=...)
 
 bench-scale: venv-bench ## 100 million scheduled messages: memory, rates, start (ARGS="--messages N")
 	@$(PY) -m bench scale $(ARGS)
+	@$(PY) scripts/generate_reference.py
+
+bench-spark: venv-bench ## Spark writes and reads topics, beside what Spark takes itself
+	@scripts/install.sh spark
+	@scripts/install_java.sh || true
+	@$(PY) -m bench spark $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
 ##@ Keep house
@@ -100,8 +106,9 @@ venv-bench: venv
 # where nothing may be skipped, all of them are installed.
 venv-test: venv-dev
 ifeq ($(REQUIRE_ALL),1)
-	@scripts/install.sh bench
+	@scripts/install.sh bench spark
 	@scripts/install_servers.sh
+	@scripts/install_java.sh
 endif
 
 lint-only: venv-dev

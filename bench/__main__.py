@@ -63,7 +63,7 @@ def main(
 ) -> None:
     """Measure DejaQ and its peers, in turn, on this machine.
 
-    QUESTIONS: throughput, kinds, lateness, hot_instant, fair, parts (all by default) and scale.
+    QUESTIONS: throughput, kinds, lateness, hot_instant, fair, parts (all by default), scale, spark.
     """
     names = tuple(name.strip() for name in systems.split(","))
     for name in names:

@@ -21,6 +21,7 @@ TITLES = {
     "hot_instant": "Hot instant",
     "fair": "Fair topics",
     "scale": "Scale",
+    "spark": "Spark",
     "parts": "Parts",
 }
 
