@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from dejaqueue.broker.broker import Broker
 from dejaqueue.client import Client
 from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.errors import BadRequest, TopicUnknown, Unavailable
@@ -57,12 +58,16 @@ def test_errors_are_the_brokers(topic: str, transport: FlightTransport) -> None:
         transport.action("scan_ranges", {"name": "nothing"}).result()
 
 
-def test_a_broker_that_goes_away_is_said_so(
-    topic: str, transport: FlightTransport, server: FlightServer
-) -> None:
-    server.stop()
-    with pytest.raises(Unavailable):
-        list(transport.scan({"topic": topic, "partition": 0}))
+def test_a_broker_that_goes_away_is_said_so(topic: str, broker: Broker) -> None:
+    another = FlightServer(broker)
+    another.start()
+    transport = FlightTransport(another.url)
+    another.stop()
+    try:
+        with pytest.raises(Unavailable):
+            list(transport.scan({"topic": topic, "partition": 0}))
+    finally:
+        transport.close()
 
 
 def test_who_stops_reading_leaves_nothing_behind(

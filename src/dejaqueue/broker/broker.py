@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
+from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker import browse, by_filter, scan
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
@@ -27,6 +27,7 @@ from dejaqueue.broker.redrive import redrive
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.stats import topic_stats
+from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.writer import Writer
@@ -49,6 +50,7 @@ class Broker:
         settings: where and how; the defaults keep messages in ./dejaq-data.
         clock: the time; the machine's unless a test brings its own.
         store: the journals; made from `settings.journal` unless given.
+        threads: where its own work runs.
 
     >>> from dejaqueue.settings import BrokerSettings, JournalSettings
     >>> broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
@@ -63,16 +65,19 @@ class Broker:
         settings: BrokerSettings | None = None,
         clock: Clock | None = None,
         store: JournalStore | None = None,
+        threads: Threads | None = None,
     ) -> None:
         self.settings = settings or BrokerSettings()
         self.clock: Clock = clock or SystemClock()
         self.store: JournalStore
         self._given_store = store
+        self._threads = threads or Threads()
         self._lock = threading.Lock()
         self._topics: dict[str, TopicRuntime] = {}
         self._workers: list[PartitionWorker] = []
-        self.snapshot_writer = ThreadPoolExecutor(1, thread_name_prefix="dejaq-snapshots")
-        self.carrier = Carrier(self)
+        self.snapshot_writer = self._threads.executor("dejaq-snapshots")
+        self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
+        self.keys = KeyRing(self.clock)
         self._running = False
         self._started_us = 0
         self.transactions = Transactions(self.runtime, self.clock)
@@ -92,11 +97,12 @@ class Broker:
         )
         try:
             self._catalogue = Catalogue(self.store)
+            self.keys.open(self.store)
         except BaseException:
             self.store.close()
             raise
         self._workers = [
-            PartitionWorker(f"dejaq-worker-{number}", self.clock)
+            self._threads.worker(f"dejaq-worker-{number}", self.clock)
             for number in range(self.settings.dispatch.workers)
         ]
         for worker in self._workers:
@@ -122,6 +128,7 @@ class Broker:
             worker.stop()
         self.transactions.close()
         self.snapshot_writer.shutdown()
+        self.keys.close()
         self.store.close()
 
     @staticmethod
@@ -145,6 +152,7 @@ class Broker:
             self.clock,
             self.settings,
             self.worker_of,
+            self._threads,
             self.snapshot_writer,
             self.carrier,
             self.transactions,
@@ -154,8 +162,7 @@ class Broker:
 
     def _grow_topic(self, name: str, count: int) -> None:
         """The forecast wants so many partitions. Returns at once: a worker calls it."""
-        arguments = (name, count)
-        threading.Thread(target=self._grow_now, args=arguments, name="dejaq-grow").start()
+        self._threads.start("dejaq-grow", lambda: self._grow_now(name, count))
 
     def _grow_now(self, name: str, count: int) -> None:
         try:
@@ -244,9 +251,11 @@ class Broker:
         """One of cron.calls.ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown."""
         return cron_act(self.runtime, self.clock.now_ms(), action, body)
 
-    def redrive(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Send a page of dead letters back (broker/redrive.py)."""
-        return redrive(self, values)
+    def redrive(
+        self, values: dict[str, Any], may_receive: Callable[[str], bool] = lambda _: True
+    ) -> dict[str, Any]:
+        """Send a page of dead letters back, to topics that may receive them (broker/redrive.py)."""
+        return redrive(self, values, may_receive)
 
     def assignments(self, name: str) -> dict[str, Any]:
         """Which consumer has which partition of a topic. Raises TopicUnknown."""

@@ -65,6 +65,11 @@ class Committer:
         """Run `append`, which must not raise, after what was submitted before."""
         self._queue.put(append)
 
+    def wait(self, landed: threading.Condition, is_landed: Callable[[], bool]) -> None:
+        """Return when what was submitted has come so far; `landed` is notified then."""
+        with landed:
+            landed.wait_for(is_landed)
+
     def _run(self) -> None:
         while True:
             append = self._queue.get()
@@ -168,8 +173,7 @@ class Commits:
     _failed: Group | None = None
 
     def _wait(self, *, quietly: bool = False) -> None:
-        with self._landed:
-            self._landed.wait_for(lambda: self._in_flight is None)
+        self._committer.wait(self._landed, lambda: self._in_flight is None)
         if self._error is not None and not quietly:
             raise self._error
 

@@ -214,6 +214,11 @@ class Partition:
         return not self._inbox
 
     @property
+    def has_failed(self) -> bool:
+        """True if it serves nothing any more, as its journal failed for good."""
+        return self._failed is not None
+
+    @property
     def mean_payload_bytes(self) -> int:
         """Mean payload of what was sent since the partition was loaded; 0 = not known."""
         return self._payload_bytes_sum // max(1, self._payload_rows_sum)

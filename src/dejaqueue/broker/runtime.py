@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
 from dejaqueue.broker.dead_letters import Carrier, DeadLetters
@@ -22,6 +22,7 @@ from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.quotas import Backlog, Rates
 from dejaqueue.broker.requests import ChangeRequest, LookRequest, Request
 from dejaqueue.broker.staging import StagedWatch
+from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, InternalError
@@ -51,6 +52,7 @@ class TopicRuntime:
         clock: Clock,
         settings: BrokerSettings,
         worker_of: Callable[[str, int], PartitionWorker],
+        threads: Threads,
         snapshot_writer: Executor,
         carrier: Carrier,
         transactions: Transactions,
@@ -65,7 +67,8 @@ class TopicRuntime:
         self.rates = Rates()
         self.route = Route(counts or (topic.partitions,))
         self._clock = clock
-        self._again: ThreadPoolExecutor | None = None
+        self._threads = threads
+        self._again: Executor | None = None
         self._again_lock = threading.Lock()
 
         self._forecast = Forecast(settings.dispatch, lambda count: grow(self.topic.name, count))
@@ -117,7 +120,7 @@ class TopicRuntime:
         """Run `send`, which may wait for partitions, on a thread that may; in order."""
         with self._again_lock:
             if self._again is None:
-                self._again = ThreadPoolExecutor(1, thread_name_prefix="dejaq-again")
+                self._again = self._threads.executor("dejaq-again")
             self._again.submit(send)
 
     def assignments(self) -> dict[str, Any]:

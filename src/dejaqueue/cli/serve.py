@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.output import print_json
 
 if TYPE_CHECKING:
+    from dejaqueue.access.gate import Gate
+    from dejaqueue.access.tls import ServerTls
     from dejaqueue.broker.broker import Broker
     from dejaqueue.http.health import HealthServer
     from dejaqueue.http.server import HttpServer
@@ -89,15 +92,20 @@ def serve(
 
 def _run(settings: BrokerSettings, *, as_json: bool) -> None:
     """Start everything from the inside out, wait for a signal, stop in reverse."""
+    from dejaqueue.access.gate import Gate
+    from dejaqueue.access.tls import load_tls
     from dejaqueue.broker.broker import Broker
     from dejaqueue.errors import BadRequest
     from dejaqueue.flight.server import FlightServer
 
     host = settings.server.host
+    _let_files_be_open()
+    tls = load_tls(settings.server)
     broker = Broker(settings)
+    gate = Gate(broker.keys)
     ready = False
     try:
-        http = _http_server(settings, broker, lambda: ready)
+        http = _http_server(settings, broker, gate, tls, lambda: ready)
     except OSError as error:
         raise BadRequest(
             "server.http_port", f"a free port of {host} ({error})", settings.server.http_port
@@ -106,11 +114,12 @@ def _run(settings: BrokerSettings, *, as_json: bool) -> None:
     http.start()
     try:
         broker.start()
-        flight = FlightServer(broker, host, settings.server.port)
+        _warn_if_open(host, gate, tls)
+        flight = FlightServer(broker, host, settings.server.port, gate=gate, tls=tls)
         flight.start()
         _keep_pauses_short()
         ready = True
-        _say_where(settings, flight.port, http.port, as_json=as_json)
+        _say_where(settings, flight.url, http.port, as_json=as_json)
         signal.sigwait(STOPPING_SIGNALS)
         _let_a_second_signal_end_it()
         ready = False
@@ -121,8 +130,32 @@ def _run(settings: BrokerSettings, *, as_json: bool) -> None:
         http.stop()
 
 
+def _warn_if_open(host: str, gate: Gate, tls: ServerTls | None) -> None:
+    """Say plainly what others on the network can do."""
+    from dejaqueue.access.administration import is_near
+
+    if host == "localhost" or is_near(host):
+        return
+    if not gate.keys.required:
+        click.echo(
+            f"warning: {host} is open to others and there is no API key: whoever reaches the ports "
+            "may read, send and delete everything (`dejaq key create --help`)",
+            err=True,
+        )
+    if tls is None:
+        click.echo(
+            f"warning: {host} is open to others without TLS: messages and API keys can be read on "
+            "the way (server.tls_certificate, server.tls_key)",
+            err=True,
+        )
+
+
 def _http_server(
-    settings: BrokerSettings, broker: Broker, is_ready: Callable[[], bool]
+    settings: BrokerSettings,
+    broker: Broker,
+    gate: Gate,
+    tls: ServerTls | None,
+    is_ready: Callable[[], bool],
 ) -> HttpServer | HealthServer:
     """The HTTP API, or health alone where the extra `http` is not installed."""
     host, port = settings.server.host, settings.server.http_port
@@ -133,21 +166,25 @@ def _http_server(
 
         hint = 'only health is served over HTTP; the rest: pip install "dejaqueue[http]"'
         click.echo(f"{hint} ({missing.name} is missing)", err=True)
-        return HealthServer(host, port, is_ready, broker.stats)
-    from dejaqueue.access.gate import Gate
+        return HealthServer(host, port, is_ready, broker.stats, gate, tls)
     from dejaqueue.http.service import Service
 
-    return HttpServer(Service(broker, Gate(), is_ready), host, port)
+    return HttpServer(Service(broker, gate, is_ready), host, port, tls=tls)
 
 
-def _say_where(settings: BrokerSettings, port: int, http_port: int, *, as_json: bool) -> None:
+def _say_where(settings: BrokerSettings, url: str, http_port: int, *, as_json: bool) -> None:
     host, data = settings.server.host, settings.journal.url
-    url = f"dejaq://{host}:{port}"
-    http_url = f"http://{host}:{http_port}"
+    http_url = f"http{'s' if settings.server.tls_certificate else ''}://{host}:{http_port}"
     if as_json:
         print_json({"url": url, "http_url": http_url, "data": data})
     else:
         click.echo(f"listening {url} ({http_url}/stats, data in {data})")
+
+
+def _let_files_be_open() -> None:
+    """Connections are files: what the system lets this process have, it takes."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _keep_pauses_short() -> None:
