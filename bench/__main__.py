@@ -63,12 +63,8 @@ def main(
 ) -> None:
     """Measure DejaQ and its peers, in turn, on this machine.
 
-<<<<<<< HEAD
-    QUESTIONS: throughput, kinds, lateness, hot_instant, fair, parts (all by default), scale, spark.
-=======
-    QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, parts (all by default) and
-    scale.
->>>>>>> next
+    QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, parts (all by default),
+    scale and spark.
     """
     names = tuple(name.strip() for name in systems.split(","))
     for name in names:

@@ -17,11 +17,17 @@ from pathlib import Path
 from typing import Any
 
 FIELDS = ("question", "system", "case", "value", "unit", "ratio", "ratio_to")
-<<<<<<< HEAD
-QUESTIONS = ("throughput", "kinds", "lateness", "hot_instant", "fair", "scale", "spark", "parts")
-=======
-QUESTIONS = ("throughput", "kinds", "lateness", "pollers", "hot_instant", "fair", "scale", "parts")
->>>>>>> next
+QUESTIONS = (
+    "throughput",
+    "kinds",
+    "lateness",
+    "pollers",
+    "hot_instant",
+    "fair",
+    "scale",
+    "spark",
+    "parts",
+)
 """All questions, in the order of the page."""
 
 
