@@ -50,6 +50,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "redrive": ("M", {"topic": MINE}),
     "stats": ("M", {"topic": MINE}),
     "assignments": ("M", {"name": MINE}),
+    "scan_ranges": ("M", {"name": MINE}),
     "counts": ("M", {"topic": MINE}),
     "histogram": ("M", {"topic": MINE, "due_from": 0, "due_to": 10, "bucket_ms": 5}),
     "move_where": ("M", {"topic": MINE}),
@@ -64,6 +65,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "cron_next": ("M", {"topic": CRON, "name": "x"}),
     "begin_transaction": ("PC", {"topic": MINE}),
     "commit_transaction": ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}", "participants": []}),
+    "commit_epoch": ("PC", {"topic": MINE, "participants": []}),
     "abort_transaction": ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}", "participants": []}),
     "transactions": ("M", {"topic": MINE}),
     "create_key": ("root", {"name": "", "grants": []}),
@@ -73,7 +75,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 STREAMS = {
     "enqueue": "P", "move": "P", "cancel": "P", "ack": "C", "nack": "C", "extend": "C",
-    "consume": "C", "peek": "M", "get_flight_info": ANY, "list_flights": "key",
+    "consume": "C", "peek": "M", "scan": "M", "get_flight_info": ANY, "list_flights": "key",
     "list_actions": "key",
 }  # fmt: skip
 
@@ -211,8 +213,9 @@ def stream(site: Site, name: str, key: str | None) -> BaseException | None:
     if name == "consume":
         return consume(site, key)
     with flight.FlightClient(site.flight.url.replace("dejaq", "grpc")) as client:
-        if name == "peek":
-            ticket = flight.Ticket(json.dumps({"op": "peek", "topic": MINE}).encode())
+        if name in ("peek", "scan"):
+            asked = {"op": name, "topic": MINE} | ({"partition": 0} if name == "scan" else {})
+            ticket = flight.Ticket(json.dumps(asked).encode())
             return attempt(lambda: client.do_get(ticket, options(key)).read_all())
         if name == "get_flight_info":
             descriptor = flight.FlightDescriptor.for_path(MINE)

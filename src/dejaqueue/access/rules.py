@@ -132,6 +132,7 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "redrive": Rule((MANAGE,), audited=True, also=_redriven_to),
     "stats": Rule((MANAGE,), optional=True),
     "assignments": Rule((MANAGE,), "name"),
+    "scan_ranges": Rule((MANAGE,), "name"),
     "counts": _LOOKS,
     "histogram": _LOOKS,
     "move_where": _CHANGES,
