@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker import browse, by_filter, scan
+from dejaqueue.broker.counting import BrokerCounts
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
@@ -78,8 +79,9 @@ class Broker:
         self.snapshot_writer = self._threads.executor("dejaq-snapshots")
         self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
         self.keys = KeyRing(self.clock)
+        self.counting = BrokerCounts()
         self._running = False
-        self._started_us = 0
+        self.started_us = 0
         self.transactions = Transactions(self.runtime, self.clock)
 
     # --- life ---------------------------------------------------------------------------------
@@ -108,7 +110,7 @@ class Broker:
         for worker in self._workers:
             worker.start()
         self._topics = {topic.name: self._serve(topic) for topic in self._catalogue.all()}
-        self._started_us = self.clock.now_us()
+        self.started_us = self.clock.now_us()
         self._running = True
         for runtime in self._topics.values():
             if runtime.topic.kind is TopicKind.CRON:
@@ -187,6 +189,10 @@ class Broker:
             self._catalogue.get(name)
             raise Unavailable(f"topic {name} is being made", 50)
         return found
+
+    def runtimes(self) -> list[TopicRuntime]:
+        """Every topic that is served, the oldest first; none while the broker is not running."""
+        return list(self._topics.values()) if self._running else []
 
     def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic:
         """Make a topic. Raises BadRequest, TopicExists."""
@@ -268,7 +274,7 @@ class Broker:
         if topic is not None:
             return topic_stats(self.runtime(topic), self.clock.now_ms())
         return {
-            "uptime_ms": (self.clock.now_us() - self._started_us) // 1_000,
+            "uptime_ms": (self.clock.now_us() - self.started_us) // 1_000,
             "topics": {
                 name: topic_stats(self.runtime(name), self.clock.now_ms())
                 for name in sorted(self._topics)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 
+from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.dispatch import Consumer, Dispatcher, Push
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.requests import ReplyTo
@@ -84,6 +85,7 @@ class Commits:
     Args:
         tail: position of the journal's last entry.
         committed: called on the committer's thread when a group is durable, or has failed.
+        counting: where appends and pushes are counted.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class Commits:
         clock: Clock,
         committer: Committer,
         committed: Callable[[], None],
+        counting: PartitionCounts | None = None,
     ) -> None:
         self.group = Group()
         self.tail = tail
@@ -109,6 +112,7 @@ class Commits:
         self._clock = clock
         self._committer = committer
         self._committed = committed
+        self._counting = PartitionCounts() if counting is None else counting
         self._planned_tail = tail
         self._in_flight: Group | None = None
         self._landed = threading.Condition()
@@ -201,11 +205,15 @@ class Commits:
             if group.entries:
                 began_us = self._clock.now_us()
                 self.tail = self._journal.append(group.entries, self.tail, self._epoch)
-                self.append_us += self._clock.now_us() - began_us
+                took_us = self._clock.now_us() - began_us
+                self.append_us += took_us
                 self.append_count += 1
                 self.entry_count += len(group.entries)
+                self._counting.topic.appended(took_us, len(group.entries), group.rows)
             for reply_to, reply in group.replies:
                 reply_to(reply)
+            if group.pushes:
+                self._counting.pushed([push for _, push in group.pushes], self._clock.now_us())
             for consumer, push in group.pushes:
                 self._send(consumer, push)
             for freed in group.freed:

@@ -381,4 +381,5 @@ class Dispatcher:
     def describe(self) -> list[dict[str, object]]:
         """What `stats` shows of the consumers."""
         with self._lock:
-            return [consumer.describe() for consumer in self._consumers]
+            consumers = list(self._consumers)
+        return [consumer.describe() for consumer in consumers]

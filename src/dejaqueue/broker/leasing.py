@@ -82,6 +82,7 @@ def _dispatch_to(place: Partition, wanted: TagFilter | None) -> bool:
         dispatcher.give_back(consumer, rows - taken)
     if leased is None:
         return False
+    place.counting.leased(wanted, leased, now_ms)
     push = Push(place.number, place.journal, leased, rows_max, consumer.options.auto_ack)
     if push.is_done:  # the same group makes lease and ack durable, before it is sent
         place.apply(Ack(now_ms, position))
@@ -125,6 +126,10 @@ def next_wake_us(place: Partition) -> int | None:
         anyone, holder = place.dispatcher.has_credit(
             now_us, wanted, partition=place.number, free=_is_free(place)
         )
+        if holder and ahead_ms:
+            place.counting.promised(wanted, now_us // 1_000, place.engine.next_sequence)
+        else:
+            place.counting.unpromised(wanted)
         if not anyone:
             continue
         anyone_at_all = True

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
+from dejaqueue.broker.counting import PartitionCounts, TopicCounts
 from dejaqueue.broker.dead_letters import Carrier, DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.forecast import Forecast, ForecastChore
@@ -40,6 +41,7 @@ class TopicRuntime:
     Attributes:
         topic: its settings; replaced when they change.
         dispatcher: its consumers.
+        counting: what its partitions count together.
         rates: how fast its producers send.
         route: how keys find their partition.
         partitions: by number; each is loaded when it is first used.
@@ -62,6 +64,7 @@ class TopicRuntime:
         self.topic = topic
         silence_us = settings.dispatch.consumer_silence_ms_max * 1_000
         self.dispatcher = Dispatcher(silence_us, self.ring_all)
+        self.counting = TopicCounts()
         self._workers: list[PartitionWorker] = []
         self.partitions: list[Partition] = []
         self.rates = Rates()
@@ -86,6 +89,7 @@ class TopicRuntime:
                 worker.committer,
                 worker.ring,
             )
+            partition.counting = PartitionCounts(self.counting)
             partition.maintenance = Maintenance(snapshot_writer)
             partition.dead_letters = DeadLetters(carrier)
             partition.staged_watch = StagedWatch(transactions)

@@ -361,6 +361,10 @@ class Engine:
         """As `tally` of what is scheduled, of the order index alone (selection.tally_index)."""
         return selection.tally_index(self.state, due_from_ms, due_to_ms, bucket_ms, bucket_count)
 
+    def due_before(self, instants_ms: Int64s) -> tuple[Int64s, int]:
+        """How many are due before each instant, of the order index (selection.due_before)."""
+        return selection.due_before(self.state, instants_ms)
+
     def group_counts(self) -> tuple[list[str], Int64s]:
         """Every group that live messages have, and how many; those without one not counted."""
         return self.state.groups.counts()

@@ -24,6 +24,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
 from dejaqueue.errors import BadRequest
 from dejaqueue.flight.callers import KEY, Callers, caller_of
+from dejaqueue.flight.calls import CallCounter
 from dejaqueue.flight.consume import serve_consumer
 from dejaqueue.flight.errors import translated
 from dejaqueue.flight.produce import serve_writer
@@ -111,7 +112,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             if tls.client_ca is not None:
                 secured |= {"verify_client": True, "root_certificates": tls.client_ca}
         scheme = "grpc+tcp" if tls is None else "grpc+tls"
-        super().__init__(f"{scheme}://{host}:{port}", middleware={KEY: Callers(gate)}, **secured)
+        middleware = {KEY: Callers(gate), "calls": CallCounter(broker.counting)}
+        super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
         self._gate = gate
         self._streams: set[Callable[[], None]] = set()

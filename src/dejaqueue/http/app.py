@@ -11,7 +11,9 @@ from fastapi import FastAPI
 
 from dejaqueue.http import auditing, openapi, problems
 from dejaqueue.http.doq import routes as doq
+from dejaqueue.http.exposition import Exposition
 from dejaqueue.http.fast_lane import FastLane, calls_of
+from dejaqueue.http.requests import RequestCounter, RequestCounts
 from dejaqueue.http.routes import (
     browsing,
     changing,
@@ -20,6 +22,7 @@ from dejaqueue.http.routes import (
     keys,
     leases,
     letters,
+    metrics,
     sending,
     topics,
 )
@@ -42,10 +45,13 @@ def build_app(service: Service) -> FastAPI:
     app.state.service = service
     problems.install(app)
     auditing.install(app)
-    for part in (sending, leases, changing, browsing, letters, cron, topics, keys, health):
+    for part in (sending, leases, changing, browsing, letters, cron, topics, keys, metrics, health):
         app.include_router(part.router)
     doq.install(app, service)
     direct = [*sending.router.routes, *leases.router.routes]
     app.add_middleware(FastLane, calls=calls_of(direct))  # first, and so innermost
     openapi.install(app, DESCRIPTION)
+    requests = RequestCounts()
+    app.add_middleware(RequestCounter, counts=requests)
+    app.state.exposition = Exposition(service.broker, requests, service.is_ready)
     return app
