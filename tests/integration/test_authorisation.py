@@ -65,6 +65,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "cron_next": ("M", {"topic": CRON, "name": "x"}),
     "begin_transaction": ("PC", {"topic": MINE}),
     "commit_transaction": ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}", "participants": []}),
+    "commit_epoch": ("PC", {"topic": MINE, "participants": []}),
     "abort_transaction": ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}", "participants": []}),
     "commit_epoch": ("PC", {"topic": MINE, "participants": []}),
     "transactions": ("M", {"topic": MINE}),
