@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dejaqueue.broker import browse, by_filter
+from dejaqueue.broker import browse, by_filter, news
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
@@ -35,7 +35,7 @@ from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
 from dejaqueue.model import Topic, TopicKind
 from dejaqueue.schema.warm import warm_up
-from dejaqueue.settings import BrokerSettings
+from dejaqueue.settings import BrokerSettings, Change
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 log = logging.getLogger("dejaqueue.broker")
@@ -63,7 +63,8 @@ class Broker:
         clock: Clock | None = None,
         store: JournalStore | None = None,
     ) -> None:
-        self.settings = settings or BrokerSettings()
+        # A copy: `change_settings` must not change those of another broker.
+        self.settings = (settings or BrokerSettings()).model_copy(deep=True)
         self.clock: Clock = clock or SystemClock()
         self.store: JournalStore
         self._given_store = store
@@ -82,6 +83,7 @@ class Broker:
         """Open the store, read the catalogue, start the workers. Raises Locked, JournalDamaged."""
         if self._running:
             return
+        began_us = self.clock.now_us()
         warm_up()
         journal = self.settings.journal
         self.store = self._given_store or open_store(
@@ -106,6 +108,7 @@ class Broker:
         for runtime in self._topics.values():
             if runtime.topic.kind is TopicKind.CRON:
                 runtime.ring_all()  # entries fire also where nobody asks
+        news.started(len(self._topics), (self._started_us - began_us) // 1_000)
 
     def stop(self) -> None:
         """Finish what waits, take snapshots, close everything."""
@@ -113,6 +116,7 @@ class Broker:
             if not self._running:
                 return
             self._running = False
+            began_us = self.clock.now_us()
             runtimes = list(self._topics.values())
         self.carrier.close()
         for runtime in runtimes:
@@ -122,6 +126,7 @@ class Broker:
         self.transactions.close()
         self.snapshot_writer.shutdown()
         self.store.close()
+        news.stopped((self.clock.now_us() - began_us) // 1_000)
 
     @staticmethod
     def _close_partition(partition: Partition) -> None:
@@ -160,13 +165,27 @@ class Broker:
         try:
             if self.topic(name).partitions < count:
                 self.alter_topic(name, {"partitions": count})
-                log.info("topic %s has %d partitions now: an instant is hot", name, count)
+                text = "topic %s has %d partitions now: an instant is hot"
+                log.info(text, name, count, extra={"topic": name})
         except DejaQError as error:
-            log.warning("topic %s can't get %d partitions: %s", name, count, error)
+            text = "topic %s can't get %d partitions: %s"
+            log.warning(text, name, count, error, extra={"topic": name})
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
         """The worker that owns a partition."""
         return self._workers[(sum(topic.encode()) + partition) % len(self._workers)]
+
+    def change_settings(self, settings: BrokerSettings) -> tuple[list[Change], list[Change]]:
+        """Take over the settings that can change live.
+
+        Returns:
+            What has changed, and what differs but needs a new start.
+        """
+        found = self.settings.adopt(settings)
+        with self._lock:
+            for runtime in self._topics.values():
+                runtime.settings_changed(self.settings)
+        return found
 
     # --- topics -------------------------------------------------------------------------------
 
@@ -229,15 +248,14 @@ class Broker:
             stream,
             self.runtime(stream.topic),
             self.clock,
-            self.settings.dispatch.inbox_bytes_max,
+            lambda: self.settings.dispatch.inbox_bytes_max,
             self.transactions.stage(stream.transaction) if stream.transaction else None,
         )
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
         """A consumer, without credit yet. Raises TopicUnknown, ResourceExhausted."""
         runtime = self.runtime(options.topic)
-        offset_us_max = self.settings.clock.offset_us_max
-        return ConsumerSession(runtime, options, sink, self.clock, offset_us_max)
+        return ConsumerSession(runtime, options, sink, self.clock, self.settings.clock)
 
     def cron(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
         """One of cron.calls.ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown."""

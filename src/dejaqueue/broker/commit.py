@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 
+from dejaqueue.broker import news
 from dejaqueue.broker.dispatch import Consumer, Dispatcher, Push
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.requests import ReplyTo
@@ -91,6 +92,7 @@ class Commits:
         clock: Clock,
         committer: Committer,
         committed: Callable[[], None],
+        topic: str = "",
     ) -> None:
         self.group = Group()
         self.tail = tail
@@ -101,6 +103,7 @@ class Commits:
         self._epoch = epoch
         self._dispatcher = dispatcher
         self._partition = partition
+        self._topic = topic
         self._clock = clock
         self._committer = committer
         self._committed = committed
@@ -197,7 +200,9 @@ class Commits:
             if group.entries:
                 began_us = self._clock.now_us()
                 self.tail = self._journal.append(group.entries, self.tail, self._epoch)
-                self.append_us += self._clock.now_us() - began_us
+                append_us = self._clock.now_us() - began_us
+                self.append_us += append_us
+                news.synced(self._topic, self._partition, len(group.entries), append_us)
                 self.append_count += 1
                 self.entry_count += len(group.entries)
             for reply_to, reply in group.replies:

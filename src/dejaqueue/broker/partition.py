@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.broker import entries
+from dejaqueue.broker import entries, news
 from dejaqueue.broker.commit import Commits, Committer
 from dejaqueue.broker.cron.fire import fire
 from dejaqueue.broker.dead_letters import DeadLetters
@@ -242,12 +242,14 @@ class Partition:
         try:
             self._recover()
         except DejaQError as error:
+            news.failed(self.topic().name, self.number, error, final=False)
             self._refuse_inbox(error)
             return False
         self.loaded = True
         return True
 
     def _recover(self) -> None:
+        began_us = self.clock.now_us()
         journal = self._open_journal()
         try:
             snapshot = journal.latest_snapshot()
@@ -278,9 +280,13 @@ class Partition:
             self.clock,
             self._committer,
             lambda: self._ring(self),
+            self.topic().name,
         )
+        read_from = 0 if snapshot is None else snapshot.position
+        duration_ms = (self.clock.now_us() - began_us) // 1_000
+        news.recovered(self.topic().name, self.number, tail - 1 - read_from, duration_ms)
         if self.maintenance is not None:
-            self.maintenance.loaded(self, 0 if snapshot is None else snapshot.position)
+            self.maintenance.loaded(self, read_from)
         if self.dead_letters is not None:
             self.dead_letters.loaded(self)
         if self.staged_watch is not None:
@@ -295,6 +301,8 @@ class Partition:
         if not isinstance(error, ResourceExhausted | Fenced | InternalError):
             self._failed = error
             self._refuse_inbox(error)
+        name, final = self.topic().name, self._failed is not None
+        news.failed(name, self.number, error, final=final)
 
     def _refuse_inbox(self, error: DejaQError) -> None:
         while self._inbox:
