@@ -65,6 +65,13 @@ docs: venv-dev ## write the generated code and pages again
 docs-check: venv-dev docs-only ## fail if a generated page is stale or a link is broken
 	@$(PY) -m pytest tests/docs -q $(PYTEST_ARGS)
 
+##@ Prove
+.PHONY: sim
+SEED ?= 1
+N ?= 200
+sim: venv-dev ## simulate a broker with crashes, power cuts and a bad network (SEED=first N=how many)
+	@PYTHONPATH=src:. $(PY) -m tests.simulation --first $(SEED) --seeds $(N) $(ARGS)
+
 ##@ Measure
 .PHONY: bench bench-scale
 bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput, ARGS=...)

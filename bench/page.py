@@ -18,6 +18,7 @@ TITLES = {
     "throughput": "Throughput",
     "kinds": "Keys, priorities, groups",
     "lateness": "Lateness",
+    "pollers": "Lateness beside clients that wait over HTTP",
     "hot_instant": "Hot instant",
     "fair": "Fair topics",
     "scale": "Scale",

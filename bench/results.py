@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 FIELDS = ("question", "system", "case", "value", "unit", "ratio", "ratio_to")
-QUESTIONS = ("throughput", "kinds", "lateness", "hot_instant", "fair", "scale", "parts")
+QUESTIONS = ("throughput", "kinds", "lateness", "pollers", "hot_instant", "fair", "scale", "parts")
 """All questions, in the order of the page."""
 
 

@@ -15,6 +15,7 @@ CLIENT = Path(__file__).resolve().parent.parent / "src" / "dejaqueue" / "client"
 SOURCES = {
     "aio.py": "sync.py",
     "aio_browse.py": "sync_browse.py",
+    "aio_keys.py": "sync_keys.py",
     "aio_letters.py": "sync_letters.py",
     "aio_consumer.py": "sync_consumer.py",
     "aio_cron.py": "sync_cron.py",
@@ -43,7 +44,7 @@ WORDS = [
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\b(_?)Async([A-Z]\w+)", r"\1\2"),
     (r"\bwaits_aio\b", "waits_sync"),
-    (r"\baio_(browse|letters|consumer|cron|producer|transaction)\b(?!\.py)", r"sync_\1"),
+    (r"\baio_(browse|keys|letters|consumer|cron|producer|transaction)\b(?!\.py)", r"sync_\1"),
     (r"\basynchronous\b", "synchronous"),
     (r"See: core\.py for what does not wait; docs", "See: core.py for what it does; docs"),
 ]

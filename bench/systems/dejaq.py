@@ -26,6 +26,7 @@ from dejaqueue import AsyncClient, Client, __version__
 from dejaqueue.clock import SystemClock
 
 LISTENING = re.compile(r"dejaq://[\w.:-]+")
+HTTP_LISTENING = re.compile(r"http://[\w.:-]+")
 PREFETCH_ROWS = 16_000
 FILL_ROWS = 8_000
 SENDER_PROCESSES = 4
@@ -47,6 +48,7 @@ class DejaqSystem(System):
         self._folder: Path | None = None
         self._topics = 0
         self.url = ""
+        self.http_url = ""
         self.clock = SystemClock()
 
     @staticmethod
@@ -294,6 +296,8 @@ class DejaqSystem(System):
         found = LISTENING.search(self._server.log_text())
         assert found is not None
         self.url = found.group()
+        over_http = HTTP_LISTENING.search(self._server.log_text())
+        self.http_url = "" if over_http is None else over_http.group()
         self.client = Client(self.url)
 
 

@@ -22,7 +22,7 @@ from dejaqueue.model import RowStatus, Topic, TopicKind, pack_id, unpack_id
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
-    from dejaqueue.client import AsyncClient, Client, Message, MessageBatch
+    from dejaqueue.client import AsyncClient, Client, Message, MessageBatch, Tls
     from dejaqueue.local import open, open_async  # noqa: A004 - as the module is used: dejaqueue.open
     from dejaqueue.schema.cron import CronEntry
 
@@ -34,6 +34,7 @@ __all__ = [
     "Message",
     "MessageBatch",
     "RowStatus",
+    "Tls",
     "Topic",
     "TopicKind",
     "__version__",
@@ -50,6 +51,7 @@ _PLACES = {
     "CronEntry": "dejaqueue.schema.cron",
     "Message": "dejaqueue.client",
     "MessageBatch": "dejaqueue.client",
+    "Tls": "dejaqueue.client",
     "open": "dejaqueue.local",
     "open_async": "dejaqueue.local",
 }

@@ -99,6 +99,25 @@ TRANSACTIONS_OPEN_MAX: Final = 10_000
 # Partitions that one transaction may touch: each is told the decision.
 TRANSACTION_PARTICIPANTS_MAX: Final = 4_096
 
+# A transaction in branches only stages messages, which holds nobody up: a job may take a week.
+BRANCHED_MS_MAX: Final = 7 * 24 * 3_600_000
+# Branches that one commit names: a job has as many tasks.
+TRANSACTION_BRANCHES_MAX: Final = 100_000
+# Request line and headers over HTTP: a key, a trace and some more are a kilobyte.
+HTTP_HEAD_BYTES_MAX: Final = 32_768
+# Headers of one request; each costs some objects before anybody asks for it.
+HTTP_HEADERS_MAX: Final = 128
+# A body over HTTP comes at least so fast, in bytes: a bad line of a telephone does.
+HTTP_BODY_BYTES_PER_SECOND_MIN: Final = 4_096
+# Requests that one connection sends ahead of their answers: more gain nothing.
+HTTP_PIPELINED_MAX: Final = 64
+# One batch, as base64 in JSON.
+BODY_BYTES_MAX: Final = 192 << 20
+# A minute: what lies between a client and a broker often ends a silent connection after that.
+LEASE_WAIT_MS_MAX: Final = 60_000
+# Messages in one answer to a lease over HTTP: one dispatch.
+LEASE_ROWS_MAX: Final = DISPATCH_ROWS_MAX
+
 # Topics of one broker.
 TOPICS_MAX: Final = 100_000
 # Rows answered by one peek.
@@ -131,6 +150,16 @@ CRON_STEP_ENTRIES_MAX: Final = 2_048
 CRON_CALL_ENTRIES_MAX: Final = 10_000
 # Firings in one preview.
 CRON_PREVIEW_MAX: Final = 1_000
+
+# API keys of one broker: they are kept in memory, and stored anew with every change.
+API_KEYS_MAX: Final = 10_000
+# Roles and patterns of one key: each is tried on every call.
+API_KEY_GRANTS_MAX: Final = 64
+# An API key has 80; what is longer is no key, and only so much of it is looked at.
+API_KEY_BYTES_MAX: Final = 256
+# Buckets of the scale by which clients report lateness: 16 for each doubling of a microsecond,
+# each 4.4 % wide, up to a year.
+LATENESS_BUCKETS: Final = 720
 
 assert SEQUENCE_BITS + 16 == 63
 assert PARTITIONS_MAX < 1 << 16

@@ -166,8 +166,72 @@ class ServerSettings(Group):
         "port. 0 = any free port, which is printed. Cannot change live.",
     )
 
+    http_connections_max: int = Field(
+        default=4_096,
+        ge=1,
+        le=100_000,
+        description="HTTP connections at once; those beyond get 503 and are closed. 4,096: some "
+        "hundred megabytes if each sends a request, and as many files as Linux lets a service "
+        "open. Cannot change live.",
+    )
+    http_body_bytes_max: int = Field(
+        default=limits.BODY_BYTES_MAX,
+        ge=1 << 10,
+        le=limits.BODY_BYTES_MAX,
+        description="Bytes of one body of an HTTP request; larger ones get 413. 192 MiB: the "
+        "largest batch, as base64 in JSON. Cannot change live.",
+    )
+    http_bodies_bytes_max: int = Field(
+        default=512 << 20,
+        ge=1 << 10,
+        description="Bytes of all bodies of HTTP requests that are being received or answered; "
+        "what goes beyond gets 503. 512 MiB: a few of the largest. Cannot change live.",
+    )
+    http_head_ms_max: int = Field(
+        default=10_000,
+        ge=1,
+        description="The headers of an HTTP request have come so long after its first byte, in "
+        "milliseconds, or it gets 408. 10 s: headers are one packet, and a lost one is sent again "
+        "within seconds. Cannot change live.",
+    )
+    http_body_ms_max: int = Field(
+        default=30_000,
+        ge=1,
+        description="The body of an HTTP request may take so long, in milliseconds, and a second "
+        "more for each 4 KiB; a client that takes nothing of its answer for so long is closed. "
+        "30 s: a connection that stands still for longer is broken. Cannot change live.",
+    )
+    http_idle_ms_max: int = Field(
+        default=75_000,
+        ge=1,
+        description="An HTTP connection without a request is closed after this, in milliseconds. "
+        "75 s: longer than most proxies keep theirs, so that it is they who close. "
+        "Cannot change live.",
+    )
+    tls_certificate: str = Field(
+        default="",
+        description="PEM file with the server's certificate and those that sign it, for both "
+        "ports. Empty = no TLS: everybody on the way can read and change what is sent. "
+        "Cannot change live.",
+    )
+    tls_key: str = Field(
+        default="",
+        description="PEM file with the private key of `tls_certificate`, not encrypted, readable "
+        "for the broker alone. Cannot change live.",
+    )
+    tls_client_ca: str = Field(
+        default="",
+        description="PEM file with the certificates that sign clients' certificates. If it is set, "
+        "both ports refuse clients without one (mutual TLS). Empty = clients need none. "
+        "Cannot change live.",
+    )
+
     @model_validator(mode="after")
     def _check_relations(self) -> Self:
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            raise ValueError("tls_certificate and tls_key belong together: set both, or neither")
+        if self.tls_client_ca and not self.tls_certificate:
+            raise ValueError("tls_client_ca needs tls_certificate and tls_key")
         if self.port and self.port == self.http_port:
             raise ValueError("port and http_port must differ")
         return self

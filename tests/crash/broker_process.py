@@ -29,6 +29,7 @@ class BrokerProcess:
         }
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
+        self.http_port = 0
 
     @property
     def url(self) -> str:
@@ -52,7 +53,9 @@ class BrokerProcess:
         if not line:
             self.kill()
             raise AssertionError(f"the broker did not start: {self._log_path.read_text()}")
-        self.port = int(json.loads(line)["url"].rpartition(":")[2])
+        where = json.loads(line)
+        self.port = int(where["url"].rpartition(":")[2])
+        self.http_port = int(where["http_url"].rpartition(":")[2])
 
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nothing is said."""

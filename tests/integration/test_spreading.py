@@ -55,8 +55,10 @@ def test_an_observer_sees_who_has_what(client: Client) -> None:
     assert (found["topic"], found["assignment"]) == ("t", "exclusive")
     assert [part["consumer"] for part in found["partitions"]] == ["", "", ""]
     with client.consume("t", idle_ms=5_000) as consumer:
-        client.send("t", "a")
-        next(iter(consumer)).ack()
+        # A partition whose message came has its consumer.
+        assert client.send_batch("t", [{"payload": "a", "partition": p} for p in range(3)]).ok
+        for _, message in zip(range(3), consumer, strict=False):
+            message.ack()
         holders = {part["consumer"] for part in client.assignments("t")["partitions"]}
         assert len(holders) == 1
         assert "" not in holders

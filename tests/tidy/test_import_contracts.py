@@ -27,6 +27,7 @@ FAULTS = [
         "client/transport.py",
         "import dejaqueue.engine.commands",
     ),
+    ("Spark's executors", "spark/options.py", "import dejaqueue.engine.commands"),
     ("The broker knows no sockets", "journal/interface.py", "import socket"),
     ("Journal backends", "journal/segments/files.py", "import dejaqueue.journal.memory"),
     ("What is not installed", "journal/interface.py", "import pandas"),

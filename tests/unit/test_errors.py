@@ -31,6 +31,9 @@ def test_numbers_are_for_ever() -> None:
         "Unavailable": 32,
         "Fenced": 40,
         "Locked": 41,
+        "NotAllowed": 50,
+        "Unauthenticated": 51,
+        "Forbidden": 52,
         "InternalError": 90,
     }
 
@@ -39,7 +42,7 @@ def test_every_error_says_how_it_travels() -> None:
     for kind in errors.all_errors():
         assert 400 <= kind.http_status < 600
         assert kind.flight_status.isupper()
-        assert 1 <= kind.exit_code <= 6
+        assert 1 <= kind.exit_code <= 7
 
 
 def test_a_bad_request_names_field_limit_and_value() -> None:

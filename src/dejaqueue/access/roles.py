@@ -7,8 +7,10 @@ Holds: what is not granted is refused; the refusal names role and topic, never a
 from __future__ import annotations
 
 import fnmatch
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from dejaqueue.errors import Forbidden
 
@@ -35,7 +37,19 @@ class Grant:
 
     def allows(self, role: Role, topic: str) -> bool:
         """True if it gives this role for this topic."""
-        return self.role in (role, Role.ADMIN) and fnmatch.fnmatchcase(topic, self.pattern)
+        return self.role in (role, Role.ADMIN) and self.covers(topic)
+
+    def covers(self, topic: str) -> bool:
+        """True if the topic's name matches the pattern."""
+        return self.pattern == "*" or _matcher(self.pattern).match(topic) is not None
+
+    def __str__(self) -> str:
+        return f"{self.role.value}:{self.pattern}"
+
+
+@lru_cache(maxsize=16_384)
+def _matcher(pattern: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(pattern))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +59,20 @@ class Principal:
     Attributes:
         name: of the API key, or `anonymous` while the broker has none; for logs and the audit log.
         grants: what they may do.
+        key_id: of the API key; "" = none.
     """
 
     name: str
     grants: tuple[Grant, ...]
+    key_id: str = ""
 
     def may(self, role: Role, topic: str) -> bool:
         """True if they have the role for the topic."""
         return any(grant.allows(role, topic) for grant in self.grants)
+
+    def sees(self, topic: str) -> bool:
+        """True if they have any role for the topic: they may know that it is there."""
+        return any(grant.covers(topic) for grant in self.grants)
 
     def require(self, role: Role, topic: str) -> None:
         """Raise Forbidden unless they have the role for the topic.

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from dejaqueue.broker import browse, by_filter, news
+from dejaqueue.access.key_ring import KeyRing
+from dejaqueue.broker import browse, by_filter, news, scan
+from dejaqueue.broker.counting import BrokerCounts
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
@@ -26,6 +28,7 @@ from dejaqueue.broker.redrive import redrive
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.stats import topic_stats
+from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.writer import Writer
@@ -48,6 +51,7 @@ class Broker:
         settings: where and how; the defaults keep messages in ./dejaq-data.
         clock: the time; the machine's unless a test brings its own.
         store: the journals; made from `settings.journal` unless given.
+        threads: where its own work runs.
 
     >>> from dejaqueue.settings import BrokerSettings, JournalSettings
     >>> broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
@@ -62,19 +66,23 @@ class Broker:
         settings: BrokerSettings | None = None,
         clock: Clock | None = None,
         store: JournalStore | None = None,
+        threads: Threads | None = None,
     ) -> None:
         # A copy: `change_settings` must not change those of another broker.
         self.settings = (settings or BrokerSettings()).model_copy(deep=True)
         self.clock: Clock = clock or SystemClock()
         self.store: JournalStore
         self._given_store = store
+        self._threads = threads or Threads()
         self._lock = threading.Lock()
         self._topics: dict[str, TopicRuntime] = {}
         self._workers: list[PartitionWorker] = []
-        self.snapshot_writer = ThreadPoolExecutor(1, thread_name_prefix="dejaq-snapshots")
-        self.carrier = Carrier(self)
+        self.snapshot_writer = self._threads.executor("dejaq-snapshots")
+        self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
+        self.keys = KeyRing(self.clock)
+        self.counting = BrokerCounts()
         self._running = False
-        self._started_us = 0
+        self.started_us = 0
         self.transactions = Transactions(self.runtime, self.clock)
 
     # --- life ---------------------------------------------------------------------------------
@@ -93,22 +101,23 @@ class Broker:
         )
         try:
             self._catalogue = Catalogue(self.store)
+            self.keys.open(self.store)
         except BaseException:
             self.store.close()
             raise
         self._workers = [
-            PartitionWorker(f"dejaq-worker-{number}", self.clock)
+            self._threads.worker(f"dejaq-worker-{number}", self.clock)
             for number in range(self.settings.dispatch.workers)
         ]
         for worker in self._workers:
             worker.start()
         self._topics = {topic.name: self._serve(topic) for topic in self._catalogue.all()}
-        self._started_us = self.clock.now_us()
+        self.started_us = self.clock.now_us()
         self._running = True
         for runtime in self._topics.values():
             if runtime.topic.kind is TopicKind.CRON:
                 runtime.ring_all()  # entries fire also where nobody asks
-        news.started(len(self._topics), (self._started_us - began_us) // 1_000)
+        news.started(len(self._topics), (self.started_us - began_us) // 1_000)
 
     def stop(self) -> None:
         """Finish what waits, take snapshots, close everything."""
@@ -125,6 +134,7 @@ class Broker:
             worker.stop()
         self.transactions.close()
         self.snapshot_writer.shutdown()
+        self.keys.close()
         self.store.close()
         news.stopped((self.clock.now_us() - began_us) // 1_000)
 
@@ -149,6 +159,7 @@ class Broker:
             self.clock,
             self.settings,
             self.worker_of,
+            self._threads,
             self.snapshot_writer,
             self.carrier,
             self.transactions,
@@ -158,8 +169,7 @@ class Broker:
 
     def _grow_topic(self, name: str, count: int) -> None:
         """The forecast wants so many partitions. Returns at once: a worker calls it."""
-        arguments = (name, count)
-        threading.Thread(target=self._grow_now, args=arguments, name="dejaq-grow").start()
+        self._threads.start("dejaq-grow", lambda: self._grow_now(name, count))
 
     def _grow_now(self, name: str, count: int) -> None:
         try:
@@ -198,6 +208,10 @@ class Broker:
             self._catalogue.get(name)
             raise Unavailable(f"topic {name} is being made", 50)
         return found
+
+    def runtimes(self) -> list[TopicRuntime]:
+        """Every topic that is served, the oldest first; none while the broker is not running."""
+        return list(self._topics.values()) if self._running else []
 
     def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic:
         """Make a topic. Raises BadRequest, TopicExists."""
@@ -249,7 +263,7 @@ class Broker:
             self.runtime(stream.topic),
             self.clock,
             lambda: self.settings.dispatch.inbox_bytes_max,
-            self.transactions.stage(stream.transaction) if stream.transaction else None,
+            self.transactions.stage(stream.transaction, stream.op) if stream.transaction else None,
         )
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
@@ -261,9 +275,11 @@ class Broker:
         """One of cron.calls.ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown."""
         return cron_act(self.runtime, self.clock.now_ms(), action, body)
 
-    def redrive(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Send a page of dead letters back (broker/redrive.py)."""
-        return redrive(self, values)
+    def redrive(
+        self, values: dict[str, Any], may_receive: Callable[[str], bool] = lambda _: True
+    ) -> dict[str, Any]:
+        """Send a page of dead letters back, to topics that may receive them (broker/redrive.py)."""
+        return redrive(self, values, may_receive)
 
     def assignments(self, name: str) -> dict[str, Any]:
         """Which consumer has which partition of a topic. Raises TopicUnknown."""
@@ -276,7 +292,7 @@ class Broker:
         if topic is not None:
             return topic_stats(self.runtime(topic), self.clock.now_ms())
         return {
-            "uptime_ms": (self.clock.now_us() - self._started_us) // 1_000,
+            "uptime_ms": (self.clock.now_us() - self.started_us) // 1_000,
             "topics": {
                 name: topic_stats(self.runtime(name), self.clock.now_ms())
                 for name in sorted(self._topics)
@@ -286,6 +302,16 @@ class Broker:
     def peek(self, ticket: dict[str, Any]) -> pa.RecordBatch:
         """A batch of messages as they are, schema PEEK, without leasing (broker/peek.py)."""
         return peek(self.runtime(browse.topic_name(ticket)), ticket, self.clock.now_ms())
+
+    def scan(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """All messages of a stretch of a partition, batch by batch (broker/scan.py)."""
+        topic = self.runtime(browse.topic_name(ticket))
+        checked = scan.parse(ticket, len(topic.partitions), self.clock.now_ms())
+        return checked.schema, scan.scan(topic, checked)
+
+    def scan_ranges(self, topic: str) -> dict[str, Any]:
+        """Where the messages of each partition lie, to plan scans of them. Raises TopicUnknown."""
+        return scan.ranges(self.runtime(topic))
 
     def counts(self, values: dict[str, Any]) -> dict[str, Any]:
         """How many messages there are by state, group or tag (broker/browse.py)."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 
 from dejaqueue.broker import news
+from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.dispatch import Consumer, Dispatcher, Push
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.requests import ReplyTo
@@ -66,6 +67,11 @@ class Committer:
         """Run `append`, which must not raise, after what was submitted before."""
         self._queue.put(append)
 
+    def wait(self, landed: threading.Condition, is_landed: Callable[[], bool]) -> None:
+        """Return when what was submitted has come so far; `landed` is notified then."""
+        with landed:
+            landed.wait_for(is_landed)
+
     def _run(self) -> None:
         while True:
             append = self._queue.get()
@@ -80,6 +86,7 @@ class Commits:
     Args:
         tail: position of the journal's last entry.
         committed: called on the committer's thread when a group is durable, or has failed.
+        counting: where appends and pushes are counted.
     """
 
     def __init__(
@@ -92,6 +99,7 @@ class Commits:
         clock: Clock,
         committer: Committer,
         committed: Callable[[], None],
+        counting: PartitionCounts | None = None,
         topic: str = "",
     ) -> None:
         self.group = Group()
@@ -107,6 +115,7 @@ class Commits:
         self._clock = clock
         self._committer = committer
         self._committed = committed
+        self._counting = PartitionCounts() if counting is None else counting
         self._planned_tail = tail
         self._in_flight: Group | None = None
         self._landed = threading.Condition()
@@ -171,8 +180,7 @@ class Commits:
     _failed: Group | None = None
 
     def _wait(self, *, quietly: bool = False) -> None:
-        with self._landed:
-            self._landed.wait_for(lambda: self._in_flight is None)
+        self._committer.wait(self._landed, lambda: self._in_flight is None)
         if self._error is not None and not quietly:
             raise self._error
 
@@ -200,13 +208,16 @@ class Commits:
             if group.entries:
                 began_us = self._clock.now_us()
                 self.tail = self._journal.append(group.entries, self.tail, self._epoch)
-                append_us = self._clock.now_us() - began_us
-                self.append_us += append_us
-                news.synced(self._topic, self._partition, len(group.entries), append_us)
+                took_us = self._clock.now_us() - began_us
+                self.append_us += took_us
+                news.synced(self._topic, self._partition, len(group.entries), took_us)
                 self.append_count += 1
                 self.entry_count += len(group.entries)
+                self._counting.topic.appended(took_us, len(group.entries), group.rows)
             for reply_to, reply in group.replies:
                 reply_to(reply)
+            if group.pushes:
+                self._counting.pushed([push for _, push in group.pushes], self._clock.now_us())
             for consumer, push in group.pushes:
                 self._send(consumer, push)
             for freed in group.freed:

@@ -16,7 +16,7 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -129,11 +129,12 @@ class Carrier:
 
     Args:
         post: the broker.
+        thread: where they are read and sent.
     """
 
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: Post, thread: Executor) -> None:
         self._post = post
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dejaq-dead-letters")
+        self._thread = thread
 
     def close(self) -> None:
         """Carry nothing any more. Twice is fine."""

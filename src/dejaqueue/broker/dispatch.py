@@ -238,6 +238,17 @@ class Dispatcher:
             consumer.seen_us = now_us
         self._on_credit()
 
+    def withdraw(self, consumer: Consumer, rows: int) -> int:
+        """The consumer takes `rows` less than it gave credit for.
+
+        Returns:
+            How many that is; the others are on their way to it.
+        """
+        with self._lock:
+            taken = min(rows, consumer.credit)
+            consumer.credit -= taken
+        return taken
+
     def seen(self, consumer: Consumer, now_us: int) -> None:
         """The consumer was heard of."""
         was_silent = now_us - consumer.seen_us > self.silence_us_max
@@ -370,4 +381,5 @@ class Dispatcher:
     def describe(self) -> list[dict[str, object]]:
         """What `stats` shows of the consumers."""
         with self._lock:
-            return [consumer.describe() for consumer in self._consumers]
+            consumers = list(self._consumers)
+        return [consumer.describe() for consumer in consumers]

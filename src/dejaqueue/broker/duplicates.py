@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dejaqueue import limits
+from dejaqueue.broker.branches import sibling_sequences
 from dejaqueue.broker.keys import find_in, find_repeats
 from dejaqueue.broker.merging import Merged
 from dejaqueue.broker.requests import EnqueueRequest
@@ -63,7 +64,8 @@ def resolve_batch(place: Partition, merged: Merged, now_ms: int) -> Resolution |
     if merged.key_hashes is None or merged.columns.keys is None:
         return None
     engine = place.engine
-    live = find_in(place, merged.columns.keys, merged.key_hashes)
+    siblings = sibling_sequences(place, merged.requests[0].stage)
+    live = find_in(place, merged.columns.keys, merged.key_hashes, siblings)
     firsts = find_repeats(merged.columns.keys, merged.key_hashes)
     if live is None and firsts is None:
         return None

@@ -43,12 +43,20 @@ def find_live(
     return found
 
 
-def find_in(place: Partition, keys: pa.StringArray, key_hashes: Int64s) -> Int64s | None:
+def find_in(
+    place: Partition, keys: pa.StringArray, key_hashes: Int64s, but: Int64s | None = None
+) -> Int64s | None:
     """The live sequence of each key in a partition, -1 where there is none; None = none has one.
 
     On its worker. What was applied and is not appended yet, is appended if it may be one of them.
+
+    Args:
+        but: messages that do not count, ascending.
     """
     rows, sequences = place.engine.find_keys(key_hashes)
+    if but is not None and but.size and sequences.size:
+        counts = but[np.minimum(but.searchsorted(sequences), but.size - 1)] != sequences
+        rows, sequences = rows[counts], sequences[counts]
     if not len(sequences):
         return None
     positions = place.engine.locators(sequences) >> limits.ROW_BITS

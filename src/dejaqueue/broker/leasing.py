@@ -33,7 +33,7 @@ def dispatch(place: Partition) -> None:
     now_ms = place.now_ms()
     expiry_ms = place.engine.next_expiry_ms()
     if expiry_ms is not None and expiry_ms <= now_ms:
-        _lease(place, Lease(now_ms, place.next_position(), now_ms, 0, now_ms))
+        apply_lease(place, Lease(now_ms, place.next_position(), now_ms, 0, now_ms))
     place.dispatcher.share_anew(place.clock.now_us())
     filters = _filters(place)
     for _ in range(STEP_DISPATCHES_MAX):
@@ -76,12 +76,13 @@ def _dispatch_to(place: Partition, wanted: TagFilter | None) -> bool:
     lease_end_ms = until_ms + (consumer.options.lease_ms or place.topic().lease_ms)
     position = place.next_position()
     command = Lease(now_ms, position, until_ms, rows, lease_end_ms, filter=wanted)
-    leased = _lease(place, command)
+    leased = apply_lease(place, command)
     taken = 0 if leased is None else len(leased.sequences)
     if taken < rows:
         dispatcher.give_back(consumer, rows - taken)
     if leased is None:
         return False
+    place.counting.leased(wanted, leased, now_ms)
     push = Push(place.number, place.journal, leased, rows_max, consumer.options.auto_ack)
     if push.is_done:  # the same group makes lease and ack durable, before it is sent
         place.apply(Ack(now_ms, position))
@@ -89,7 +90,7 @@ def _dispatch_to(place: Partition, wanted: TagFilter | None) -> bool:
     return True
 
 
-def _lease(place: Partition, command: Lease) -> Leased | None:
+def apply_lease(place: Partition, command: Lease) -> Leased | None:
     """Apply a lease; if it changed nothing it leaves no trace."""
     effects = place.engine.apply(command)
     if not effects.is_void:
@@ -125,6 +126,10 @@ def next_wake_us(place: Partition) -> int | None:
         anyone, holder = place.dispatcher.has_credit(
             now_us, wanted, partition=place.number, free=_is_free(place)
         )
+        if holder and ahead_ms:
+            place.counting.promised(wanted, now_us // 1_000, place.engine.next_sequence)
+        else:
+            place.counting.unpromised(wanted)
         if not anyone:
             continue
         anyone_at_all = True

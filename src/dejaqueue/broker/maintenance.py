@@ -126,8 +126,10 @@ class Maintenance:
 
         def write() -> None:
             written: int | DejaQError = position
+            began_us = partition.clock.now_us()
             try:
                 journal.put_snapshot(position, plan.meta, files)
+                partition.counting.topic.snapshots.add(partition.clock.now_us() - began_us)
             except DejaQError as error:
                 written = error
             if load_number == self._loads:

@@ -20,6 +20,7 @@ import numpy as np
 from dejaqueue import limits
 from dejaqueue.broker import entries, news
 from dejaqueue.broker.commit import Commits, Committer
+from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.cron.fire import fire
 from dejaqueue.broker.dead_letters import DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
@@ -110,6 +111,7 @@ class Partition:
         self.dispatcher = dispatcher
         self.settings = settings
         self.clock = clock
+        self.counting = PartitionCounts()
         self.loaded = False
         self._closed = False
         self.backlog = Backlog()
@@ -214,6 +216,11 @@ class Partition:
         return not self._inbox
 
     @property
+    def has_failed(self) -> bool:
+        """True if it serves nothing any more, as its journal failed for good."""
+        return self._failed is not None
+
+    @property
     def mean_payload_bytes(self) -> int:
         """Mean payload of what was sent since the partition was loaded; 0 = not known."""
         return self._payload_bytes_sum // max(1, self._payload_rows_sum)
@@ -280,11 +287,13 @@ class Partition:
             self.clock,
             self._committer,
             lambda: self._ring(self),
+            self.counting,
             self.topic().name,
         )
         read_from = 0 if snapshot is None else snapshot.position
         duration_ms = (self.clock.now_us() - began_us) // 1_000
         news.recovered(self.topic().name, self.number, tail - 1 - read_from, duration_ms)
+        self.counting.loaded(engine, journal)
         if self.maintenance is not None:
             self.maintenance.loaded(self, read_from)
         if self.dead_letters is not None:
@@ -311,6 +320,11 @@ class Partition:
                 request.look(self)
             else:
                 request.reply(Reply(request.number, error=error))
+
+    @property
+    def failure(self) -> DejaQError | None:
+        """Why this partition will not be read again before the broker is started anew."""
+        return self._failed
 
     def check_loaded(self) -> None:
         """Raise Unavailable if the partition could not be read. For looks."""
@@ -425,6 +439,7 @@ class Partition:
             answer.refused_ids,
             answer.refused_statuses,
         )
+        self.counting.topic.repeated.add()
         reply = enqueue_reply(request, batch, self.number, answer.first_sequence)
         self._answer(request.acks, request.reply, reply)
         return True
@@ -469,6 +484,7 @@ class Partition:
             self._payload_bytes_sum += merged.columns.payload_bytes
             self._payload_rows_sum += merged.columns.rows
             sequence = effects.first_sequence
+            self.counting.came_in(command.position, merged.columns.dues_ms, now_ms)
         else:
             sequence = self.engine.next_sequence
         for request, batch in zip(requests, batches, strict=True):

@@ -27,11 +27,12 @@ class PartitionWorker:
 
     Args:
         name: of the thread, for logs and profiles.
+        committer: appends for it; started and stopped with it.
     """
 
-    def __init__(self, name: str, clock: Clock) -> None:
+    def __init__(self, name: str, clock: Clock, committer: Committer) -> None:
         self._clock = clock
-        self.committer = Committer(f"{name}-committer")
+        self.committer = committer
         self._wake = Wake()
         self._rung: deque[Partition] = deque()
         self._calls: deque[Callable[[], None]] = deque()
@@ -76,17 +77,27 @@ class PartitionWorker:
     def _run(self) -> None:
         busy = False
         while True:
-            due = self._take_due()
-            if not due:
+            busy = self.turn(busy=busy)
+            if not busy:
                 if self._stopping and not self._calls:
                     return
-                next_us = self._wakes[0][0] if self._wakes else None
-                self._clock.wait_until(next_us, self._wake)
-                busy = False
-                continue
-            for partition in due:
-                self._step(partition, busy=busy)
-            busy = True
+                self._clock.wait_until(self.next_us, self._wake)
+
+    @property
+    def next_us(self) -> int | None:
+        """When the next partition wants to be stepped, in clock µs; None = when rung."""
+        return self._wakes[0][0] if self._wakes else None
+
+    def turn(self, *, busy: bool) -> bool:
+        """Step every partition that is rung or due, once; False if there was none.
+
+        Args:
+            busy: the turn before found something to do, too.
+        """
+        due = self._take_due()
+        for partition in due:
+            self._step(partition, busy=busy)
+        return bool(due)
 
     def _step(self, partition: Partition, *, busy: bool) -> None:
         try:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -71,6 +71,17 @@ class Ticket:
     partitions: range
 
 
+class Named(Protocol):
+    """What asks for messages by name."""
+
+    @property
+    def selection(self) -> Selection: ...  # noqa: D102
+    @property
+    def ids(self) -> Int64s | None: ...  # noqa: D102
+    @property
+    def keys(self) -> pa.StringArray | None: ...  # noqa: D102
+
+
 @dataclass(slots=True)
 class Rows:
     """What a partition knows of the rows of a page."""
@@ -101,16 +112,7 @@ def parse(values: dict[str, Any], partition_count: int, now_ms: int) -> Ticket:
     """The checked ticket; BadRequest names what is wrong."""
     check_fields(values, FIELDS)
     ids, keys = values.get("ids"), values.get("keys")
-    try:
-        id_array = None if ids is None else np.array(ids, dtype=np.int64).reshape(-1)
-        key_array = None if keys is None else pa.array(keys, pa.utf8())
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        raise BadRequest("ids or keys", "a list of ids, or of texts", ids or keys) from None
-    for name, column in (("ids", id_array), ("keys", key_array)):
-        if column is not None and len(column) > limits.PEEK_ROWS_MAX:
-            raise BadRequest(name, f"at most {limits.PEEK_ROWS_MAX}", len(column))
-    if key_array is not None and key_array.null_count:
-        raise BadRequest("keys", "texts", None)
+    id_array, key_array = parse_names(ids, keys)
     partitions = range(partition_count)
     if values.get("partition") is not None:
         number = whole(values, "partition", 0, partition_count - 1)
@@ -123,6 +125,21 @@ def parse(values: dict[str, Any], partition_count: int, now_ms: int) -> Ticket:
         keys=key_array,
         partitions=partitions,
     )
+
+
+def parse_names(ids: object, keys: object) -> tuple[Int64s | None, pa.StringArray | None]:
+    """The ids and keys that are asked for, None = all. Raises BadRequest."""
+    try:
+        id_array = None if ids is None else np.array(ids, dtype=np.int64).reshape(-1)
+        key_array = None if keys is None else pa.array(keys, pa.utf8())
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        raise BadRequest("ids or keys", "a list of ids, or of texts", ids or keys) from None
+    for name, column in (("ids", id_array), ("keys", key_array)):
+        if column is not None and len(column) > limits.PEEK_ROWS_MAX:
+            raise BadRequest(name, f"at most {limits.PEEK_ROWS_MAX}", len(column))
+    if key_array is not None and key_array.null_count:
+        raise BadRequest("keys", "texts", None)
+    return id_array, key_array
 
 
 def _parse_after(after: object) -> tuple[int, int]:
@@ -290,13 +307,13 @@ def _named_rows(topic: TopicRuntime, ticket: Ticket) -> Found:
     """The rows of the ids or keys asked for that are selected."""
     counts = topic.route.counts
     futures = {
-        number: topic.look(number, lambda place: _rows_of(place, _named(place, ticket, counts)))
+        number: topic.look(number, lambda place: _rows_of(place, named(place, ticket, counts)))
         for number in ticket.partitions
     }
     return [(number, answer_of(future)) for number, future in futures.items()]
 
 
-def _named(place: Partition, ticket: Ticket, partition_counts: tuple[int, ...]) -> Int64s:
+def named(place: Partition, ticket: Named, partition_counts: tuple[int, ...]) -> Int64s:
     """Sequences of the ids or keys asked for that are selected, in this partition."""
     engine = place.engine
     if ticket.ids is not None:

@@ -10,6 +10,7 @@ See: rule 18; docs/guides/failures.md.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -89,12 +90,15 @@ def parse(values: dict[str, Any]) -> Choice:
     )
 
 
-def redrive(broker: Broker, values: dict[str, Any]) -> dict[str, Any]:
+def redrive(
+    broker: Broker, values: dict[str, Any], may_receive: Callable[[str], bool] = lambda _: True
+) -> dict[str, Any]:
     """Send the chosen letters of one page away.
 
     Args:
         values: `topic`, the dead-letter topic; `to`, `drop`, `reason`, `group`: see Choice; `ids`:
             only these; `limit`: letters to send at most; `after`: where the page begins, or None.
+        may_receive: says whether the caller may send letters to a topic; others stay.
 
     Returns:
         `moved`: letters that are on their way, or gone, durably; `left`: letters that were chosen
@@ -116,7 +120,10 @@ def redrive(broker: Broker, values: dict[str, Any]) -> dict[str, Any]:
     chosen = page.filter(_mask(page, choice))
     if chosen.num_rows > choice.limit:
         chosen = chosen.slice(0, choice.limit)
-    moved = _throw_away(broker, choice, chosen) if choice.drop else _send(broker, choice, chosen)
+    if choice.drop:
+        moved = _throw_away(broker, choice, chosen)
+    else:
+        moved = _send(broker, choice, chosen, may_receive)
     left = chosen.num_rows - moved
     return {"moved": moved, "left": left, "next": following and json.loads(following)}
 
@@ -141,7 +148,9 @@ def _mask(page: pa.RecordBatch, choice: Choice) -> pa.BooleanArray:
     return mask
 
 
-def _send(broker: Broker, choice: Choice, chosen: pa.RecordBatch) -> int:
+def _send(
+    broker: Broker, choice: Choice, chosen: pa.RecordBatch, may_receive: Callable[[str], bool]
+) -> int:
     """Send each to its destination; how many went."""
     if not chosen.num_rows:
         return 0
@@ -155,7 +164,7 @@ def _send(broker: Broker, choice: Choice, chosen: pa.RecordBatch) -> int:
     if choice.to is not None:
         broker.topic(choice.to)
     moved = 0
-    for name in sorted(known & set(origins.tolist())):
+    for name in filter(may_receive, sorted(known & set(origins.tolist()))):
         mask = origins == name
         mask &= ~_is_taken(broker, name, chosen)
         moved += _apply(broker, choice.topic, ids[mask], name)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
+from dejaqueue.broker.counting import PartitionCounts, TopicCounts
 from dejaqueue.broker.dead_letters import Carrier, DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.forecast import Forecast, ForecastChore
@@ -22,6 +23,7 @@ from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.quotas import Backlog, Rates
 from dejaqueue.broker.requests import ChangeRequest, LookRequest, Request
 from dejaqueue.broker.staging import StagedWatch
+from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, InternalError
@@ -43,6 +45,7 @@ class TopicRuntime:
     Attributes:
         topic: its settings; replaced when they change.
         dispatcher: its consumers.
+        counting: what its partitions count together.
         rates: how fast its producers send.
         route: how keys find their partition.
         partitions: by number; each is loaded when it is first used.
@@ -55,6 +58,7 @@ class TopicRuntime:
         clock: Clock,
         settings: BrokerSettings,
         worker_of: Callable[[str, int], PartitionWorker],
+        threads: Threads,
         snapshot_writer: Executor,
         carrier: Carrier,
         transactions: Transactions,
@@ -63,12 +67,14 @@ class TopicRuntime:
     ) -> None:
         self.topic = topic
         self.dispatcher = Dispatcher(_silence_us(settings), self.ring_all)
+        self.counting = TopicCounts()
         self._workers: list[PartitionWorker] = []
         self.partitions: list[Partition] = []
         self.rates = Rates()
         self.route = Route(counts or (topic.partitions,))
         self._clock = clock
-        self._again: ThreadPoolExecutor | None = None
+        self._threads = threads
+        self._again: Executor | None = None
         self._again_lock = threading.Lock()
 
         self._forecast = Forecast(settings.dispatch, lambda count: grow(self.topic.name, count))
@@ -86,6 +92,7 @@ class TopicRuntime:
                 worker.committer,
                 worker.ring,
             )
+            partition.counting = PartitionCounts(self.counting)
             partition.maintenance = Maintenance(snapshot_writer)
             partition.dead_letters = DeadLetters(carrier)
             partition.staged_watch = StagedWatch(transactions)
@@ -125,7 +132,7 @@ class TopicRuntime:
         """Run `send`, which may wait for partitions, on a thread that may; in order."""
         with self._again_lock:
             if self._again is None:
-                self._again = ThreadPoolExecutor(1, thread_name_prefix="dejaq-again")
+                self._again = self._threads.executor("dejaq-again")
             self._again.submit(send)
 
     def assignments(self) -> dict[str, Any]:

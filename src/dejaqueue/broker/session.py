@@ -51,7 +51,11 @@ class ConsumerSession:
         """ack, nack or extend. `reply` is called once, if the settle has a number."""
         dispatcher = self._topic.dispatcher
         dispatcher.seen(self.consumer, self._clock.now_us())
-        reply_to = reply if settle.number else no_reply
+        reply_to = self._topic.counting.counting(
+            settle.op.name.lower(),
+            1 if settle.ids is None else len(settle.ids),
+            reply if settle.number else no_reply,
+        )
         try:
             if settle.op is SettleOp.EXTEND and settle.argument_ms:
                 check_lease(settle.argument_ms)
@@ -123,6 +127,8 @@ class ConsumerSession:
         dispatcher, consumer = self._topic.dispatcher, self.consumer
         dispatcher.seen(consumer, now_us)
         consumer.offset_us, consumer.uncertainty_us = ping.offset_us, ping.uncertainty_us
+        if ping.report is not None:
+            self._topic.counting.felt_by(ping.report)
         limit_us = self._settings.offset_us_max
         known = 0 <= ping.uncertainty_us <= limit_us and abs(ping.offset_us) <= limit_us
         ahead_ms = limits.LEASE_AHEAD_MS_MAX if known and consumer.options.holds else 0

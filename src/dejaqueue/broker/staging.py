@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dejaqueue import limits
+from dejaqueue.broker.branches import Record
 from dejaqueue.broker.transactions import RETRY_MS, TransactionName, Transactions
 from dejaqueue.engine.commands import Remember, Stage
 from dejaqueue.errors import DejaQError, Refused, ResourceExhausted
@@ -70,8 +71,8 @@ class StagedWatch:
             # A decision that was made before the stop need not wait for the end of its time.
             for name in list(ends):
                 self._ask(partition, name)
-            for name, (_, participants) in engine.decisions.items():
-                if participants:
+            for name, (_, told) in engine.decisions.items():
+                if Record.parse(told).places:
                     self._tell(partition, name)
         for name, end_ms in list(ends.items()):
             if max(end_ms, self._ask_ms.get(name, 0)) <= now_ms:
@@ -117,11 +118,14 @@ class StagedWatch:
         decisions = partition.engine.decisions
         crowd = len(decisions) - limits.TRANSACTION_DECISIONS_MAX
         forgotten: list[str] = []
-        for name, (commit, participants) in decisions.items():
+        for name, (commit, told) in decisions.items():
+            record = Record.parse(told)
+            if record.epoch >= 0:
+                continue  # of a sink, which may ask for its last epoch after any time
             old_ms = TransactionName.parse(name).until_ms + limits.TRANSACTION_MEMORY_MS
             # An abort is kept while a late commit could still come.
             too_many = commit and len(forgotten) < crowd
-            if participants or len(forgotten) == FORGET_MAX or not (too_many or old_ms < now_ms):
+            if record.places or len(forgotten) == FORGET_MAX or not (too_many or old_ms < now_ms):
                 break
             forgotten.append(name)
         for name in forgotten:

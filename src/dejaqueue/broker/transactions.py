@@ -19,13 +19,22 @@ import itertools
 import re
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dejaqueue import limits
+from dejaqueue.broker.branches import (
+    Place,
+    Record,
+    check_branch,
+    check_branches,
+    check_epoch,
+    decide_family,
+    digest_of,
+)
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Decide, Remember, Stage
 from dejaqueue.errors import (
@@ -36,18 +45,22 @@ from dejaqueue.errors import (
     TopicUnknown,
     Unavailable,
 )
+from dejaqueue.model import check_topic_name
 from dejaqueue.wire.descriptors import check_fields
 
 if TYPE_CHECKING:
     from dejaqueue.broker.partition import Partition
     from dejaqueue.broker.runtime import TopicRuntime
 
-_NAME = re.compile(r"([A-Za-z0-9._-]{1,255})/(\d{1,5})/(\d{1,15})-(\d{1,7})-[0-9a-f]{32}")
+_NAME = re.compile(
+    r"([A-Za-z0-9._-]{1,255})/(\d{1,5})/(\d{1,15})-(\d{1,9})-([0-9a-f]{32})(?:~([0-9A-Za-z.]{1,84}))?"
+)
 _PLACE = re.compile(r"([A-Za-z0-9._-]{1,255})/(\d{1,5})")
 ACTIONS = {
-    "begin_transaction": ("topic", "timeout_ms"),
-    "commit_transaction": ("transaction", "participants"),
-    "abort_transaction": ("transaction", "participants"),
+    "begin_transaction": ("topic", "timeout_ms", "branched", "query", "epoch"),
+    "commit_transaction": ("transaction", "participants", "branches"),
+    "commit_epoch": ("topic", "query", "epoch", "participants", "branches", "until_ms"),
+    "abort_transaction": ("transaction", "participants", "branches"),
     "transactions": ("topic",),
 }
 """Actions of docs/wire.md, and what their bodies hold."""
@@ -62,6 +75,8 @@ class TransactionName:
     Attributes:
         topic, partition: its home, where the decision is kept.
         began_ms, until_ms: its time.
+        family: which branches belong together (branches.py).
+        branch: which of them it is; "" = none.
     """
 
     text: str
@@ -69,16 +84,20 @@ class TransactionName:
     partition: int
     began_ms: int
     until_ms: int
+    family: str
+    branch: str
 
     @classmethod
     def parse(cls, text: object) -> TransactionName:
         """Read a name. Raises BadRequest."""
         found = _NAME.fullmatch(text) if isinstance(text, str) else None
-        if found is None or int(found[4]) > limits.TRANSACTION_MS_MAX:
+        if found is None or int(found[4]) > limits.BRANCHED_MS_MAX:
             raise BadRequest("transaction", "a name that begin_transaction gave", text)
         began_ms = int(found[3])
         assert isinstance(text, str)
-        return cls(text, found[1], int(found[2]), began_ms, began_ms + int(found[4]))
+        until_ms = began_ms + int(found[4])
+        branch = check_branch(found[6]) if found[6] else ""
+        return cls(text, found[1], int(found[2]), began_ms, until_ms, found[5], branch)
 
 
 def check_participants(participants: object) -> list[tuple[str, int]]:
@@ -95,21 +114,12 @@ def check_participants(participants: object) -> list[tuple[str, int]]:
     return list(dict.fromkeys(places))
 
 
-def _joined(places: Sequence[tuple[str, int]]) -> str:
-    return ",".join(f"{topic}/{partition}" for topic, partition in places)
-
-
-def _places(text: str) -> list[tuple[str, int]]:
-    split = [part.rpartition("/") for part in text.split(",") if part]
-    return [(topic, int(partition)) for topic, _, partition in split]
-
-
 @dataclass(frozen=True, slots=True)
 class _Decision:
     """What a home decided, now or before, and who has to be told."""
 
     commit: bool
-    left: list[tuple[str, int]]
+    record: Record
 
 
 class Transactions:
@@ -133,43 +143,107 @@ class Transactions:
 
     # --- the client's calls -------------------------------------------------------------------
 
-    def begin(self, topic: object, timeout_ms: object) -> dict[str, Any]:
+    def begin(
+        self,
+        topic: object,
+        timeout_ms: object,
+        *,
+        branched: object = False,
+        query: object = None,
+        epoch: object = None,
+    ) -> dict[str, Any]:
         """A name for a new transaction, whose home is a partition of this topic.
+
+        Args:
+            branched: it will be staged in branches.
+            query, epoch: it will be, too, and commit_epoch commits them.
 
         Raises:
             BadRequest, TopicUnknown.
         """
         if not isinstance(topic, str):
             raise BadRequest("topic", "the name of a topic", topic)
-        low, high = 1, limits.TRANSACTION_MS_MAX
+        if not isinstance(branched, bool):
+            raise BadRequest("branched", "true or false", branched)
+        is_epoch = query is not None or epoch is not None
+        family, partition = uuid.uuid4().hex, 0
+        count = len(self._runtime(topic).partitions)
+        if is_epoch:
+            family = digest_of(*check_epoch(query, epoch))
+        else:
+            partition = next(self._turn) % count
+        high = limits.BRANCHED_MS_MAX if branched or is_epoch else limits.TRANSACTION_MS_MAX
         if not isinstance(timeout_ms, int) or isinstance(timeout_ms, bool):
             raise BadRequest("timeout_ms", "a whole number of milliseconds", timeout_ms)
-        if not low <= timeout_ms <= high:
-            raise BadRequest("timeout_ms", f"from {low} to {high}", timeout_ms)
-        partition = next(self._turn) % len(self._runtime(topic).partitions)
+        if not 1 <= timeout_ms <= high:
+            raise BadRequest("timeout_ms", f"from 1 to {high}", timeout_ms)
         began_ms = self._clock.now_ms()
-        name = f"{topic}/{partition}/{began_ms}-{timeout_ms}-{uuid.uuid4().hex}"
+        name = f"{topic}/{partition}/{began_ms}-{timeout_ms}-{family}"
         return {"transaction": name, "until_ms": began_ms + timeout_ms}
 
-    def stage(self, text: str) -> Stage:
+    def stage(self, text: str, op: str = "enqueue") -> Stage:
         """What batches of this transaction carry. Raises BadRequest."""
         name = TransactionName.parse(text)
-        if name.until_ms > self._clock.now_ms() + 2 * limits.TRANSACTION_MS_MAX:
+        most_ms = limits.BRANCHED_MS_MAX if name.branch else limits.TRANSACTION_MS_MAX
+        if name.until_ms - name.began_ms > most_ms:
+            raise BadRequest("transaction", "a branch of it", text)
+        if name.until_ms > self._clock.now_ms() + 2 * most_ms:
             raise BadRequest("transaction", "a name that begin_transaction gave", text)
+        if name.branch and op != "enqueue":
+            raise BadRequest("op", "enqueue in a branch", op)
         return Stage(text, name.until_ms)
 
-    def decide(self, text: object, participants: object, *, commit: bool) -> Future[None]:
+    def decide(
+        self, text: object, participants: object, *, commit: bool, branches: object = None
+    ) -> Future[None]:
         """Commit or abort. Done when every participant has it durable.
 
         The future fails with Refused if it was decided otherwise before, or too late; with
         Unavailable if it is decided but not everybody could be told yet: the same call again
         gives the same answer.
 
+        Args:
+            branches: those that count, if it was staged in branches; the others are aborted.
+
         Raises:
             BadRequest, TopicUnknown.
         """
         name = TransactionName.parse(text)
-        told = check_participants(participants)
+        record = Record(tuple(check_participants(participants)))
+        if branches is not None:
+            record = replace(record, family=name.family, branches=check_branches(branches))
+        remember = partial(_remember, name=name, record=record, commit=commit)
+        return self._decided(name, remember, commit)
+
+    def commit_epoch(self, body: dict[str, Any]) -> Future[None]:
+        """Commit the branches of an epoch of a sink, unless one was committed for it before: then
+        they are aborted. Done, and failing, as `decide`.
+
+        Raises:
+            BadRequest, TopicUnknown.
+        """
+        topic = body.get("topic")
+        if not isinstance(topic, str):
+            raise BadRequest("topic", "the name of a topic", topic)
+        query, epoch = check_epoch(body.get("query"), body.get("epoch"))
+        until_ms = body.get("until_ms")
+        if not isinstance(until_ms, int) or isinstance(until_ms, bool):
+            raise BadRequest("until_ms", "when the first branch's time is over", until_ms)
+        record = Record(
+            tuple(check_participants(body.get("participants"))),
+            digest_of(query, epoch),
+            epoch,
+            check_branches(body.get("branches")),
+        )
+        text = f"{check_topic_name(topic)}/0/{limits.INSTANT_MS_MAX}-1-{digest_of(query)}"
+        name = TransactionName.parse(text)
+        remember = partial(_remember_epoch, name=name, record=record, until_ms=until_ms)
+        return self._decided(name, remember, True)
+
+    def _decided(
+        self, name: TransactionName, remember: Callable[[Partition], _Decision], commit: bool
+    ) -> Future[None]:
+        """Decide in the home, then tell the others."""
         home = self._home(name)
         done: Future[None] = Future()
         with self._lock:
@@ -185,7 +259,6 @@ class Transactions:
                 name, decision, lambda error: self._told(done, name, commit, decision, error)
             )
 
-        remember = partial(_remember, name=name, told=told, commit=commit)
         home.change(name.partition, remember).add_done_callback(decided)
         return done
 
@@ -214,17 +287,23 @@ class Transactions:
         answer: Future[dict[str, Any]] = Future()
         check_fields(body, list(ACTIONS[action]))
         if action == "begin_transaction":
-            timeout_ms = body.get("timeout_ms", limits.TRANSACTION_MS_DEFAULT)
-            answer.set_result(self.begin(body.get("topic"), timeout_ms))
+            begin = {"timeout_ms": limits.TRANSACTION_MS_DEFAULT, "topic": None} | body
+            answer.set_result(self.begin(**begin))
         elif action == "transactions":
             topic = body.get("topic")
             if not isinstance(topic, str):
                 raise BadRequest("topic", "the name of a topic", topic)
             answer.set_result({"transactions": self.undecided(topic)})
         else:
-            commit = action == "commit_transaction"
-            participants = body.get("participants", [])
-            decided = self.decide(body.get("transaction"), participants, commit=commit)
+            if action == "commit_epoch":
+                decided = self.commit_epoch(body)
+            else:
+                decided = self.decide(
+                    body.get("transaction"),
+                    body.get("participants", []),
+                    commit=action == "commit_transaction",
+                    branches=body.get("branches"),
+                )
 
             def copy(done: Future[None]) -> None:
                 wrong = done.exception()
@@ -288,7 +367,7 @@ class Transactions:
         then: Callable[[BaseException | None], None],
     ) -> None:
         """Tell all participants, and note in the home when all know it."""
-        left = list(decision.left)
+        left = decision.record.places
         if not left:
             then(None)
             return
@@ -308,7 +387,9 @@ class Transactions:
             then(failed[0] if failed else None)
 
         for topic, partition in left:
-            self._decide_in(topic, partition, name.text, decision.commit, one_knows)
+            self._decide_in(
+                topic, partition, name.text, decision.commit, one_knows, decision.record
+            )
 
     def _decide_in(
         self,
@@ -317,13 +398,15 @@ class Transactions:
         text: str,
         commit: bool,
         then: Callable[[BaseException | None], None],
+        record: Record | None = None,
     ) -> None:
         try:
             runtime = self._check_place(topic, partition)
         except DejaQError as error:
             then(error)
             return
-        known = runtime.change(partition, partial(_do_decide, text=text, commit=commit))
+        tell = partial(_do_decide, text=text, commit=commit, record=record or Record())
+        known = runtime.change(partition, tell)
         known.add_done_callback(lambda future: then(future.exception()))
 
     def _all_know(self, name: TransactionName) -> None:
@@ -391,20 +474,50 @@ class Transactions:
 # --- on the worker of the home, or of a participant -------------------------------------------
 
 
-def _remember(
-    home: Partition, name: TransactionName, told: list[tuple[str, int]], commit: bool
-) -> _Decision:
+def _remember(home: Partition, name: TransactionName, record: Record, commit: bool) -> _Decision:
     """Decide, unless that was done before."""
     known = home.engine.decisions.get(name.text)
-    here = (home.topic().name, home.number)
     if known is not None:
-        return _Decision(known[0], list(dict.fromkeys([*_places(known[1]), *told])))
+        before = Record.parse(known[1])
+        if not before.places:  # its branches are decided: what is there still lost
+            before = replace(record, branches=())
+        return _Decision(known[0], replace(before, places=_joined(before, record)))
     outcome = commit and home.now_ms() < name.until_ms
-    others = [place for place in told if place != here]
-    home.apply(Remember(home.now_ms(), name.text, outcome, _joined(others)))
-    if here in told:
-        home.apply(Decide(home.now_ms(), name.text, outcome))
-    return _Decision(outcome, others)
+    return _write_down(home, name.text, record, outcome)
+
+
+def _remember_epoch(
+    home: Partition, name: TransactionName, record: Record, until_ms: int
+) -> _Decision:
+    """Commit an epoch, unless that was done before."""
+    known = home.engine.decisions.get(name.text)
+    before = Record() if known is None else Record.parse(known[1])
+    if before.epoch >= record.epoch:
+        is_same = before.family == record.family
+        branches = before.branches if is_same else ()
+        places = _joined(before, record) if is_same else record.places
+        return _Decision(True, replace(record, branches=branches, places=places))
+    if before.places:
+        raise Unavailable(f"epoch {before.epoch} is being committed still", RETRY_MS)
+    if home.now_ms() >= until_ms:
+        return _Decision(False, replace(record, branches=()))
+    return _write_down(home, name.text, record, True)
+
+
+def _joined(before: Record, record: Record) -> tuple[Place, ...]:
+    return tuple(dict.fromkeys([*before.places, *record.places]))
+
+
+def _write_down(home: Partition, text: str, record: Record, commit: bool) -> _Decision:
+    """The decision is made: keep it, and do it in the home itself."""
+    here = (home.topic().name, home.number)
+    others = tuple(place for place in record.places if place != here)
+    left = replace(record, places=others)
+    # What everybody knows at once is remembered as such.
+    home.apply(Remember(home.now_ms(), text, commit, (left if others else record.told()).to_text()))
+    if here in record.places:
+        _do_decide(home, text, commit, record)
+    return _Decision(commit, left)
 
 
 def _recall(home: Partition, name: TransactionName) -> bool | None:
@@ -412,24 +525,40 @@ def _recall(home: Partition, name: TransactionName) -> bool | None:
     known = home.engine.decisions.get(name.text)
     if known is not None:
         return known[0]
+    if name.branch:
+        commit = _recall_branch(home, name)
+        if commit is not None:
+            return commit
     if home.now_ms() < name.until_ms:
         return None
     home.apply(Remember(home.now_ms(), name.text, commit=False))
     return False
 
 
+def _recall_branch(home: Partition, name: TransactionName) -> bool | None:
+    """As `_recall`, of what was decided for its family."""
+    decisions = home.engine.decisions
+    for commit, told in decisions.values():
+        if f";{name.family};" in told:
+            return commit and name.branch in Record.parse(told).branches
+    # Everybody was told: whoever has it still, has a branch that does not count.
+    return False if name.text.partition("~")[0] in decisions else None
+
+
 def _known(home: Partition, name: TransactionName) -> _Decision | None:
     known = home.engine.decisions.get(name.text)
-    return None if known is None else _Decision(known[0], _places(known[1]))
+    return None if known is None else _Decision(known[0], Record.parse(known[1]))
 
 
 def _complete(home: Partition, name: TransactionName) -> None:
     """All participants know it: nobody has to be told any more."""
     known = home.engine.decisions.get(name.text)
-    if known is not None and known[1]:
-        home.apply(Remember(home.now_ms(), name.text, known[0]))
+    if known is not None and (record := Record.parse(known[1])).places:
+        home.apply(Remember(home.now_ms(), name.text, known[0], record.told().to_text()))
 
 
-def _do_decide(place: Partition, text: str, commit: bool) -> None:
-    if place.engine.has_staged(text):
+def _do_decide(place: Partition, text: str, commit: bool, record: Record) -> None:
+    if record.family:
+        decide_family(place, record.family, record.branches, commit)
+    elif place.engine.has_staged(text):
         place.apply(Decide(place.now_ms(), text, commit))

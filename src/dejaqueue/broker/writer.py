@@ -129,6 +129,7 @@ class Writer:
         acks=none."""
         if self._stream.acks == "none":
             reply = no_reply
+        reply = self._topic.counting.counting(self._stream.op, batch.num_rows, reply)
         try:
             if self._stream.op == "enqueue":
                 self._enqueue(number, batch, reply)

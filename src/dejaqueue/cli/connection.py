@@ -21,8 +21,38 @@ RETRY_MS_MAX = 5_000
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+_SHOWN = f"{__name__}.shown"
+"""Where click keeps what a command was told of its key and its TLS files, until `connect`."""
+
+
+def _keep(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.meta.setdefault(_SHOWN, {})[option.name] = value
+
+
+def _shown_options(function: Function) -> Function:
+    """What a client shows a broker; the commands themselves do not see it."""
+    for name, text in (
+        ("tls-key", "PEM file with the private key of --tls-certificate."),
+        ("tls-certificate", "PEM file with a certificate of our own, for mutual TLS."),
+        ("tls-ca", "PEM file with the certificates that may sign a dejaqs:// broker's."),
+        ("api-key", "An API key; others on this machine can see options, so prefer the variable."),
+    ):
+        function = click.option(
+            f"--{name}",
+            envvar=f"DEJAQ_{name.upper().replace('-', '_')}",
+            show_envvar=True,
+            metavar="KEY" if name == "api-key" else "FILE",
+            expose_value=False,
+            callback=_keep,
+            help=text,
+        )(function)
+    return function
+
+
 def url_option(function: Function) -> Function:
-    """The option --url, the same on every command that talks to a broker."""
+    """The option --url, the same on every command that talks to a broker, and those of access."""
+    function = _shown_options(function)
     return click.option(
         "--url",
         envvar="DEJAQ_URL",
@@ -46,8 +76,18 @@ def connect(url: str) -> Iterator[Client]:
     Raises:
         Unavailable: no broker answers there; found out at once and not at the first call.
     """
-    from dejaqueue import Client
+    from dejaqueue import Client, Tls
 
-    with Client(url, name="dejaq", retry_ms_max=RETRY_MS_MAX) as client:
+    context = click.get_current_context(silent=True)
+    shown = dict(context.meta.get(_SHOWN, {})) if context is not None else {}
+    api_key = shown.pop("api_key", None)
+    tls = Tls(**{name.removeprefix("tls_"): path for name, path in shown.items()})
+    with Client(
+        url,
+        name="dejaq",
+        api_key=api_key,
+        tls=tls if shown else None,
+        retry_ms_max=RETRY_MS_MAX,
+    ) as client:
         client.connect()
         yield client

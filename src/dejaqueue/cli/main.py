@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import click
 
-from dejaqueue.errors import DejaQError, Locked, TopicUnknown, Unavailable
+from dejaqueue.errors import DejaQError, Locked, TopicUnknown, Unauthenticated, Unavailable
 from dejaqueue.version import __version__
 
 COMMANDS = {
@@ -35,6 +35,7 @@ COMMANDS = {
     "dead": "dejaqueue.cli.dead:dead",
     "stats": "dejaqueue.cli.stats:stats",
     "transactions": "dejaqueue.cli.transactions:transactions",
+    "key": "dejaqueue.cli.keys:key",
     "bench": "dejaqueue.cli.bench:bench",
 }
 """Name of each command, in the order of the help, and where it is."""
@@ -42,6 +43,7 @@ COMMANDS = {
 NEXT_STEPS: tuple[tuple[type[DejaQError], str], ...] = (
     (TopicUnknown, "see `dejaq topic list`, or make it with `dejaq topic create`"),
     (Unavailable, "is a broker there? start one with `dejaq serve`, or name another with --url"),
+    (Unauthenticated, "give a key with DEJAQ_API_KEY or --api-key; see `dejaq key create --help`"),
     (Locked, "another broker has this directory; stop it, or give --data another one"),
 )
 """What to do next, by error; the first that fits."""
@@ -116,7 +118,7 @@ def _fail(text: str, status: int) -> int:
     epilog="To see it work: `dejaq serve`, and in another window `dejaq topic create reminders`, "
     '`dejaq send reminders --text "stretch your legs" --delay 10s`, `dejaq consume reminders`. '
     "Exit status: 0 done, 2 wrong call, 3 refused, 4 try later or no broker, "
-    "5 damaged journal, 6 directory in use, 1 anything else.",
+    "5 damaged journal, 6 directory in use, 7 not allowed, 1 anything else.",
 )
 @click.version_option(__version__, prog_name="dejaq")
 def main() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from dejaqueue.cli.output import print_json
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
+    from dejaqueue.access.gate import Gate
+    from dejaqueue.access.tls import ServerTls
     from dejaqueue.broker.broker import Broker
     from dejaqueue.configuration import Loaded
     from dejaqueue.http.health import HealthServer
@@ -61,6 +64,8 @@ def serve(*, as_json: bool, **chosen: Any) -> None:
 
 def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> None:
     """Start everything from the inside out, wait for a signal, stop in reverse."""
+    from dejaqueue.access.gate import Gate
+    from dejaqueue.access.tls import load_tls
     from dejaqueue.broker.broker import Broker
     from dejaqueue.errors import BadRequest
     from dejaqueue.flight.server import FlightServer
@@ -70,10 +75,13 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     set_up(settings.log)
     log.info("dejaq %s, process %d, settings from %s", __version__, os.getpid(), loaded.file)
     host = settings.server.host
+    _let_files_be_open()
+    tls = load_tls(settings.server)
     broker = Broker(settings)
+    gate = Gate(broker.keys)
     ready = False
     try:
-        http = _http_server(settings, broker, lambda: ready)
+        http = _http_server(settings, broker, gate, tls, lambda: ready)
     except OSError as error:
         raise BadRequest(
             "server.http_port", f"a free port of {host} ({error})", settings.server.http_port
@@ -82,12 +90,13 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     http.start()
     try:
         broker.start()
-        flight = FlightServer(broker, host, settings.server.port)
+        _warn_if_open(host, gate, tls)
+        flight = FlightServer(broker, host, settings.server.port, gate=gate, tls=tls)
         flight.start()
         _keep_pauses_short()
         ready = True
         log.info("serving at port %d, HTTP at port %d", flight.port, http.port)
-        _say_where(settings, flight.port, http.port, as_json=as_json)
+        _say_where(settings, flight.url, http.port, as_json=as_json)
         _wait_for_the_end(lambda: _change_settings(broker, read_again))
         _let_a_second_signal_end_it()
         ready = False
@@ -98,8 +107,32 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         http.stop()
 
 
+def _warn_if_open(host: str, gate: Gate, tls: ServerTls | None) -> None:
+    """Say plainly what others on the network can do."""
+    from dejaqueue.access.administration import is_near
+
+    if host == "localhost" or is_near(host):
+        return
+    if not gate.keys.required:
+        log.warning(
+            "%s is open to others and there is no API key: whoever reaches the ports may read, "
+            "send and delete everything (`dejaq key create --help`)",
+            host,
+        )
+    if tls is None:
+        log.warning(
+            "%s is open to others without TLS: messages and API keys can be read on the way "
+            "(server.tls_certificate, server.tls_key)",
+            host,
+        )
+
+
 def _http_server(
-    settings: BrokerSettings, broker: Broker, is_ready: Callable[[], bool]
+    settings: BrokerSettings,
+    broker: Broker,
+    gate: Gate,
+    tls: ServerTls | None,
+    is_ready: Callable[[], bool],
 ) -> HttpServer | HealthServer:
     """The HTTP API, or health alone where the extra `http` is not installed."""
     host, port = settings.server.host, settings.server.http_port
@@ -110,21 +143,25 @@ def _http_server(
 
         hint = 'only health is served over HTTP; the rest: pip install "dejaqueue[http]"'
         log.warning("%s (%s is missing)", hint, missing.name)
-        return HealthServer(host, port, is_ready, broker.stats)
-    from dejaqueue.access.gate import Gate
+        return HealthServer(host, port, is_ready, broker.stats, gate, tls)
     from dejaqueue.http.service import Service
 
-    return HttpServer(Service(broker, Gate(), is_ready), host, port)
+    return HttpServer(Service(broker, gate, is_ready), host, port, tls=tls)
 
 
-def _say_where(settings: BrokerSettings, port: int, http_port: int, *, as_json: bool) -> None:
+def _say_where(settings: BrokerSettings, url: str, http_port: int, *, as_json: bool) -> None:
     host, data = settings.server.host, settings.journal.url
-    url = f"dejaq://{host}:{port}"
-    http_url = f"http://{host}:{http_port}"
+    http_url = f"http{'s' if settings.server.tls_certificate else ''}://{host}:{http_port}"
     if as_json:
         print_json({"url": url, "http_url": http_url, "data": data})
     else:
         click.echo(f"listening {url} ({http_url}/stats, data in {data})")
+
+
+def _let_files_be_open() -> None:
+    """Connections are files: what the system lets this process have, it takes."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _keep_pauses_short() -> None:

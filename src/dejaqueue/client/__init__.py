@@ -15,6 +15,7 @@ from dejaqueue.client.aio_cron import AsyncCron
 from dejaqueue.client.aio_producer import AsyncProducer
 from dejaqueue.client.aio_transaction import AsyncTransaction
 from dejaqueue.client.browsing import DueHistogram, Where
+from dejaqueue.client.credentials import Tls
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import Sent
@@ -45,6 +46,7 @@ __all__ = [
     "SendResult",
     "Sent",
     "Settled",
+    "Tls",
     "Transaction",
     "Where",
 ]

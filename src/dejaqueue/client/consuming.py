@@ -248,7 +248,8 @@ class ConsumeCore:
             number = self._next_number()
             now_us = self.clock.now_us()
             offset_us, uncertainty_us = self.offset.at(now_us)
-        connection.ping(Ping(number, now_us, offset_us, uncertainty_us))
+            report = self.lateness.take_report()
+        connection.ping(Ping(number, now_us, offset_us, uncertainty_us, report))
 
     def release_us(self) -> int | None:
         """The client's time at which the next held row may be handed over; None = not known."""
@@ -582,6 +583,8 @@ class ConsumeCore:
                     appointment.cancel()
         self._stop.ring()
         if first and channel is not None:
+            if self.lateness.has_news:
+                self._send_ping(channel)
             channel.close()
         self._ring()
 

@@ -24,12 +24,12 @@ from dejaqueue.client.changes import change_columns
 from dejaqueue.client.consuming import ConsumeCore, ConsumeSettings
 from dejaqueue.client.gather import VARIANTS, Gather
 from dejaqueue.client.inputs import ROWS_MAX, batches_of, int64s_of, texts_of
-from dejaqueue.client.link import WriteLink
+from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.offset import ClockOffset
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import result_of
 from dejaqueue.client.transport import Transport
-from dejaqueue.clock import Clock, SteadyClock, SystemClock
+from dejaqueue.clock import Clock, SteadyClock, SystemClock, Wake
 from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.schema import messages
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span
@@ -210,6 +210,20 @@ class ClientCore:
             self._measured_us = now_us
         # Rounded up: a delay is never shorter than it says.
         return -(-self._offset.broker_us(now_us) // 1000)
+
+    def call(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Make a call that may be repeated, for as long as retries last. Blocks."""
+        until_us, failures = self.clock.now_us() + self.retry_ms_max * 1000, 0
+        while True:
+            try:
+                return self.transport.action(action, body).result()
+            except Unavailable:
+                pause_us = int(backoff_ms(failures) * 1000)
+                failures += 1
+                now_us = self.clock.now_us()
+                if now_us + pause_us > until_us:
+                    raise
+                self.clock.wait_until(now_us + pause_us, Wake())
 
     def close(self) -> None:
         """Close consumers, links, then the connection. Blocks; twice is fine."""

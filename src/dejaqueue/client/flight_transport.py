@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import flight
 
+from dejaqueue.client.credentials import Tls, headers_of
 from dejaqueue.client.flight_errors import error_of
 from dejaqueue.client.transport import Delivery
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
@@ -128,9 +129,12 @@ class _Stream:
 class FlightWriteChannel(_Stream):
     """An open DoPut stream. It opens with the first batch, whose schema is the stream's."""
 
-    def __init__(self, client: flight.FlightClient, stream: WriteStream) -> None:
+    def __init__(
+        self, client: flight.FlightClient, stream: WriteStream, options: flight.FlightCallOptions
+    ) -> None:
         super().__init__()
         self._client = client
+        self._options = options
         self._stream = stream
         self._silent = stream.acks == "none"
         self._schema: pa.Schema | None = None
@@ -167,7 +171,7 @@ class FlightWriteChannel(_Stream):
     def _open(self, schema: pa.Schema) -> None:
         command = flight.FlightDescriptor.for_command(descriptors.encode(self._stream))
         self._schema = schema
-        self._writer, self._reader = self._client.do_put(command, schema)
+        self._writer, self._reader = self._client.do_put(command, schema, self._options)
         self.start(f"replies-{self._stream.topic}", self._read)
 
     def _write_failed(self, number: int, error: DejaQError) -> None:
@@ -230,6 +234,7 @@ class FlightConsumeChannel(_Stream):
         self,
         client: flight.FlightClient,
         stream: ConsumeStream,
+        options: flight.FlightCallOptions,
         on_delivery: Callable[[Delivery], None],
         on_pong: Callable[[Pong], None],
         on_end: Callable[[DejaQError | None], None],
@@ -238,7 +243,7 @@ class FlightConsumeChannel(_Stream):
         self._on_delivery, self._on_pong, self._on_end = on_delivery, on_pong, on_end
         command = flight.FlightDescriptor.for_command(descriptors.encode(stream))
         try:
-            self._writer, self._reader = client.do_exchange(command)
+            self._writer, self._reader = client.do_exchange(command, options)
         except Exception as wrong:  # noqa: BLE001
             raise error_of(wrong) from None
         self.start(f"deliveries-{stream.topic}", self._read)
@@ -329,14 +334,25 @@ class FlightTransport:
 
     Args:
         url: `dejaq://host:port`, or `dejaqs://` for TLS; the port is 7464 if left out.
+        api_key: goes with every call and stream; None = none does.
+        tls: files for `dejaqs://`; None = the system's certificates are trusted.
+
+    Raises:
+        BadRequest: one of these is wrong, or a file cannot be read.
     """
 
     shares_clock = False
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, api_key: str | None = None, tls: Tls | None = None) -> None:
         location = flight_location(url)
-        self._writes = flight.FlightClient(location, generic_options=_OPTIONS)
-        self._consumes = flight.FlightClient(location, generic_options=_OPTIONS)
+        if tls is not None and not location.startswith("grpc+tls:"):
+            raise BadRequest("url", "dejaqs://host:port with tls", url)
+        headers = headers_of(api_key, url)
+        secured = {} if tls is None else tls.arguments()
+        self._writes = flight.FlightClient(location, generic_options=_OPTIONS, **secured)
+        self._consumes = flight.FlightClient(location, generic_options=_OPTIONS, **secured)
+        self._stream_options = flight.FlightCallOptions(headers=headers)
+        self._call_options = flight.FlightCallOptions(timeout=CALL_SECONDS_MAX, headers=headers)
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="dejaq-call")
         self._streams: weakref.WeakSet[FlightWriteChannel | FlightConsumeChannel] = (
             weakref.WeakSet()
@@ -351,7 +367,7 @@ class FlightTransport:
     def open_write(self, stream: WriteStream) -> FlightWriteChannel:
         """A stream of batches; it connects with its first batch, and errors are its reply's."""
         self._check_open()
-        channel = FlightWriteChannel(self._writes, stream.check())
+        channel = FlightWriteChannel(self._writes, stream.check(), self._stream_options)
         with self._mutex:
             self._streams.add(channel)
         return channel
@@ -365,7 +381,9 @@ class FlightTransport:
     ) -> FlightConsumeChannel:
         """Open a consumer. Raises Unavailable, BadRequest."""
         self._check_open()
-        channel = FlightConsumeChannel(self._consumes, stream.check(), on_delivery, on_pong, on_end)
+        channel = FlightConsumeChannel(
+            self._consumes, stream.check(), self._stream_options, on_delivery, on_pong, on_end
+        )
         with self._mutex:
             self._streams.add(channel)
         return channel
@@ -386,9 +404,8 @@ class FlightTransport:
         """One call and its JSON answer."""
 
         def call() -> dict[str, Any]:
-            options = flight.FlightCallOptions(timeout=CALL_SECONDS_MAX)
             action = flight.Action(name, json.dumps(body).encode())
-            results = list(self._writes.do_action(action, options))
+            results = list(self._writes.do_action(action, self._call_options))
             answer = json.loads(results[0].body.to_pybytes()) if results else {}
             if not isinstance(answer, dict):
                 raise InternalError(f"{name} answered {answer!r:.100}, not a JSON object")
@@ -400,12 +417,25 @@ class FlightTransport:
         """Rows without leasing, by a JSON ticket."""
 
         def call() -> pa.Table:
-            options = flight.FlightCallOptions(timeout=CALL_SECONDS_MAX)
-            return self._writes.do_get(
-                flight.Ticket(json.dumps(ticket).encode()), options
-            ).read_all()
+            found = flight.Ticket(json.dumps(ticket).encode())
+            return self._writes.do_get(found, self._call_options).read_all()
 
         return self._call(call)
+
+    def scan(self, ticket: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        """All messages of a stretch of a partition, batch by batch, by a JSON ticket.
+
+        Raises:
+            BadRequest, Unavailable: also on the way.
+        """
+        self._check_open()
+        content = json.dumps({"op": "scan", **ticket}).encode()
+        try:
+            reader = self._consumes.do_get(flight.Ticket(content))
+            for chunk in reader:
+                yield chunk.data
+        except (pa.ArrowException, OSError) as wrong:
+            raise error_of(wrong) from None
 
     def close(self) -> None:
         """Close all streams and the connection. Twice is fine."""

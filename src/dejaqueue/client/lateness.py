@@ -12,13 +12,15 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-PER_OCTAVE = 16
-"""Buckets for each doubling: each is 4.4 % wide."""
-_BUCKETS = 45 * PER_OCTAVE
+from dejaqueue.metrics import FINE_BUCKETS, PER_OCTAVE, fine_bucket, fine_end_us
+from dejaqueue.wire.frames import LatenessReport
 
 
 class LatenessHistogram:
     """Lateness (due → handed to the application) in microseconds.
+
+    Attributes:
+        sum_us, max_us, min_us: of all that was counted; None as min = nothing was.
 
     >>> lateness = LatenessHistogram()
     >>> lateness.add_many(np.array([100, 200, 300, 400]))
@@ -27,14 +29,17 @@ class LatenessHistogram:
     """
 
     def __init__(self) -> None:
-        self._counts = np.zeros(_BUCKETS, dtype=np.int64)
+        self._counts = np.zeros(FINE_BUCKETS, dtype=np.int64)
+        self._reported: npt.NDArray[np.int64] | None = None
+        self._reported_sum_us = 0
+        self.sum_us = 0
         self.max_us = 0
         self.min_us: int | None = None
 
     def add(self, lateness_us: int) -> None:
         """Count one message. Cost: about a microsecond."""
-        at = int(math.log2(max(lateness_us, 0) + 1) * PER_OCTAVE)
-        self._counts[min(at, _BUCKETS - 1)] += 1
+        self._counts[fine_bucket(lateness_us)] += 1
+        self.sum_us += lateness_us
         self.max_us = max(self.max_us, lateness_us)
         self.min_us = lateness_us if self.min_us is None else min(self.min_us, lateness_us)
 
@@ -47,10 +52,11 @@ class LatenessHistogram:
             return
         low, high = int(lateness_us.min()), int(lateness_us.max())
         at = (np.log2(np.maximum(lateness_us, 0) + 1.0) * PER_OCTAVE).astype(np.int64)
-        np.minimum(at, _BUCKETS - 1, out=at)
+        np.minimum(at, FINE_BUCKETS - 1, out=at)
         first = int(at.min())
         counts = np.bincount(at - first)
         self._counts[first : first + len(counts)] += counts
+        self.sum_us += int(lateness_us.sum())
         self.max_us = max(self.max_us, high)
         self.min_us = low if self.min_us is None else min(self.min_us, low)
 
@@ -76,6 +82,7 @@ class LatenessHistogram:
     def merge(self, other: LatenessHistogram) -> None:
         """Add what another histogram counted."""
         self._counts += other._counts
+        self.sum_us += other.sum_us
         self.max_us = max(self.max_us, other.max_us)
         if other.min_us is not None:
             self.min_us = other.min_us if self.min_us is None else min(self.min_us, other.min_us)
@@ -94,4 +101,21 @@ class LatenessHistogram:
     def buckets(self) -> list[tuple[float, int]]:
         """(upper end in microseconds, count) of every bucket that is not empty, rising."""
         filled = np.flatnonzero(self._counts)
-        return [(2 ** ((int(at) + 1) / PER_OCTAVE) - 1, int(self._counts[at])) for at in filled]
+        return [(fine_end_us(int(at)), int(self._counts[at])) for at in filled]
+
+    @property
+    def has_news(self) -> bool:
+        """True if something was counted since the last report."""
+        reported = 0 if self._reported is None else self._reported
+        return bool((self._counts != reported).any())
+
+    def take_report(self) -> LatenessReport | None:
+        """What was counted since the last report, for the broker; None = nothing."""
+        counts, sum_us = self._counts.copy(), self.sum_us
+        new = counts if self._reported is None else counts - self._reported
+        filled = np.flatnonzero(new)
+        if filled.size == 0:
+            return None
+        new_sum_us = sum_us - self._reported_sum_us
+        self._reported, self._reported_sum_us = counts, sum_us
+        return LatenessReport(new_sum_us, tuple(filled.tolist()), tuple(new[filled].tolist()))

@@ -17,12 +17,14 @@ from dejaqueue.client import waits_sync as waits
 from dejaqueue.client.browsing import tags_of
 from dejaqueue.client.consuming import ConsumeSettings
 from dejaqueue.client.core import ClientCore
+from dejaqueue.client.credentials import Tls
 from dejaqueue.client.inputs import delay_ms_of
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import row_of
 from dejaqueue.client.sync_browse import Browsing
 from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, check_consumer
 from dejaqueue.client.sync_cron import Cron
+from dejaqueue.client.sync_keys import Keys
 from dejaqueue.client.sync_letters import Letters
 from dejaqueue.client.sync_producer import Producer
 from dejaqueue.client.sync_transaction import Transaction
@@ -37,12 +39,14 @@ from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 URL_DEFAULT = "dejaq://localhost:7464"
 
 
-class Client(Browsing, Letters):
+class Client(Browsing, Letters, Keys):
     """A connection to a DejaQ broker.
 
     Args:
         url: `dejaq://host:port`; `dejaqs://` for TLS.
         name: a name for the broker's logs.
+        api_key: what `dejaq key create` printed; None = the broker needs none.
+        tls: files for `dejaqs://`, beside or instead of the system's.
         retry_ms_max: how long a call that finds no broker is tried again, milliseconds.
         transport: another way to a broker than Flight; `url` is not used then.
         clock: the clock to measure the broker's against; for tests.
@@ -62,6 +66,8 @@ class Client(Browsing, Letters):
         url: str = URL_DEFAULT,
         *,
         name: str = "",
+        api_key: str | None = None,
+        tls: Tls | None = None,
         retry_ms_max: int = 30_000,
         transport: Transport | None = None,
         clock: Clock | None = None,
@@ -70,7 +76,7 @@ class Client(Browsing, Letters):
             # Imported late: who brings a transport of its own does not load gRPC.
             from dejaqueue.client.flight_transport import FlightTransport
 
-            transport = FlightTransport(url)
+            transport = FlightTransport(url, api_key, tls)
         self._core = ClientCore(transport, name, retry_ms_max, clock)
 
     def __enter__(self) -> Client:

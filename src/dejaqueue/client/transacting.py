@@ -18,12 +18,11 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.client.holding import Slice
 from dejaqueue.client.inputs import ROWS_MAX, batches_of
-from dejaqueue.client.link import WriteLink, backoff_ms
+from dejaqueue.client.link import WriteLink
 from dejaqueue.client.received import BatchFields, MessageFields
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import result_of
-from dejaqueue.clock import Wake
-from dejaqueue.errors import BadRequest, DejaQError, Refused, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, Refused
 from dejaqueue.model import RowStatus, check_topic_name
 from dejaqueue.schema import messages as schemas
 from dejaqueue.wire.frames import Reply
@@ -138,7 +137,7 @@ class TransactionCore:
     def _begin(self, topic: str) -> None:
         if not self.name:
             body = {"topic": topic, "timeout_ms": self._timeout_ms}
-            self.name = str(self._call("begin_transaction", body)["transaction"])
+            self.name = str(self._core.call("begin_transaction", body)["transaction"])
 
     def _link(self, topic: str, op: str, columns: tuple[str, ...]) -> WriteLink:
         key = (topic, op, columns)
@@ -198,22 +197,7 @@ class TransactionCore:
         self._links.clear()
         if self.name:
             participants = sorted(self._participants)
-            self._call(action, {"transaction": self.name, "participants": participants})
-
-    def _call(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Make a call that may be repeated, for as long as retries last."""
-        core = self._core
-        until_us, failures = core.clock.now_us() + core.retry_ms_max * 1000, 0
-        while True:
-            try:
-                return core.transport.action(action, body).result()
-            except Unavailable:
-                pause_us = int(backoff_ms(failures) * 1000)
-                failures += 1
-                now_us = core.clock.now_us()
-                if now_us + pause_us > until_us:
-                    raise
-                core.clock.wait_until(now_us + pause_us, Wake())
+            self._core.call(action, {"transaction": self.name, "participants": participants})
 
 
 def _rows_of(received: object) -> tuple[ConsumeCore, Slice]:

@@ -19,7 +19,7 @@ See: apply.py for what commands do; docs/internals/engine.md for the tour; rule 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -107,6 +107,12 @@ class Engine:
     def next_sequence(self) -> int:
         """The sequence that the next new message gets."""
         return self.state.table.next_sequence
+
+    @property
+    def first_sequence(self) -> int:
+        """No live message has a lower sequence."""
+        table = self.state.table
+        return next((first + table.base for first, _ in table.live_slabs()), table.next_sequence)
 
     @property
     def now_ms(self) -> int:
@@ -201,6 +207,14 @@ class Engine:
         """Undecided transactions, and until when each has time."""
         return {name: held.until_ms for name, held in self.state.staged.items()}
 
+    def staged_sequences(self, transactions: Iterable[str]) -> Int64s:
+        """What these transactions staged here, ascending."""
+        staged = self.state.staged
+        parts = [part for name in transactions for part in staged[name].enqueued]
+        sequences = np.concatenate([*parts, _NONE])
+        sequences.sort(kind="stable")
+        return sequences
+
     @property
     def decisions(self) -> Mapping[str, tuple[bool, str]]:
         """What was decided of transactions whose home is here, oldest first: commit, and who has
@@ -232,6 +246,14 @@ class Engine:
     def priorities(self, sequences: Int64s) -> UInt16s | None:
         """The priority of each; None = all have the default."""
         return self.state.priorities(self.state.table.places(sequences))
+
+    def expires(self, sequences: Int64s) -> Int64s | None:
+        """When each dies, UTC milliseconds, 0 = never; None = none does."""
+        table = self.state.table
+        if "expires_ms" not in table.uses:
+            return None
+        expires_ms: Int64s = table.expires_ms[table.places(sequences)]
+        return expires_ms
 
     def moved_groups(self, sequences: Int64s) -> Words | None:
         """The group of each, if groups changed since they were stored; else None."""
@@ -338,6 +360,10 @@ class Engine:
     ) -> tuple[Int64s, int]:
         """As `tally` of what is scheduled, of the order index alone (selection.tally_index)."""
         return selection.tally_index(self.state, due_from_ms, due_to_ms, bucket_ms, bucket_count)
+
+    def due_before(self, instants_ms: Int64s) -> tuple[Int64s, int]:
+        """How many are due before each instant, of the order index (selection.due_before)."""
+        return selection.due_before(self.state, instants_ms)
 
     def group_counts(self) -> tuple[list[str], Int64s]:
         """Every group that live messages have, and how many; those without one not counted."""

@@ -15,17 +15,20 @@ from queue import Empty, SimpleQueue
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from dejaqueue.access.gate import Admission
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.session import ConsumerSession
-from dejaqueue.errors import BadRequest, DejaQError, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, Unauthenticated, Unavailable
 from dejaqueue.schema.messages import DELIVERY
 from dejaqueue.wire import frames
 from dejaqueue.wire.descriptors import ConsumeStream
 from dejaqueue.wire.frames import Close, Credit, DeliveryHead, Frame, Ping, Settle, StreamError
 
 log = logging.getLogger("dejaqueue.flight")
+
+Stop = Callable[[], None]
 
 
 class _Outbound:
@@ -36,6 +39,7 @@ class _Outbound:
         self._writer = writer
         self._queue: SimpleQueue[Push | Frame | None] = SimpleQueue()
         self._kept: list[Push | Frame | None] = []
+        self.admission: Admission | None = None
         self._thread = threading.Thread(target=self._run, name="dejaq-deliveries", daemon=True)
 
     def start(self) -> None:
@@ -94,10 +98,14 @@ class _Outbound:
             except (pa.ArrowException, OSError):
                 # The client is gone. What it was sent comes back when its leases end.
                 return
+            except Unauthenticated:
+                continue  # the key was revoked: `key_ends` gives the leases back, and says so
             except DejaQError as error:
                 log.error("a delivery could not be read: %s", error)
 
     def _deliver(self, pushes: list[Push]) -> None:
+        if self.admission is not None:
+            self.admission.check()
         for push, batch in zip(pushes, delivery_batches(pushes), strict=True):
             if batch.num_rows == 0:
                 continue
@@ -117,21 +125,33 @@ def serve_consumer(
     options: ConsumeStream,
     reader: flight.MetadataRecordBatchReader,
     writer: flight.MetadataRecordBatchWriter,
-    register: Callable[[Callable[[], None]], None],
-    unregister: Callable[[Callable[[], None]], None],
+    stops: tuple[Callable[[Stop], None], Callable[[Stop], None]],
+    admit: Callable[[Callable[[Unauthenticated], None]], Admission],
 ) -> None:
-    """Serve one consumer until either side is done."""
+    """Serve one consumer until either side is done.
+
+    Args:
+        stops: have a function called when the server stops, and not any more.
+        admit: Gate.admit of the caller.
+    """
+    register, unregister = stops
     outbound = _Outbound(broker, writer)
     session = broker.open_consume(options, outbound)
 
     def broker_stops() -> None:
         outbound.end(Unavailable("the broker is stopping", 1_000))
 
+    def key_ends(error: Unauthenticated) -> None:
+        outbound.end(error)
+        session.close(release=True)
+
     release = False
     try:
         outbound.start()
         register(broker_stops)
-        release = _read_frames(session, outbound, reader)
+        with admit(key_ends) as admission:
+            outbound.admission = admission
+            release = _read_frames(session, outbound, reader, admission)
     finally:
         unregister(broker_stops)
         session.close(release=release)
@@ -139,7 +159,10 @@ def serve_consumer(
 
 
 def _read_frames(
-    session: ConsumerSession, outbound: _Outbound, reader: flight.MetadataRecordBatchReader
+    session: ConsumerSession,
+    outbound: _Outbound,
+    reader: flight.MetadataRecordBatchReader,
+    admission: Admission,
 ) -> bool:
     """Read until the client is done; True if it said so."""
     while True:
@@ -149,6 +172,11 @@ def _read_frames(
             return False
         except (pa.ArrowException, OSError):
             return False
+        try:
+            admission.check()
+        except Unauthenticated as ended:
+            outbound.end(ended)
+            return True
         if chunk.app_metadata is None:
             outbound.put(StreamError(BadRequest("frame", "a frame in app_metadata", "none")))
             return False

@@ -8,6 +8,7 @@ reply.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from queue import SimpleQueue
 
 import pyarrow as pa
@@ -73,8 +74,16 @@ def serve_writer(
     stream: WriteStream,
     reader: flight.MetadataRecordBatchReader,
     writer: flight.FlightMetadataWriter,
+    check_caller: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve one stream until the client is done. Raises BadRequest for a wrong schema."""
+    """Serve one stream until the client is done.
+
+    Args:
+        check_caller: raises Unauthenticated if the caller's key was revoked; asked for each batch.
+
+    Raises:
+        BadRequest: the schema is wrong. Unauthenticated.
+    """
     target.check_schema(reader.schema)
     replies = _Replies(writer)
     wants_replies = stream.acks != "none"
@@ -87,6 +96,7 @@ def serve_writer(
                 break
             except (pa.ArrowException, OSError):
                 break  # the client went away in the middle of a batch: it was never sent whole
+            check_caller()
             counted += 1
             if chunk.data is None:
                 raise BadRequest("batch", "a record batch", "metadata alone")

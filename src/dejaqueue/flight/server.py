@@ -16,31 +16,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from dejaqueue.access import administration, audit, rules
+from dejaqueue.access.gate import Gate
+from dejaqueue.access.roles import Principal
+from dejaqueue.access.tls import ServerTls
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
-from dejaqueue.errors import BadRequest, DejaQError, InternalError, to_fields
+from dejaqueue.errors import BadRequest
+from dejaqueue.flight.callers import KEY, Callers, caller_of
+from dejaqueue.flight.calls import CallCounter
 from dejaqueue.flight.consume import serve_consumer
+from dejaqueue.flight.errors import translated
 from dejaqueue.flight.produce import serve_writer
 from dejaqueue.model import Topic
 from dejaqueue.schema.messages import SEND
 from dejaqueue.wire import descriptors
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
-# Arrow's own classes stand for the gRPC statuses that Flight has no class for.
-_FLIGHT_ERRORS: dict[str, type[Exception]] = {
-    "UNAVAILABLE": flight.FlightUnavailableError,
-    "INTERNAL": flight.FlightInternalError,
-    "ABORTED": flight.FlightUnavailableError,
-    "INVALID_ARGUMENT": pa.ArrowInvalid,
-    "NOT_FOUND": pa.ArrowKeyError,
-}
-
-
-def to_flight(error: DejaQError) -> Exception:
-    """The Flight error of one of ours: its text, then its fields as JSON in a line of their own."""
-    kind = _FLIGHT_ERRORS.get(error.flight_status, flight.FlightServerError)
-    translated: Exception = kind(f"{error}\ndejaq:{json.dumps(to_fields(error))}")
-    return translated
+Action = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class FlightServer:
@@ -50,10 +43,22 @@ class FlightServer:
         broker: a started broker.
         host: address to listen on.
         port: 0 = any free port.
+        gate: says who calls; None = a gate of the broker's keys.
+        tls: None = in plain text.
     """
 
-    def __init__(self, broker: Broker, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        gate: Gate | None = None,
+        tls: ServerTls | None = None,
+    ) -> None:
         self._broker = broker
+        self._gate = gate or Gate(broker.keys)
+        self._tls = tls
         self._host = host
         self._port = port
         self._service: _Service | None = None
@@ -62,12 +67,11 @@ class FlightServer:
     def start(self) -> None:
         """Return when the port is open. Raises BadRequest if it cannot be."""
         try:
-            self._service = _Service(self._broker, f"grpc+tcp://{self._host}:{self._port}")
+            self._service = _Service(self._broker, self._gate, self._host, self._port, self._tls)
         except (OSError, pa.ArrowException) as error:
             raise BadRequest("server.port", f"a free port of {self._host}", self._port) from error
-        self._thread = threading.Thread(
-            target=self._service.serve, name="dejaq-flight", daemon=True
-        )
+        # Not `serve`, which takes SIGTERM and SIGINT over from the program's own handlers.
+        self._thread = threading.Thread(target=self._service.wait, name="dejaq-flight", daemon=True)
         self._thread.start()
 
     @property
@@ -79,7 +83,7 @@ class FlightServer:
     @property
     def url(self) -> str:
         """What clients connect to."""
-        return f"dejaq://{self._host}:{self.port}"
+        return f"{'dejaq' if self._tls is None else 'dejaqs'}://{self._host}:{self.port}"
 
     def stop(self, timeout_seconds: float = 5.0) -> None:
         """End all streams and close the port. Twice or before start is fine.
@@ -99,13 +103,23 @@ class FlightServer:
 class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     """What gRPC calls, on a thread per call."""
 
-    def __init__(self, broker: Broker, location: str) -> None:
-        super().__init__(location)
+    def __init__(
+        self, broker: Broker, gate: Gate, host: str, port: int, tls: ServerTls | None
+    ) -> None:
+        secured: dict[str, Any] = {}
+        if tls is not None:
+            secured["tls_certificates"] = [(tls.certificate, tls.key)]
+            if tls.client_ca is not None:
+                secured |= {"verify_client": True, "root_certificates": tls.client_ca}
+        scheme = "grpc+tcp" if tls is None else "grpc+tls"
+        middleware = {KEY: Callers(gate), "calls": CallCounter(broker.counting)}
+        super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
+        self._gate = gate
         self._streams: set[Callable[[], None]] = set()
         self._streams_lock = threading.Lock()
         self._ending = False
-        self._actions: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+        self._actions: dict[str, Action] = {
             "create_topic": self._create_topic,
             "alter_topic": self._alter_topic,
             "delete_topic": self._delete_topic,
@@ -113,6 +127,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "list_topics": self._list_topics,
             "redrive": self._redrive,
             "stats": self._stats,
+            "scan_ranges": self._scan_ranges,
             "assignments": self._assignments,
             "counts": self._counts,
             "histogram": self._histogram,
@@ -122,8 +137,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             **{name: partial(self._cron, name) for name in CRON_ACTIONS},
             "begin_transaction": self._begin_transaction,
             "commit_transaction": self._commit_transaction,
+            "commit_epoch": self._commit_epoch,
             "abort_transaction": self._abort_transaction,
             "transactions": self._transactions,
+            **{name: partial(self._key, name) for name in administration.ACTIONS},
         }
 
     # --- streams ------------------------------------------------------------------------------
@@ -157,9 +174,13 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         writer: flight.FlightMetadataWriter,
     ) -> None:
         """A stream of batches (WriteStream)."""
-        with _translated():
+        with translated():
             stream = descriptors.decode(WriteStream, descriptor.command)
-            serve_writer(self._broker.open_write(stream), stream, reader, writer)
+            caller = caller_of(context)
+            with audit.recorded(caller.name, context.peer(), stream.op, stream.topic):
+                rules.require_write(caller, stream)
+            target = self._broker.open_write(stream)
+            serve_writer(target, stream, reader, writer, partial(self._gate.check, caller))
 
     def do_exchange(
         self,
@@ -169,9 +190,14 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
         """A consumer (ConsumeStream)."""
-        with _translated():
+        with translated():
             options = descriptors.decode(ConsumeStream, descriptor.command)
-            serve_consumer(self._broker, options, reader, writer, self.register, self.unregister)
+            caller = caller_of(context)
+            with audit.recorded(caller.name, context.peer(), "consume", options.topic):
+                rules.require_consume(caller, options)
+            admit = partial(self._gate.admit, caller)
+            stops = self.register, self.unregister
+            serve_consumer(self._broker, options, reader, writer, stops, admit)
 
     # --- one call, one answer -----------------------------------------------------------------
 
@@ -179,13 +205,31 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         self, context: flight.ServerCallContext, action: flight.Action
     ) -> Iterator[flight.Result]:
         """Administration: JSON in, JSON out."""
-        with _translated():
+        with translated():
             call = self._actions.get(action.type)
             if call is None:
                 raise BadRequest("action", f"one of {', '.join(self._actions)}", action.type)
             body = action.body.to_pybytes() if action.body is not None else b""
-            answer = call(_json_object(body or b"{}", "action.body"))
+            values = _json_object(body or b"{}", "action.body")
+            answer = self._act(action.type, call, values, caller_of(context), context.peer())
             return iter([flight.Result(json.dumps(answer).encode())])
+
+    def _act(
+        self, name: str, call: Action, body: dict[str, Any], caller: Principal, peer: str
+    ) -> dict[str, Any]:
+        """One action, if its rule lets the caller, with a line in the audit log."""
+        rule = rules.FLIGHT_ACTIONS[name]
+        topic, more = str(body.get(rule.field) or ""), audit.facts(name, body)
+        with audit.recorded(caller.name, peer, name, topic, always=rule.audited, more=more):
+            rule.require(caller, body)
+            if name in administration.ACTIONS:
+                near = administration.is_near(peer)
+                answer = administration.act(self._gate.keys, name, body, is_near=near)
+                more["key_id"] = answer.get("id", "")
+                return answer
+            if name == "redrive":
+                return self._broker.redrive(body, rules.may_receive(caller))
+            return rules.shown(caller, name, call(body))
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         """The actions there are."""
@@ -196,30 +240,43 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket
-    ) -> flight.RecordBatchStream:
-        """Rows without leasing: {"op": "peek", …}."""
-        with _translated():
+    ) -> flight.FlightDataStream:
+        """Rows without leasing: {"op": "peek", …}, or {"op": "scan", …}."""
+        with translated():
             values = _json_object(ticket.ticket, "ticket")
-            if values.pop("op", None) != "peek":
-                raise BadRequest("ticket.op", "peek", values.get("op"))
+            op = values.pop("op", None)
+            if op not in rules.FLIGHT_TICKETS:
+                raise BadRequest("ticket.op", f"one of {', '.join(rules.FLIGHT_TICKETS)}", op)
+            caller, topic = caller_of(context), str(values.get("topic"))
+            with audit.recorded(caller.name, context.peer(), op, topic):
+                rules.FLIGHT_TICKETS[op].require(caller, values)
+            if op == "scan":
+                schema, batches = self._broker.scan(values)
+                return flight.GeneratorStream(schema, _translating(batches))
             batch = self._broker.peek(values)
             return flight.RecordBatchStream(pa.Table.from_batches([batch]))
 
     def list_flights(
         self, context: flight.ServerCallContext, criteria: bytes
     ) -> Iterator[flight.FlightInfo]:
-        """One flight per topic."""
-        with _translated():
-            return iter([self._flight_info(topic) for topic in self._broker.topics()])
+        """One flight per topic that the caller has a role for."""
+        with translated():
+            sees = caller_of(context).sees
+            topics = [topic for topic in self._broker.topics() if sees(topic.name)]
+            return iter([self._flight_info(topic) for topic in topics])
 
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
         """A topic (descriptor path = its name): one endpoint per partition, at its owner."""
-        with _translated():
+        with translated():
             if not descriptor.path:
                 raise BadRequest("descriptor.path", "the name of a topic", None)
-            return self._flight_info(self._broker.topic(descriptor.path[0].decode()))
+            name = descriptor.path[0].decode()
+            caller = caller_of(context)
+            with audit.recorded(caller.name, context.peer(), "get_flight_info", name):
+                rules.require_any(caller, rules.ANY, name)
+            return self._flight_info(self._broker.topic(name))
 
     def _flight_info(self, topic: Topic) -> flight.FlightInfo:
         # "Reuse this connection": the one broker that there is owns every partition.
@@ -276,6 +333,12 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             raise BadRequest("topic", "the name of a topic", topic)
         return self._broker.stats(topic)
 
+    def _scan_ranges(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Where the messages of each partition lie: name."""
+        name = _topic_name(body)
+        descriptors.check_fields(body, [])
+        return self._broker.scan_ranges(name)
+
     def _cron(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """Entries of a cron topic (broker/cron/calls.py)."""
         return self._broker.cron(name, body)
@@ -307,6 +370,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         descriptors.check_fields(body, [])
         return {"broker_us": self._broker.clock.now_us()}
 
+    def _key(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """API keys (access/administration.py)."""
+        return administration.act(self._gate.keys, name, body, is_near=False)
+
     def _begin_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
         """A new transaction: topic that keeps its decision, timeout_ms (60000)."""
         return self._broker.transactions.act("begin_transaction", body).result()
@@ -314,6 +381,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     def _commit_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
         """Let count what was staged: transaction, participants (a list of topic/partition)."""
         return self._broker.transactions.act("commit_transaction", body).result()
+
+    def _commit_epoch(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Let count what was staged for an epoch, once: topic, query, epoch, branches, …"""
+        return self._broker.transactions.act("commit_epoch", body).result()
 
     def _abort_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
         """Forget what was staged: transaction, participants."""
@@ -341,14 +412,7 @@ def _json_object(content: bytes, field: str) -> dict[str, Any]:
     return values
 
 
-class _translated:  # noqa: N801 - reads as a word: with _translated()
-    """The boundary where our errors become Flight's, and a bug never becomes a traceback."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, DejaQError):
-            raise to_flight(error) from error
-        if isinstance(error, Exception) and not isinstance(error, pa.ArrowException):
-            raise to_flight(InternalError(f"{type(error).__name__}: {error}")) from error
+def _translating(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches; an error on the way is Flight's."""
+    with translated():
+        yield from batches

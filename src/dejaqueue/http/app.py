@@ -9,10 +9,30 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from dejaqueue.http import problems
-from dejaqueue.http.routes import health
+from dejaqueue.http import auditing, openapi, problems
+from dejaqueue.http.doq import routes as doq
+from dejaqueue.http.exposition import Exposition
+from dejaqueue.http.fast_lane import FastLane, calls_of
+from dejaqueue.http.requests import RequestCounter, RequestCounts
+from dejaqueue.http.routes import (
+    browsing,
+    changing,
+    cron,
+    health,
+    keys,
+    leases,
+    letters,
+    metrics,
+    sending,
+    topics,
+)
 from dejaqueue.http.service import Service
 from dejaqueue.version import __version__
+
+DESCRIPTION = """A queue that hands messages out when they are due.
+
+Ids are texts. Times are UTC milliseconds unless a field says otherwise. Errors are problems
+(RFC 9457). Messages are delivered at least once: ack each by its id and attempt."""
 
 
 def build_app(service: Service) -> FastAPI:
@@ -24,5 +44,14 @@ def build_app(service: Service) -> FastAPI:
     app = FastAPI(title="DejaQ", version=__version__, openapi_url="/openapi.json")
     app.state.service = service
     problems.install(app)
-    app.include_router(health.router)
+    auditing.install(app)
+    for part in (sending, leases, changing, browsing, letters, cron, topics, keys, metrics, health):
+        app.include_router(part.router)
+    doq.install(app, service)
+    direct = [*sending.router.routes, *leases.router.routes]
+    app.add_middleware(FastLane, calls=calls_of(direct))  # first, and so innermost
+    openapi.install(app, DESCRIPTION)
+    requests = RequestCounts()
+    app.add_middleware(RequestCounter, counts=requests)
+    app.state.exposition = Exposition(service.broker, requests, service.is_ready)
     return app

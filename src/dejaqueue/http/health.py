@@ -17,6 +17,9 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from dejaqueue.access.gate import Gate, bearer_of
+from dejaqueue.access.roles import Role
+from dejaqueue.access.tls import ServerTls
 from dejaqueue.errors import DejaQError, to_fields
 
 REQUEST_SECONDS_MAX = 5.0
@@ -36,8 +39,14 @@ class HealthServer:
         port: int,
         is_ready: Callable[[], bool],
         stats: Callable[[], dict[str, Any]],
+        gate: Gate | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         """Bind the port.
+
+        Args:
+            gate: says who may see /stats; None = everybody.
+            tls: None = in plain text.
 
         Raises:
             OSError: the address cannot be bound.
@@ -48,7 +57,13 @@ class HealthServer:
 
         Answers.is_ready = staticmethod(is_ready)
         Answers.stats = staticmethod(stats)
+        Answers.gate = gate
         self._server = ThreadingHTTPServer((host, port), Answers)
+        if tls is not None:
+            # The handshake is made on the connection's own thread, by its first read.
+            self._server.socket = tls.context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="http-health", daemon=True
@@ -73,6 +88,7 @@ class HealthServer:
 class _Answers(BaseHTTPRequestHandler):
     is_ready: Callable[[], bool]
     stats: Callable[[], dict[str, Any]]
+    gate: Gate | None
     timeout = REQUEST_SECONDS_MAX
     server_version = "dejaq"
     sys_version = ""
@@ -86,6 +102,9 @@ class _Answers(BaseHTTPRequestHandler):
             self._answer(200 if ready else 503, {"status": "ready" if ready else "not ready"})
         elif path == "/stats":
             try:
+                if self.gate is not None:
+                    bearer = bearer_of(self.headers.get("Authorization"))
+                    self.gate.principal(bearer).require(Role.MANAGE, "")
                 self._answer(200, self.stats())
             except DejaQError as error:
                 self._answer(error.http_status, to_fields(error))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -15,6 +16,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, TryLater, Unauthenticated
+from dejaqueue.http.auditing import note_error
 
 log = logging.getLogger("dejaqueue.http")
 
@@ -35,9 +37,21 @@ def problem(error: DejaQError) -> JSONResponse:
         "detail": str(error),
         "number": error.number,
         "retry": error.retry,
-        **error.fields(),
+        **_fields(error),
     }
     return JSONResponse(body, error.http_status, headers, MEDIA_TYPE)
+
+
+def framework_problem(error: HTTPException) -> JSONResponse:
+    """The answer to a call that the framework's error ended."""
+    body = {"type": "about:blank", "title": str(error.detail), "status": error.status_code}
+    return JSONResponse(body, error.status_code, error.headers, MEDIA_TYPE)
+
+
+def _fields(error: DejaQError) -> dict[str, Any]:
+    """What travels with the error; an id is a text, as everywhere in JSON."""
+    found = error.fields()
+    return found | {"id": str(found["id"])} if "id" in found else found
 
 
 def install(app: FastAPI) -> None:
@@ -45,18 +59,20 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(DejaQError)
     async def ours(request: Request, error: DejaQError) -> JSONResponse:
+        note_error(request, error)
         return problem(error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        return problem(BadRequest(field, str(first["msg"]), first.get("input")))
+        wrong = BadRequest(field, str(first["msg"]), first.get("input"))
+        note_error(request, wrong)
+        return problem(wrong)
 
     @app.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> JSONResponse:
-        body = {"type": "about:blank", "title": str(error.detail), "status": error.status_code}
-        return JSONResponse(body, error.status_code, error.headers, MEDIA_TYPE)
+        return framework_problem(error)
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> JSONResponse:

@@ -6,16 +6,45 @@ Holds: the port is bound when the server is built; `stop` gives it back; twice i
 
 from __future__ import annotations
 
+import asyncio
+import math
 import socket
 import threading
 
 import uvicorn
+import uvloop
+from fastapi import FastAPI
 
+from dejaqueue.access.tls import ServerTls
 from dejaqueue.http.app import build_app
+from dejaqueue.http.flow import Flow
+from dejaqueue.http.gather import call_soon
+from dejaqueue.http.protocol import Bounds, Connections, bounded
 from dejaqueue.http.service import Service
 
 STOP_SECONDS_MAX = 5
 """Requests that are being answered have this long when the server stops."""
+
+
+def uvicorn_config(app: FastAPI, connections: Connections | None = None) -> uvicorn.Config:
+    """How an application is served.
+
+    Args:
+        connections: where they are kept; None = somewhere, with the usual bounds.
+    """
+    connections = connections or Connections(Bounds())
+    return uvicorn.Config(
+        app,
+        http=bounded(connections),
+        timeout_keep_alive=math.ceil(connections.bounds.idle_seconds),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=STOP_SECONDS_MAX,
+    )
 
 
 class HttpServer:
@@ -23,10 +52,22 @@ class HttpServer:
 
     Attributes:
         port: where it listens; chosen by the system if 0 was asked for.
+        connections: those that are open, and what happened to others.
     """
 
-    def __init__(self, service: Service, host: str, port: int) -> None:
+    def __init__(
+        self,
+        service: Service,
+        host: str,
+        port: int,
+        bounds: Bounds | None = None,
+        tls: ServerTls | None = None,
+    ) -> None:
         """Bind the port.
+
+        Args:
+            bounds: what connections may do; None = as the broker's settings say.
+            tls: None = in plain text.
 
         Raises:
             OSError: the address cannot be bound.
@@ -34,23 +75,27 @@ class HttpServer:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=2_048)
         self.port: int = self._socket.getsockname()[1]
-        config = uvicorn.Config(
-            build_app(service),
-            loop="uvloop",
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=STOP_SECONDS_MAX,
-        )
+        bounds = bounds or Bounds.of(service.broker.settings.server)
+        self.connections = Connections(bounds)
+        self._app = build_app(service)
+        config = uvicorn_config(self._app, self.connections)
+        if tls is not None:
+            config.load()
+            config.ssl = tls.context
         self._server = uvicorn.Server(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="dejaq-http", daemon=True)
 
     def _run(self) -> None:
-        self._server.run(sockets=[self._socket])
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            self._loop = runner.get_loop()
+            runner.run(self._server.serve(sockets=[self._socket]))
+
+    def _end_waits(self) -> None:
+        """Those who wait for messages would wait for the rest of their time."""
+        flow: Flow | None = getattr(self._app.state, "flow", None)
+        if flow is not None:
+            flow.close()
 
     def start(self) -> None:
         """Begin to answer; connections that come before are kept by the system."""
@@ -59,6 +104,8 @@ class HttpServer:
     def stop(self) -> None:
         """Finish what is being answered, then give the port back. Twice is fine."""
         self._server.should_exit = True
+        if self._loop is not None and self._thread.is_alive():
+            call_soon(self._loop, self._end_waits)
         if self._thread.is_alive():
             self._thread.join()
         self._socket.close()

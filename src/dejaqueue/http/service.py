@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from dejaqueue.access.gate import Gate
+from dejaqueue.access.gate import Gate, bearer_of
 from dejaqueue.access.roles import Principal
 from dejaqueue.broker.broker import Broker
+from dejaqueue.http.auditing import note_caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ def service_of(request: Request) -> Service:
 
 def principal_of(request: Request) -> Principal:
     """Who calls: `Authorization: Bearer KEY`. Raises Unauthenticated."""
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    bearer = key.strip() if scheme.lower() == "bearer" else None
-    return service_of(request).gate.principal(bearer)
+    bearer = bearer_of(request.headers.get("authorization"))
+    principal = service_of(request).gate.principal(bearer)
+    note_caller(request, principal.name)
+    return principal

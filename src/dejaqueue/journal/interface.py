@@ -137,7 +137,13 @@ class Snapshot:
 
 
 class Journal(ABC):
-    """The journal of one partition. See the duties on top of this file."""
+    """The journal of one partition. See the duties on top of this file.
+
+    Attributes:
+        appended_bytes: bytes of entries that were made durable since it was opened; for metrics.
+    """
+
+    appended_bytes: int = 0
 
     @property
     @abstractmethod
@@ -228,6 +234,10 @@ class Journal(ABC):
         """Release everything; twice is fine."""
 
 
+DOCUMENTS = ("keys",)
+"""What a store keeps for the broker beside topics: API keys (access/key_ring.py)."""
+
+
 class JournalStore(ABC):
     """All journals of one broker: a directory, a database, a cluster."""
 
@@ -250,6 +260,21 @@ class JournalStore(ABC):
     @abstractmethod
     def store_catalog(self, text: str) -> None:
         """Store the topic catalogue durably, whole or not at all."""
+
+    @abstractmethod
+    def load_document(self, name: str) -> str | None:
+        """A small text that the broker keeps beside its topics; None if it was never stored.
+
+        Args:
+            name: one of DOCUMENTS.
+
+        Raises:
+            JournalDamaged: it is not what was stored.
+        """
+
+    @abstractmethod
+    def store_document(self, name: str, text: str) -> None:
+        """Store such a text durably, whole or not at all, for the broker's own eyes alone."""
 
     @abstractmethod
     def close(self) -> None:

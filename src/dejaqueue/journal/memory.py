@@ -105,6 +105,9 @@ class MemoryFileSystem(FileSystem):
                 raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
             return MemoryFile(path, self._contents[path])
 
+    def make_private(self, path: Path) -> None:
+        """Nothing to do: nobody else reads this memory."""
+
     def names(self, directory: Path) -> list[str]:
         """Names in a directory, sorted."""
         with self._guard:

@@ -46,6 +46,11 @@ DELIVERY = pa.schema(
 PEEK = pa.schema([*DELIVERY, pa.field("state", pa.utf8(), nullable=False)])
 """What `peek` answers: messages as they are, without leasing them."""
 
+SCAN = pa.schema(
+    [*PEEK, pa.field("expires", pa.int64()), pa.field("partition", pa.int32(), nullable=False)]
+)
+"""What a scan answers; it may ask for fewer columns."""
+
 MOVE = pa.schema(
     [
         pa.field("id", pa.int64()),

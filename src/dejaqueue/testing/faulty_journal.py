@@ -160,6 +160,11 @@ class FaultyFileSystem(FileSystem):
             self.unsynced.append(undo)
         return file
 
+    def make_private(self, path: Path) -> None:
+        """Make an empty file that no other user can read."""
+        self.count("open", path)
+        self.inner.make_private(path)
+
     def names(self, directory: Path) -> list[str]:
         """Names in a directory."""
         return self.inner.names(directory)

@@ -27,6 +27,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest, DejaQError, Fenced, JournalDamaged, Unavailable
 from dejaqueue.journal.interface import (
+    DOCUMENTS,
     TEXT_COLUMNS,
     Entry,
     EntryKind,
@@ -427,6 +428,22 @@ class JournalConformance(ABC):
             assert store.load_catalog() == text
         store = self.again(store, tmp_path)
         assert store.load_catalog() == "short"
+
+    def test_documents_are_kept_apart_from_the_catalogue(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        store.store_catalog("topics")
+        for name in DOCUMENTS:
+            assert store.load_document(name) is None
+            for text in ('{"é": 1}', "", "x" * 100_000, f"short {name}"):
+                store.store_document(name, text)
+                assert store.load_document(name) == text
+        store = self.again(store, tmp_path)
+        assert [store.load_document(name) for name in DOCUMENTS] == [
+            f"short {n}" for n in DOCUMENTS
+        ]
+        assert store.load_catalog() == "topics"
+        raised(BadRequest, lambda: store.store_document("../elsewhere", "x"))
+        raised(BadRequest, lambda: store.load_document(""))
 
     def test_partitions_are_apart_and_drop_takes_a_topic(self, tmp_path: Path) -> None:
         store = self.make_store(tmp_path)

@@ -6,7 +6,8 @@
     SETTLE        u8 op · u8 fate · u16 bytes of reason · u32 partition · i64 lease_id ·
                   i64 argument_ms · u32 rows · u32 0 · [ids i64 × rows] · [attempts u16 × rows] ·
                   [reason, UTF-8]
-    PING          i64 client_us · i64 offset_us · i64 uncertainty_us
+    PING          i64 client_us · i64 offset_us · i64 uncertainty_us · [report]
+      report      i64 sum_us · u32 n · u32 0 · [buckets u16 × n] · [counts u32 × n]
     PONG          i64 client_us · i64 broker_us
     DELIVERY      u32 partition · u32 rows · i64 lease_id · i64 lease_end_ms · i64 broker_us
     CLOSE, ERROR  nothing | error JSON
@@ -36,12 +37,17 @@ _REPLY = struct.Struct("<IIq")
 _CREDIT = struct.Struct("<II")
 _SETTLE = struct.Struct("<BBHIqqII")
 _PING = struct.Struct("<qqq")
+_REPORT = struct.Struct("<qII")
 _PONG = struct.Struct("<qq")
 _DELIVERY = struct.Struct("<IIqqq")
 
 HAS_IDS = 1
 HAS_STATUSES = 2
 HAS_ERROR = 4
+HAS_REPORT = 8
+
+REPORT_SUM_US_MAX = 1 << 60
+"""More than all messages of a second can be late, and less than what makes a sum overflow."""
 
 FATE_DEAD = 1
 FATE_RELEASE = 2
@@ -134,6 +140,21 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
+class LatenessReport:
+    """How late messages were handed to the application since the report before.
+
+    Attributes:
+        sum_us: of all of them.
+        buckets: of the fine scale of metrics.py, ascending; only those that are not empty.
+        counts: messages in each of them.
+    """
+
+    sum_us: int
+    buckets: tuple[int, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ping:
     """The client's clock; -1 as uncertainty = the offset is not known yet.
 
@@ -141,12 +162,14 @@ class Ping:
         client_us: the client's time of sending.
         offset_us: the broker's clock less the client's, as the client believes.
         uncertainty_us: the offset is right within this.
+        report: for the broker's metrics. It is last: brokers that do not know it leave it unread.
     """
 
     number: int
     client_us: int
     offset_us: int = 0
     uncertainty_us: int = -1
+    report: LatenessReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +232,7 @@ def encode(frame: Frame) -> bytes:
         case Settle():
             return _encode_settle(frame)
         case Ping():
-            return _HEAD.pack(VERSION, FrameType.PING, 0, frame.number) + _PING.pack(
-                frame.client_us, frame.offset_us, frame.uncertainty_us
-            )
+            return _encode_ping(frame)
         case Pong():
             return _HEAD.pack(VERSION, FrameType.PONG, 0, frame.number) + _PONG.pack(
                 frame.client_us, frame.broker_us
@@ -224,6 +245,22 @@ def encode(frame: Frame) -> bytes:
             return _HEAD.pack(VERSION, FrameType.CLOSE, 0, 0)
         case StreamError():
             return _HEAD.pack(VERSION, FrameType.ERROR, 0, 0) + _error_json(frame.error)
+
+
+def _encode_ping(frame: Ping) -> bytes:
+    body = _PING.pack(frame.client_us, frame.offset_us, frame.uncertainty_us)
+    report = frame.report
+    if report is None:
+        return _HEAD.pack(VERSION, FrameType.PING, 0, frame.number) + body
+    return b"".join(
+        [
+            _HEAD.pack(VERSION, FrameType.PING, HAS_REPORT, frame.number),
+            body,
+            _REPORT.pack(report.sum_us, len(report.buckets), 0),
+            np.array(report.buckets, dtype="<u2").tobytes(),
+            np.array(report.counts, dtype="<u4").tobytes(),
+        ]
+    )
 
 
 def _encode_settle(frame: Settle) -> bytes:
@@ -270,7 +307,7 @@ def decode(content: bytes | memoryview) -> Frame:
             case FrameType.SETTLE:
                 return _decode_settle(body, number)
             case FrameType.PING:
-                return Ping(number, *_PING.unpack_from(body))
+                return _decode_ping(body, flags, number)
             case FrameType.PONG:
                 return Pong(number, *_PONG.unpack_from(body))
             case FrameType.DELIVERY:
@@ -303,6 +340,27 @@ def _decode_reply(body: memoryview, flags: int, number: int) -> Reply:
     if flags & HAS_STATUSES:
         statuses = np.frombuffer(rest, dtype="u1", count=rows)
     return Reply(number, rows, first_id, ids, statuses)
+
+
+def _decode_ping(body: memoryview, flags: int, number: int) -> Ping:
+    client_us, offset_us, uncertainty_us = _PING.unpack_from(body)
+    if not flags & HAS_REPORT:
+        return Ping(number, client_us, offset_us, uncertainty_us)
+    rest = body[_PING.size :]
+    sum_us, count, _ = _REPORT.unpack_from(rest)
+    rest = rest[_REPORT.size :]
+    buckets = np.frombuffer(rest, dtype="<u2", count=count)
+    counts = np.frombuffer(rest[2 * count :], dtype="<u4", count=count)
+    if count and (
+        int(buckets[-1]) >= limits.LATENESS_BUCKETS or (np.diff(buckets.astype(int)) <= 0).any()
+    ):
+        raise BadRequest(
+            "ping.report", f"buckets that rise, below {limits.LATENESS_BUCKETS}", "others"
+        )
+    if not 0 <= sum_us <= REPORT_SUM_US_MAX:
+        raise BadRequest("ping.report", f"a sum from 0 to {REPORT_SUM_US_MAX}", sum_us)
+    report = LatenessReport(sum_us, tuple(buckets.tolist()), tuple(counts.tolist()))
+    return Ping(number, client_us, offset_us, uncertainty_us, report)
 
 
 def _decode_settle(body: memoryview, number: int) -> Settle:

@@ -6,7 +6,7 @@ Not covered: the whole way of a letter (tests/rules/test_rule_18_dead_letters.py
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -175,7 +175,7 @@ def test_what_goes_wrong_is_told_and_the_next_is_carried(
 
 def test_a_closed_carrier_takes_nothing_and_says_nothing(broker: Broker) -> None:
     journal: Any = Rows([b"a"])
-    carrier = Carrier(broker)
+    carrier = Carrier(broker, ThreadPoolExecutor(1))
     carrier.close()
     answers: list[int] = []
     carrier.carry(parcel(1), journal, lambda rows, error: answers.append(rows))

@@ -26,7 +26,7 @@ def test_a_name_says_where_its_home_is_and_when_its_time_is_over() -> None:
         None,
         7,
         "t/0",
-        f"t/0/1-{limits.TRANSACTION_MS_MAX + 1}-{NONCE}",
+        f"t/0/1-{limits.BRANCHED_MS_MAX + 1}-{NONCE}",
         f"t/0/1--5-{NONCE}",
         f"t/0/1-5-{NONCE}x",
         f"a/b/0/1-5-{NONCE}",

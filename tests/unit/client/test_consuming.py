@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dejaqueue.client.alarm import Alarm
@@ -111,6 +112,23 @@ def test_pings_follow_fast_at_first_and_report_what_is_known(bench: Bench) -> No
     last = bench.channel.pings[-1]
     assert abs(last.offset_us - AHEAD_US) < 1_000
     assert 0 <= last.uncertainty_us < 1_000
+
+
+def test_pings_report_lateness_once_and_closing_reports_the_rest() -> None:
+    bench = Bench()
+    bench.core.lateness.add_many(np.array([100, 3_000, 100]))
+    bench.sync_clocks()
+    report = bench.channel.pings[-1].report
+    assert report is not None
+    assert (report.sum_us, sum(report.counts)) == (3_200, 3)
+    bench.sync_clocks()
+    assert bench.channel.pings[-1].report is None
+    bench.core.lateness.add(700)
+    pings = len(bench.channel.pings)
+    bench.core.close()
+    last = bench.channel.pings[-1].report
+    assert last is not None
+    assert (last.sum_us, last.counts, len(bench.channel.pings)) == (700, (1,), pings + 1)
 
 
 def test_rows_wait_for_their_time_by_the_brokers_clock(bench: Bench) -> None:

@@ -49,3 +49,22 @@ def test_monstrous_lateness_has_a_bucket() -> None:
     histogram = LatenessHistogram()
     histogram.add(10**17)
     assert histogram.quantile_us(1.0) > 10**12
+
+
+def test_reports_add_up_to_all() -> None:
+    lateness = LatenessHistogram()
+    assert lateness.take_report() is None
+    assert not lateness.has_news
+    lateness.add(100)
+    lateness.add_many(np.array([100, 5_000]))
+    assert lateness.has_news
+    first = lateness.take_report()
+    assert first is not None
+    assert (first.sum_us, sum(first.counts)) == (5_200, 3)
+    assert list(first.buckets) == sorted(first.buckets)
+    assert lateness.take_report() is None
+    lateness.add(100)
+    second = lateness.take_report()
+    assert second is not None
+    assert (second.sum_us, second.buckets, second.counts) == (100, first.buckets[:1], (1,))
+    assert (lateness.count, lateness.sum_us) == (4, 5_300)

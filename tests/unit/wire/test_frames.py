@@ -21,6 +21,7 @@ from dejaqueue.wire.frames import (
     Credit,
     DeliveryHead,
     Frame,
+    LatenessReport,
     Ping,
     Pong,
     Reply,
@@ -41,6 +42,8 @@ ATTEMPTS = np.array([1, 2, 65_535], dtype=np.uint16)
         Credit(limits.CREDIT_MAX),
         Ping(7, 1_700_000_000_000_000, -250, 80),
         Ping(8, 0),
+        Ping(9, 5, 1, 2, LatenessReport(1_234, (0, 7, 719), (3, 1, 4_000_000_000))),
+        Ping(10, 5, 1, 2, LatenessReport(0, (), ())),
         Pong(7, 1, 2),
         DeliveryHead(65_534, 8_192, 1 << 40, 1_700_000_000_000, 1_700_000_000_000_001),
         Close(),
@@ -204,3 +207,34 @@ def test_a_frame_of_another_version_is_refused() -> None:
 def test_too_much_credit_is_refused() -> None:
     with pytest.raises(BadRequest, match=r"^credit: at most"):
         frames.decode(frames.encode(Credit(limits.CREDIT_MAX + 1)))
+
+
+REPORT = LatenessReport(700, (3, 9), (2, 1))
+
+
+def test_a_ping_with_a_report_begins_as_one_without() -> None:
+    """Brokers that know no reports read the beginning."""
+    plain, reporting = (frames.encode(Ping(9, 5, 1, 2, report)) for report in (None, REPORT))
+    assert reporting[: len(plain)] == plain[:2] + b"\x08\x00" + plain[4:]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        LatenessReport(1, (limits.LATENESS_BUCKETS,), (1,)),
+        LatenessReport(1, (5, 5), (1, 1)),
+        LatenessReport(1, (5, 4), (1, 1)),
+        LatenessReport(-1, (5,), (1,)),
+        LatenessReport(frames.REPORT_SUM_US_MAX + 1, (5,), (1,)),
+    ],
+)
+def test_a_report_that_cannot_be_is_refused(report: LatenessReport) -> None:
+    with pytest.raises(BadRequest, match=r"ping\.report"):
+        frames.decode(frames.encode(Ping(1, 0, 0, 0, report)))
+
+
+@given(st.integers(0, 40))
+def test_a_report_that_is_cut_off_is_refused(length: int) -> None:
+    whole = frames.encode(Ping(1, 0, 0, 0, REPORT))
+    with pytest.raises(BadRequest):
+        frames.decode(whole[: min(8 + length, len(whole) - 1)])

@@ -27,10 +27,10 @@ _IOV_MAX: Final = 1024
 class OpenFile:
     """An open file: written at offsets, mapped for reading."""
 
-    def __init__(self, path: Path, *, create: bool) -> None:
+    def __init__(self, path: Path, *, create: bool, mode: int = 0o640) -> None:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if create else 0)
         self.path = path
-        self._fd = os.open(path, flags, 0o640)
+        self._fd = os.open(path, flags, mode)
 
     def write(self, pieces: Sequence[Piece], offset: int) -> None:
         """Write pieces one after the other; a short write goes on where it stopped."""
@@ -90,6 +90,11 @@ class FileSystem:
         """Open a file to read and write; `create` makes it empty."""
         return OpenFile(path, create=create)
 
+    def make_private(self, path: Path) -> None:
+        """Make an empty file, in place of one that is there, that no other user can read."""
+        path.unlink(missing_ok=True)
+        OpenFile(path, create=True, mode=0o600).close()
+
     def names(self, directory: Path) -> list[str]:
         """Names in a directory, sorted; none if it does not exist."""
         try:
@@ -143,9 +148,11 @@ def read_file(files: FileSystem, path: Path) -> memoryview:
         file.close()
 
 
-def replace_file(files: FileSystem, path: Path, content: Piece) -> None:
-    """Store a file durably, whole or not at all."""
+def replace_file(files: FileSystem, path: Path, content: Piece, *, private: bool = False) -> None:
+    """Store a file durably, whole or not at all; `private` = no other user can read it."""
     draft = path.with_name(path.name + ".draft")
+    if private:
+        files.make_private(draft)  # opened again, it keeps its mode
     write_file(files, draft, content)
     files.rename(draft, path)
     files.sync_directory(path.parent)

@@ -121,6 +121,7 @@ class SegmentJournal(Journal):
         segment = self._segment_for(len(entries), byte_count)
         self._write(segment, pieces)
         self._publish(segment, entries, encoded)
+        self.appended_bytes += byte_count
         return self._tail
 
     def _encode(self, entries: Sequence[Entry], epoch: int) -> tuple[list[Piece], list[Encoded]]:

@@ -2,6 +2,7 @@
 
     lock                              held by flock while the store is open; holds the process id
     topics.json                       the catalogue, with its checksum
+    keys.json                         API keys (no secrets), with their checksum; mode 0600
     topics/<topic>/<partition>/       segments and snapshots
     dropped/<number>/                 topics on their way out
 
@@ -19,8 +20,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from dejaqueue.errors import Locked, ResourceExhausted, Unavailable
-from dejaqueue.journal.interface import JournalStore
+from dejaqueue.errors import BadRequest, Locked, ResourceExhausted, Unavailable
+from dejaqueue.journal.interface import DOCUMENTS, JournalStore
 from dejaqueue.journal.segments.files import FULL, FileSystem, read_file, replace_file
 from dejaqueue.journal.segments.journal import SEGMENT_BYTES, SegmentJournal
 from dejaqueue.journal.segments.snapshots import open_text, seal_text
@@ -158,8 +159,19 @@ class SegmentStore(JournalStore):
         Raises:
             JournalDamaged: it is not what was stored.
         """
+        return self._load(self.root / "topics.json")
+
+    def load_document(self, name: str) -> str | None:
+        """See JournalStore.load_document."""
+        return self._load(self._document(name))
+
+    def _document(self, name: str) -> Path:
+        if name not in DOCUMENTS:
+            raise BadRequest("document", f"one of {', '.join(DOCUMENTS)}", name)
+        return self.root / f"{name}.json"
+
+    def _load(self, path: Path) -> str | None:
         self._check_usable()
-        path = self.root / "topics.json"
         try:
             return open_text(path, read_file(self._files, path))
         except FileNotFoundError:
@@ -171,13 +183,24 @@ class SegmentStore(JournalStore):
         Raises:
             ResourceExhausted, Unavailable: the one before stays.
         """
+        self._store(self.root / "topics.json", text, private=False)
+
+    def store_document(self, name: str, text: str) -> None:
+        """See JournalStore.store_document.
+
+        Raises:
+            ResourceExhausted, Unavailable: the one before stays.
+        """
+        self._store(self._document(name), text, private=True)
+
+    def _store(self, path: Path, text: str, *, private: bool) -> None:
         self._check_usable()
         try:
-            replace_file(self._files, self.root / "topics.json", seal_text(text))
+            replace_file(self._files, path, seal_text(text), private=private)
         except OSError as failure:
             if failure.errno in FULL:
-                raise ResourceExhausted(f"no room for the catalogue in {self.root}") from failure
-            raise Unavailable(f"the catalogue in {self.root} failed: {failure}") from failure
+                raise ResourceExhausted(f"no room for {path}") from failure
+            raise Unavailable(f"{path} could not be stored: {failure}") from failure
 
     def close(self) -> None:
         """See JournalStore.close."""

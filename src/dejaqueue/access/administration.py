@@ -1,0 +1,84 @@
+"""Making, listing and revoking API keys as calls of the wire: JSON in, JSON out.
+
+Room: access. What both servers and the offline command do.
+Holds: a key's text is in the answer of `create_key` and nowhere else; the first key, after which
+every call needs one, can only be made on the broker's own machine.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from typing import Any
+
+from dejaqueue.access.key_ring import KeyRing
+from dejaqueue.errors import BadRequest, Forbidden
+from dejaqueue.wire.descriptors import check_fields
+
+ACTIONS = ("create_key", "list_keys", "revoke_key")
+
+
+def act(keys: KeyRing, name: str, body: dict[str, Any], *, is_near: bool) -> dict[str, Any]:
+    """Do one of ACTIONS.
+
+    Args:
+        is_near: the caller is on this machine.
+
+    Raises:
+        BadRequest, Refused, Forbidden: see KeyRing; the first key is asked for from elsewhere.
+    """
+    calls: dict[str, Callable[[], dict[str, Any]]] = {
+        "create_key": lambda: _create(keys, body, is_near),
+        "list_keys": lambda: _list(keys, body),
+        "revoke_key": lambda: _revoke(keys, body),
+    }
+    return calls[name]()
+
+
+def _create(keys: KeyRing, body: dict[str, Any], is_near: bool) -> dict[str, Any]:
+    check_fields(body, ["name", "grants", "ends_ms"], required=("name", "grants"))
+    if not keys.required and not is_near:
+        raise Forbidden(
+            "the first API key is made on the broker's own machine: over its loopback address, or "
+            "with `dejaq key create --data` before it starts"
+        )
+    key, text = keys.create(body["name"], body["grants"], body.get("ends_ms"))
+    return key.to_dict() | {"api_key": text}
+
+
+def _list(keys: KeyRing, body: dict[str, Any]) -> dict[str, Any]:
+    check_fields(body, [])
+    now_ms = keys.clock.now_ms()
+    return {
+        "required": keys.required,
+        "keys": [key.to_dict() | {"ended": key.has_ended(now_ms)} for key in keys.all()],
+    }
+
+
+def _revoke(keys: KeyRing, body: dict[str, Any]) -> dict[str, Any]:
+    check_fields(body, ["key", "force"], required=("key",))
+    force = body.get("force", False)
+    if not isinstance(force, bool):
+        raise BadRequest("force", "true or false", force)
+    return keys.revoke(body["key"], force=force).to_dict()
+
+
+def is_near(address: str) -> bool:
+    """True for an address of this machine's loopback, as sockets or gRPC write it.
+
+    >>> [is_near(peer) for peer in ("ipv4:127.0.0.1:5000", "ipv6:%5B::1%5D:5000", "10.0.0.1")]
+    [True, True, False]
+    """
+    if address.startswith("unix:"):
+        return True
+    text = address
+    for scheme in ("ipv4:", "ipv6:"):
+        if text.startswith(scheme):
+            text = text.removeprefix(scheme).rpartition(":")[0]
+    text = text.replace("%5B", "").replace("%5D", "").strip("[]").partition("%")[0]
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return bool((mapped or found).is_loopback)

@@ -1,0 +1,136 @@
+"""The audit log: who administered what, and who was refused.
+
+Room: access. Logger `dejaqueue.audit`, one line for each call, as `name=value` with JSON values, so
+that no text of a caller can make a line of its own; the same values are in the record's `audit`.
+Holds: no payloads, no keys, no digests: the fields are those of `record`, and of a body the topic.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from dejaqueue.access.api_keys import id_of, without_secrets
+from dejaqueue.clock import Clock, SteadyClock
+from dejaqueue.errors import DejaQError, NotAllowed
+
+log = logging.getLogger("dejaqueue.audit")
+
+REFUSALS_PER_SECOND_MAX = 50
+"""Lines about refused calls: whoever has no key must not fill the disk with them."""
+NOBODY = "unknown"
+"""Who calls without a key, or with a wrong one."""
+TEXT_CHARS_MAX = 300
+
+
+def record(who: str, peer: str, action: str, topic: str, outcome: str, **more: object) -> None:
+    """Write a line.
+
+    Args:
+        who: name of the API key.
+        peer: address and port of the caller, as the server has it.
+        action: what was called.
+        topic: on which topic; "" = none.
+        outcome: `done`, or the name of the error that refused it.
+        more: further facts of the change, as the id of a key.
+    """
+    fields: dict[str, object] = {
+        "principal": who,
+        "peer": peer,
+        "action": action,
+        "topic": topic,
+        "outcome": outcome,
+        **more,
+    }
+    short = {name: _short(value) for name, value in fields.items()}
+    line = " ".join(f"{name}={json.dumps(value)}" for name, value in short.items())
+    level = logging.INFO if outcome == "done" else logging.WARNING
+    log.log(level, "%s", line, extra={"audit": short})
+
+
+class _Flood:
+    """So many lines in a second; then one line with how many more there were."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._second = 0
+        self._count = 0
+
+    def lets_through(self) -> bool:
+        """True if there is room for a line in this second."""
+        second = self._clock.now_ms() // 1_000
+        with self._mutex:
+            left_out = 0
+            if second != self._second:
+                left_out = max(0, self._count - REFUSALS_PER_SECOND_MAX)
+                self._second, self._count = second, 0
+            self._count += 1
+            room = self._count <= REFUSALS_PER_SECOND_MAX
+        if left_out:
+            facts = {"outcome": "left out", "refused": left_out}
+            log.warning('outcome="left out" refused=%d', left_out, extra={"audit": facts})
+        return room
+
+
+_floods = {is_known: _Flood(SteadyClock()) for is_known in (False, True)}
+"""Strangers do not use up the lines of those who have a key."""
+
+
+def _short(value: object) -> object:
+    if value is None or isinstance(value, int):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value, default=repr)
+    return without_secrets(text)[:TEXT_CHARS_MAX]
+
+
+def refused(who: str, peer: str, action: str, topic: str, error: DejaQError) -> None:
+    """Write that a call was not let through, unless there are too many of these."""
+    if _floods[who != NOBODY].lets_through():
+        record(who, peer, action, topic, type(error).__name__)
+
+
+@contextmanager
+def recorded(
+    who: str,
+    peer: str,
+    action: str,
+    topic: str,
+    *,
+    always: bool = False,
+    more: dict[str, Any] | None = None,
+) -> Iterator[None]:
+    """Record what happens in the block: always, or only if it is refused.
+
+    Args:
+        more: further facts; the block may add some.
+    """
+    more = {} if more is None else more
+    try:
+        yield
+    except DejaQError as error:
+        if isinstance(error, NotAllowed):
+            refused(who, peer, action, topic, error)
+        elif always:
+            record(who, peer, action, topic, type(error).__name__, **more)
+        raise
+    if always:
+        record(who, peer, action, topic, "done", **more)
+
+
+_FACTS = ("to", "drop", "dry_run", "grants", "force", "partitions", "paused", "dead_letter")
+
+
+def facts(action: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """What else of a call is worth a place in the log: short, and never a secret."""
+    found = {name: body[name] for name in _FACTS if name in body}
+    if action == "create_key":
+        found["name"] = body.get("name")
+    if action == "revoke_key":
+        text = str(body.get("key"))
+        found["key"] = id_of(text) or text  # never a whole key
+    return found

@@ -1,0 +1,251 @@
+"""Which role a call needs, on which topic: one table for both servers.
+
+Room: access. Pure values; the servers ask `require` before they call the broker.
+Holds: what is not in the table is not served (tests/integration/test_authorisation.py tries every
+call of both servers as every role).
+See: docs/guides/security.md, "Roles".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dejaqueue.access.roles import Principal, Role
+from dejaqueue.errors import BadRequest, Forbidden
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+
+BROKER = ""
+"""Stands for the broker itself, where a call belongs to no topic; the pattern `*` covers it."""
+
+PRODUCE, CONSUME, MANAGE, ADMIN = Role.PRODUCE, Role.CONSUME, Role.MANAGE, Role.ADMIN
+ANY = tuple(Role)
+"""Whoever has something to do with the topic may know of it."""
+
+Body = Mapping[str, Any]
+Topics = Callable[[Body], Iterator[tuple[tuple[Role, ...], str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a call needs.
+
+    Attributes:
+        roles: any of them is enough; none = any key.
+        field: of the body or the path, which names the topic; "" = the broker itself.
+        audited: it administers: the audit log has a line of each.
+        optional: without the field the answer is about all topics, and shows those that the caller
+            has one of the roles for.
+        also: what else it needs.
+    """
+
+    roles: tuple[Role, ...] = ()
+    field: str = "topic"
+    audited: bool = False
+    optional: bool = False
+    also: Topics | None = None
+
+    def needs(self, body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
+        """Yield (roles, any of which is enough; topic) of a call. Raises BadRequest."""
+        if self.roles and not (self.optional and body.get(self.field) is None):
+            # No name at all is the broker's to refuse, in its own words.
+            named = body.get(self.field)
+            yield self.roles, named if isinstance(named, str) else BROKER
+        if self.also is not None:
+            yield from self.also(body)
+
+    def require(self, principal: Principal, body: Body) -> None:
+        """Raise Forbidden unless the caller may do this. Raises BadRequest."""
+        for roles, topic in self.needs(body):
+            require_any(principal, roles, topic)
+
+
+def require_any(principal: Principal, roles: tuple[Role, ...], topic: str) -> None:
+    """Raise Forbidden unless the caller has one of the roles for the topic."""
+    if len(roles) == 1:
+        principal.require(roles[0], topic)
+    elif not any(principal.may(role, topic) for role in roles):
+        wanted = " or ".join(repr(role.value) for role in roles)
+        raise Forbidden(f"{principal.name}: no role {wanted} for topic {topic}")
+
+
+def _text(body: Body, field: str) -> str:
+    name = body.get(field)
+    if not isinstance(name, str):
+        raise BadRequest(field, "the name of a topic", name)
+    return name
+
+
+# --- what a call needs beside its topic -----------------------------------------------------------
+
+
+def _letters_go_to(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
+    """Who has the dead of a topic sent elsewhere writes there."""
+    if body.get("dead_letter"):
+        yield (MANAGE,), _text(body, "dead_letter")
+
+
+def _redriven_to(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
+    """Without `to`, letters go back to where they came from: see `may_receive`."""
+    if body.get("to") is not None:
+        yield (PRODUCE, MANAGE), _text(body, "to")
+
+
+def _participants(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
+    """A transaction is decided by who may send to or consume each of its topics."""
+    yield (PRODUCE, CONSUME), _text(body, "transaction").partition("/")[0]
+    yield from _places(body)
+
+
+def _places(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
+    places = body.get("participants", [])
+    if not isinstance(places, list) or not all(isinstance(place, str) for place in places):
+        raise BadRequest("participants", "a list of topic/partition", places)
+    for topic in sorted({place.partition("/")[0] for place in places}):
+        yield (PRODUCE, CONSUME), topic
+
+
+def may_receive(principal: Principal) -> Callable[[str], bool]:
+    """Which topics the caller's redrives may send letters to; others stay where they are."""
+    return lambda topic: principal.may(PRODUCE, topic) or principal.may(MANAGE, topic)
+
+
+def _cron_topic(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
+    """The next firings of an entry that is in the call need no topic."""
+    if body.get("entry") is None:
+        yield (MANAGE,), _text(body, "topic")
+
+
+# --- Flight ---------------------------------------------------------------------------------------
+
+_CHANGES = Rule((MANAGE,), audited=True)
+_LOOKS = Rule((MANAGE,))
+_KEYS = Rule((ADMIN,), field=BROKER, audited=True)
+
+FLIGHT_ACTIONS: dict[str, Rule] = {
+    "create_topic": Rule((MANAGE,), "name", audited=True, also=_letters_go_to),
+    "alter_topic": Rule((MANAGE,), "name", audited=True, also=_letters_go_to),
+    "delete_topic": Rule((MANAGE,), "name", audited=True),
+    "describe_topic": Rule(ANY, "name"),
+    "list_topics": Rule(ANY, "name", optional=True),
+    "redrive": Rule((MANAGE,), audited=True, also=_redriven_to),
+    "stats": Rule((MANAGE,), optional=True),
+    "assignments": Rule((MANAGE,), "name"),
+    "counts": _LOOKS,
+    "histogram": _LOOKS,
+    "move_where": _CHANGES,
+    "cancel_where": _CHANGES,
+    "clock": Rule(),
+    "cron_put": _CHANGES,
+    "cron_list": _LOOKS,
+    "cron_get": _LOOKS,
+    "cron_pause": _CHANGES,
+    "cron_drop": _CHANGES,
+    "cron_run": _CHANGES,
+    "cron_next": Rule(also=_cron_topic),
+    "begin_transaction": Rule((PRODUCE, CONSUME)),
+    "commit_transaction": Rule(also=_participants),
+    "commit_epoch": Rule((PRODUCE, CONSUME), also=_places),
+    "abort_transaction": Rule(also=_participants),
+    "transactions": _LOOKS,
+    "create_key": _KEYS,
+    "list_keys": _KEYS,
+    "revoke_key": _KEYS,
+}
+"""The rule of each action."""
+
+FLIGHT_TICKETS: dict[str, Rule] = {"peek": _LOOKS, "scan": _LOOKS}
+"""The rule of each operation of DoGet."""
+
+WRITES: dict[str, Role] = {
+    "enqueue": PRODUCE,
+    "move": PRODUCE,
+    "cancel": PRODUCE,
+    "ack": CONSUME,
+    "nack": CONSUME,
+    "extend": CONSUME,
+}
+"""What each operation of a DoPut stream needs."""
+
+
+def require_write(principal: Principal, stream: WriteStream) -> None:
+    """Raise Forbidden unless the caller may open this stream."""
+    principal.require(WRITES[stream.op], stream.topic)
+
+
+def require_consume(principal: Principal, stream: ConsumeStream) -> None:
+    """Raise Forbidden unless the caller may open this stream."""
+    principal.require(CONSUME, stream.topic)
+
+
+# --- HTTP -----------------------------------------------------------------------------------------
+
+PUBLIC = Rule()
+"""Needs no key: probes, and the description of the API, the same for every broker."""
+
+_SENDS, _TAKES = Rule((PRODUCE,)), Rule((CONSUME,))
+_BROKER_LOOKS = Rule((MANAGE,), field=BROKER)
+_TOPIC = "/v1/topics/{topic}"
+_DOQ, _DOQ_MESSAGE = "/API/v1/queues/{queue_name}", "/API/v1/queues/{queue_name}/messages/{id}"
+
+
+def _queue(role: Role, *, audited: bool = False) -> Rule:
+    return Rule((role,), field="queue_name", audited=audited)
+
+
+HTTP_ROUTES: dict[tuple[str, str], Rule] = {
+    ("GET", "/livez"): PUBLIC,
+    ("GET", "/readyz"): PUBLIC,
+    ("GET", "/openapi.json"): PUBLIC,
+    ("GET", "/docs"): PUBLIC,
+    ("GET", "/docs/oauth2-redirect"): PUBLIC,
+    ("GET", "/redoc"): PUBLIC,
+    ("GET", "/stats"): _BROKER_LOOKS,
+    ("GET", "/metrics"): _BROKER_LOOKS,
+    ("GET", "/v1/keys"): _KEYS,
+    ("POST", "/v1/keys"): _KEYS,
+    ("DELETE", "/v1/keys/{key}"): _KEYS,
+    ("GET", "/v1/topics"): Rule(ANY, optional=True),
+    ("POST", "/v1/topics"): Rule((MANAGE,), "name", audited=True, also=_letters_go_to),
+    ("GET", _TOPIC): Rule(ANY),
+    ("PATCH", _TOPIC): Rule((MANAGE,), audited=True, also=_letters_go_to),
+    ("DELETE", _TOPIC): _CHANGES,
+    ("POST", f"{_TOPIC}/pause"): _CHANGES,
+    ("POST", f"{_TOPIC}/resume"): _CHANGES,
+    ("POST", f"{_TOPIC}/purge"): _CHANGES,
+    ("POST", f"{_TOPIC}/messages"): _SENDS,
+    ("POST", f"{_TOPIC}/lease"): _TAKES,
+    ("POST", f"{_TOPIC}/ack"): _TAKES,
+    ("POST", f"{_TOPIC}/nack"): _TAKES,
+    ("POST", f"{_TOPIC}/extend"): _TAKES,
+    ("GET", "/API/v1/queues"): Rule((MANAGE,), "queue_name", optional=True),
+    ("POST", "/API/v1/queues"): Rule((MANAGE,), "name", audited=True),
+    ("GET", _DOQ): _queue(MANAGE),
+    ("PUT", _DOQ): _queue(MANAGE, audited=True),
+    ("DELETE", _DOQ): _queue(MANAGE, audited=True),
+    ("POST", "/API/v1/ids"): Rule(),
+    ("POST", f"{_DOQ}/messages"): _queue(PRODUCE),
+    ("GET", f"{_DOQ}/messages"): _queue(CONSUME),
+    ("GET", _DOQ_MESSAGE): _queue(MANAGE),
+    ("DELETE", _DOQ_MESSAGE): _queue(PRODUCE),
+    ("POST", f"{_DOQ_MESSAGE}/ack"): _queue(CONSUME),
+    ("POST", f"{_DOQ_MESSAGE}/nack"): _queue(CONSUME),
+    ("POST", f"{_DOQ_MESSAGE}/touch"): _queue(CONSUME),
+    ("PUT", f"{_DOQ_MESSAGE}/priority"): _queue(PRODUCE),
+}
+"""The rule of each route, by method and path; the routes themselves ask `Principal.require`."""
+
+
+# --- answers about all topics ---------------------------------------------------------------------
+
+
+def shown(principal: Principal, action: str, answer: dict[str, Any]) -> dict[str, Any]:
+    """Of an answer about all topics, what the caller may see."""
+    if action == "list_topics":
+        seen = [topic for topic in answer["topics"] if principal.sees(topic["name"])]
+        return answer | {"topics": seen}
+    if action == "stats" and "topics" in answer:
+        rows = answer["topics"].items()  # tidy: allow name, because it is a dict's own method
+        return answer | {"topics": {n: row for n, row in rows if principal.may(MANAGE, n)}}
+    return answer

@@ -1,0 +1,177 @@
+"""One message at once: leased without a consumer, and found by its name.
+
+Room: broker. Any thread may call `lease_now`; `find` runs on the partition's worker.
+Holds: who leases at once gets an answer at once, also if nothing is due; what was leased so belongs
+to no session, and comes back when its lease ends.
+See: http/doq, which serves callers that know nothing but a message's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from dejaqueue import limits
+from dejaqueue.broker.dispatch import Push
+from dejaqueue.broker.entries import hash_column, text_column
+from dejaqueue.broker.growth import key_partitions
+from dejaqueue.broker.keys import find_in
+from dejaqueue.broker.leasing import apply_lease
+from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.reading import delivery_batches
+from dejaqueue.broker.requests import ChangeRequest
+from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.engine.commands import Ack, Int64s, Lease
+from dejaqueue.errors import BadRequest, DejaQError, InternalError, Refused
+from dejaqueue.model import MessageState, unpack_id
+from dejaqueue.schema import packing
+from dejaqueue.wire.frames import Reply
+
+
+def lease_now(
+    topic: TopicRuntime,
+    partition: int,
+    *,
+    lease_ms: int = 0,
+    done: bool = False,
+    before: Callable[[Partition], None] | None = None,
+) -> Future[Push | None]:
+    """Lease the first message of a partition that is due; None if none is.
+
+    Args:
+        lease_ms: 0 = the topic's.
+        done: ack it in the same step (at most once); the push then carries its batch.
+        before: what to do on the worker before that.
+
+    Raises:
+        Refused: the topic is exclusive, so that its consumers alone have its messages.
+    """
+    if topic.dispatcher.is_exclusive:
+        raise Refused(f"topic {topic.topic.name} is exclusive: it is read by its consumers alone")
+    future: Future[Push | None] = Future()
+    pushes: list[Push] = []
+
+    def change(place: Partition) -> None:
+        if before is not None:
+            before(place)
+        push = None if place.topic().paused else _lease(place, lease_ms, done=done)
+        if push is not None:
+            pushes.append(push)
+
+    def answered(reply: Reply) -> None:
+        if reply.error is not None:
+            future.set_exception(reply.error)
+        elif not pushes:
+            future.set_result(None)
+        else:
+            _hand_over(future, pushes[0])
+
+    topic.submit(partition, ChangeRequest(change, answered))
+    return future
+
+
+def _lease(place: Partition, lease_ms: int, *, done: bool) -> Push | None:
+    now_ms, position = place.now_ms(), place.next_position()
+    end_ms = now_ms + (lease_ms or place.topic().lease_ms)
+    leased = apply_lease(place, Lease(now_ms, position, now_ms, 1, end_ms))
+    if leased is None:
+        return None
+    if done:
+        place.apply(Ack(now_ms, position))
+    return Push(place.number, place.journal, leased, 1, done)
+
+
+def _hand_over(future: Future[Push | None], push: Push) -> None:
+    """What is done is read here: its row is freed in a moment. Must not raise."""
+    try:
+        future.set_result(replace(push, batch=_read(push)) if push.is_done else push)
+    except DejaQError as error:
+        future.set_exception(error)
+    except Exception as wrong:  # noqa: BLE001 - the asker gets it, the partition goes on
+        future.set_exception(InternalError(f"{type(wrong).__name__}: {wrong}"))
+
+
+def _read(push: Push) -> pa.RecordBatch:
+    return delivery_batches([push])[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What a message may be called.
+
+    Attributes:
+        id: the id that the broker gave it, if it has no key.
+        keys: or one of these is its key.
+    """
+
+    id: int
+    keys: tuple[str, ...]
+
+    def homes(self, topic: TopicRuntime) -> list[int]:
+        """The partitions it may be in."""
+        counts = topic.route.counts
+        if counts[-1] == 1:
+            return [0]
+        homes = {unpack_id(self.id)[0]}
+        for count in counts:
+            homes.update(key_partitions(self.key_hashes, count).tolist())
+        return sorted(home for home in homes if home < counts[-1])
+
+    @property
+    def key_column(self) -> pa.StringArray:
+        """The keys, utf8, shape (n,)."""
+        return pa.array(self.keys, pa.utf8())
+
+    @property
+    def key_hashes(self) -> Int64s:
+        """Their hashes, int64 array, shape (n,)."""
+        return hash_column(text_column(self.key_column))
+
+
+def find(place: Partition, name: Name) -> int | None:
+    """The sequence of the live message of this name in a partition; None = it has none.
+
+    Raises:
+        BadRequest: there are two, one called so by its key, one by its id.
+    """
+    keyed = find_in(place, name.key_column, name.key_hashes)
+    found = [] if keyed is None else [int(sequence) for sequence in keyed if sequence >= 0]
+    partition, sequence = unpack_id(name.id)
+    if partition == place.number and sequence not in found and _is_keyless(place, sequence):
+        found.append(sequence)
+    if len(found) > 1:
+        raise BadRequest("id", "the name of one message", f"{name.id}: {len(found)} have it")
+    return found[0] if found else None
+
+
+def _is_keyless(place: Partition, sequence: int) -> bool:
+    """True if this is a live message without a key."""
+    sequences = np.array([sequence], dtype=np.int64)
+    table = place.engine.state.table
+    at = table.places(sequences)
+    if table.states[at[0]] not in (MessageState.SCHEDULED, MessageState.LEASED):
+        return False
+    return "key_hashes" not in table.uses or not table.key_hashes[at[0]]
+
+
+def is_leased(place: Partition, sequence: int) -> bool:
+    """True while somebody's lease on the message has not ended."""
+    sequences = np.array([sequence], dtype=np.int64)
+    engine = place.engine
+    in_lease = engine.states(sequences)[0] == MessageState.LEASED
+    return bool(in_lease and engine.dues(sequences)[0] > place.now_ms())
+
+
+def read_headers(place: Partition, sequence: int) -> dict[str, str]:
+    """The headers that a live message was sent with."""
+    locators = place.engine.locators(np.array([sequence], dtype=np.int64))
+    if int(locators[0]) >> limits.ROW_BITS > place.position:
+        place.commits.commit_all()  # it can be read once it is appended
+    column = place.journal.read(locators, ("headers",)).column(0)
+    if column.null_count:
+        return {}
+    return dict(packing.unpack_headers(column).to_pylist()[0] or ())

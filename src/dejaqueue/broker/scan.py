@@ -1,0 +1,277 @@
+"""Scan: all messages of a stretch of a partition as a stream of batches, without leasing.
+
+Room: broker. Asks the partition's worker for one short stretch at a time, and gathers what is
+stored on the caller's thread, while the worker looks for the next stretch.
+Holds: no stretch keeps the worker longer than a few milliseconds; a message that is not changed
+meanwhile comes once, in order of its id; the stream ends where the partition ended when it began.
+See: docs/wire.md for the ticket; peek.py for pages, which are for people; spark/ for who reads so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dejaqueue import limits
+from dejaqueue.broker.browse import SELECTION_FIELDS, answer_of, parse_selection, whole
+from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.peek import named, parse_names
+from dejaqueue.broker.reading import text_of
+from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s, Words
+from dejaqueue.engine.selection import Selection
+from dejaqueue.errors import BadRequest
+from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
+from dejaqueue.model import MessageState
+from dejaqueue.schema import packing
+from dejaqueue.schema.messages import DEFAULT_PRIORITY, SCAN
+from dejaqueue.wire.descriptors import check_fields
+
+FIELDS = ["topic", "partition", "first", "end", "columns", "ids", "keys", *SELECTION_FIELDS]
+BATCH_BYTES = 8 << 20
+"""Stored bytes of one batch, about."""
+_FIRST_ROWS = 256
+_DEFAULT_STATES = (MessageState.SCHEDULED, MessageState.LEASED)
+_STATE_NAMES = pa.array([state.name.lower() for state in MessageState], pa.utf8())
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A checked scan.
+
+    Attributes:
+        selection: which messages.
+        partition: of the topic.
+        first, end: sequences to begin with and to stop before.
+        columns: names of SCAN, in its order.
+        ids, keys: only these; None = all.
+    """
+
+    selection: Selection
+    partition: int
+    first: int
+    end: int
+    columns: tuple[str, ...]
+    ids: Int64s | None
+    keys: pa.StringArray | None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the batches."""
+        return pa.schema([SCAN.field(name) for name in self.columns])
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What a partition knows of the rows of a stretch."""
+
+    sequences: Int64s
+    dues_ms: Int64s
+    attempts: UInt16s
+    locators: Int64s
+    states: UInt8s
+    priorities: UInt16s | None
+    groups: Words | None
+    expires_ms: Int64s | None
+
+    def slice(self, first: int, end: int) -> _Rows:
+        """Some of them."""
+        groups = self.groups
+        return _Rows(
+            self.sequences[first:end],
+            self.dues_ms[first:end],
+            self.attempts[first:end],
+            self.locators[first:end],
+            self.states[first:end],
+            None if self.priorities is None else self.priorities[first:end],
+            None if groups is None else Words(groups.names, groups.indices[first:end]),
+            None if self.expires_ms is None else self.expires_ms[first:end],
+        )
+
+
+def parse(values: dict[str, Any], partition_count: int, now_ms: int) -> Ticket:
+    """The checked ticket; BadRequest names what is wrong."""
+    check_fields(values, FIELDS, required=("partition",))
+    if values["partition"] is None:
+        raise BadRequest("partition", "a number", None)
+    columns = values.get("columns")
+    known = SCAN.names
+    if columns is None:
+        columns = known
+    if not isinstance(columns, list) or not all(name in known for name in columns):
+        raise BadRequest("columns", f"a list of {', '.join(known)}", columns)
+    ids, keys = parse_names(values.get("ids"), values.get("keys"))
+    return Ticket(
+        selection=parse_selection(values, now_ms, _DEFAULT_STATES),
+        partition=whole(values, "partition", 0, partition_count - 1),
+        first=whole(values, "first", 0, limits.SEQUENCE_MAX),
+        end=whole(values, "end", limits.SEQUENCE_MAX, limits.SEQUENCE_MAX),
+        columns=tuple(name for name in known if name in columns),
+        ids=ids,
+        keys=keys,
+    )
+
+
+def ranges(topic: TopicRuntime) -> dict[str, Any]:
+    """Where the messages of each partition lie: `first` and `end` sequences, and how many live."""
+
+    def look(place: Partition) -> dict[str, int]:
+        engine = place.engine
+        return {
+            "partition": place.number,
+            "first": engine.first_sequence,
+            "end": engine.next_sequence,
+            "live": engine.counts.live,
+        }
+
+    futures = [topic.look(number, look) for number in range(len(topic.partitions))]
+    return {"partitions": [answer_of(future) for future in futures]}
+
+
+def scan(topic: TopicRuntime, ticket: Ticket) -> Iterator[pa.RecordBatch]:
+    """The messages of a ticket, in order of their ids, in batches of the ticket's schema."""
+    place = topic.partitions[ticket.partition]
+    size = _FIRST_ROWS
+
+    def ask(first: int, end: int) -> Future[tuple[_Rows, int | None, int]]:
+        counts = topic.route.counts
+        return topic.look(ticket.partition, lambda place: _look(place, ticket, first, end, counts))
+
+    rows, following, end = answer_of(ask(ticket.first, ticket.end))
+    while True:
+        coming = None if following is None else ask(following, end)
+        first = 0
+        while first < rows.sequences.size:
+            part = rows.slice(first, first + size)
+            batch = _batch(place, part, ticket)
+            first += part.sequences.size
+            size = _next_size(size, part.sequences.size, batch.nbytes)
+            if batch.num_rows:
+                yield batch
+        if coming is None:
+            return
+        rows, following, end = answer_of(coming)
+
+
+def _next_size(size: int, rows: int, byte_count: int) -> int:
+    """Rows of the next batch, so that it has about BATCH_BYTES if they are like the last ones."""
+    fitting = BATCH_BYTES * rows // max(byte_count, 1)
+    return max(1, min(fitting, 8 * size, limits.SLAB_ROWS))
+
+
+def _look(
+    place: Partition, ticket: Ticket, first: int, end: int, counts: tuple[int, ...]
+) -> tuple[_Rows, int | None, int]:
+    """The next rows, where to go on, and where the scan ends."""
+    engine = place.engine
+    end = min(end, engine.next_sequence)
+    following: int | None = None
+    if ticket.ids is None and ticket.keys is None:
+        sequences, following = engine.find(
+            ticket.selection,
+            first=first,
+            end=end,
+            limit=limits.SLAB_ROWS,
+            rows_max=limits.BROWSE_ROWS_MAX,
+        )
+    else:
+        sequences = np.unique(named(place, ticket, counts))
+        sequences = sequences[(sequences >= first) & (sequences < end)]
+    rows = _Rows(
+        sequences,
+        engine.dues(sequences),
+        engine.attempts(sequences),
+        engine.locators(sequences),
+        engine.states(sequences),
+        engine.priorities(sequences),
+        engine.moved_groups(sequences),
+        engine.expires(sequences),
+    )
+    return rows, following, end
+
+
+def _batch(place: Partition, rows: _Rows, ticket: Ticket) -> pa.RecordBatch:
+    wanted = [name for name in TEXT_COLUMNS if name in ticket.columns]
+    if rows.groups is not None and "group" in wanted:
+        wanted.remove("group")
+    stored = place.journal.read(rows.locators, wanted) if wanted else None
+    columns: dict[str, pa.Array] = {}
+    if stored is not None:
+        columns = dict(zip(wanted, stored.columns, strict=True))
+    arrays = [_column(name, place.number, rows, columns) for name in ticket.columns]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=ticket.schema)
+    there = None if stored is None else _there(place.journal, rows, stored, wanted)
+    return batch if there is None else batch.filter(there)
+
+
+def _there(
+    journal: Journal, rows: _Rows, stored: pa.RecordBatch, wanted: list[str]
+) -> pa.Array | None:
+    """Which rows are stored still; None = all. One may have been finished since the look."""
+    last = stored.column(len(wanted) - 1)
+    if not last.null_count:
+        return None
+    if wanted[-1] == "payload":
+        return last.is_valid()
+    return journal.read(rows.locators, ("payload",)).column(0).is_valid()
+
+
+def _column(name: str, partition: int, rows: _Rows, stored: dict[str, pa.Array]) -> pa.Array:
+    """One column of SCAN."""
+    count = rows.sequences.size
+    match name:
+        case "id":
+            return pa.array(rows.sequences | (partition << limits.SEQUENCE_BITS))
+        case "partition":
+            return pa.array(np.full(count, partition, dtype=np.int32))
+        case "due":
+            return pa.array(rows.dues_ms)
+        case "attempts":
+            return pa.array(rows.attempts)
+        case "priority":
+            if rows.priorities is None:
+                return pa.array(np.full(count, DEFAULT_PRIORITY, dtype=np.uint16))
+            return pa.array(rows.priorities)
+        case "state":
+            return _STATE_NAMES.take(pa.array(rows.states))
+        case "expires":
+            if rows.expires_ms is None:
+                return pa.nulls(count, pa.int64())
+            return pa.array(rows.expires_ms, mask=rows.expires_ms == 0)
+        case "group":
+            return _text(stored[name]) if rows.groups is None else text_of(rows.groups)
+        case "key":
+            return _text(stored[name])
+        case "tags" | "headers":
+            return _nested(name, stored[name])
+        case _:
+            return stored[name]
+
+
+def _nested(name: str, packed: pa.Array) -> pa.Array:
+    """Tags or headers; null where a row has none."""
+    kind = SCAN.field(name).type
+    if packed.null_count == len(packed):
+        return pa.nulls(len(packed), kind)
+    empty_mask = pc.equal(packed, "").fill_null(True)
+    if name == "tags":
+        lists = packing.unpack_tags(packed)
+        return pa.ListArray.from_arrays(lists.offsets, lists.values, mask=empty_mask)
+    maps = packing.unpack_headers(packed)
+    return pa.MapArray.from_arrays(maps.offsets, maps.keys, maps.items, mask=empty_mask)
+
+
+def _text(texts: pa.Array) -> pa.Array:
+    """A text column; null where a row has none, and also where it is empty."""
+    if texts.null_count == len(texts):
+        return texts
+    empty_mask = pc.equal(texts, "")
+    if not pc.any(empty_mask).as_py():
+        return texts
+    return pc.if_else(empty_mask, pa.scalar(None, pa.utf8()), texts)

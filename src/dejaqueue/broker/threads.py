@@ -1,0 +1,32 @@
+"""Where the broker's own work runs: on threads, unless somebody brings something else.
+
+Room: broker. The simulator (testing/simulation) gives a broker one that starts no thread at all and
+decides what runs next.
+Holds: everything that a broker starts comes from here; the servers' threads are not the broker's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+from dejaqueue.broker.commit import Committer
+from dejaqueue.broker.partition_worker import PartitionWorker
+from dejaqueue.clock import Clock
+
+
+class Threads:
+    """Threads of this process."""
+
+    def worker(self, name: str, clock: Clock) -> PartitionWorker:
+        """A worker that is not started yet."""
+        return PartitionWorker(name, clock, Committer(f"{name}-committer"))
+
+    def executor(self, name: str) -> Executor:
+        """Runs what it is given in order, one at a time."""
+        return ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    def start(self, name: str, run: Callable[[], None]) -> None:
+        """Run a function once, now."""
+        threading.Thread(target=run, name=name).start()

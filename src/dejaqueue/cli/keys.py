@@ -1,0 +1,147 @@
+"""`dejaq key`: API keys of a broker, made, listed and revoked.
+
+Room: cli. Over the wire, or with `--data` in the directory of a broker that is not running.
+Holds: a key is printed by `create`, to standard output alone, and never again.
+See: docs/guides/security.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli.output import print_fields, print_json, print_rows
+from dejaqueue.cli.times import Instant, Span, show_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Act = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+data_option = click.option(
+    "--data",
+    "directory",
+    metavar="DIR",
+    help="Of the broker with this directory, which is not running now.",
+)
+
+
+@click.group()
+def key() -> None:
+    """API keys: who may do what. From the first key on, every call needs one."""
+
+
+@contextmanager
+def _keys(directory: str | None, url: str) -> Iterator[Act]:
+    """What does an action on keys: a broker, or its directory."""
+    if directory is None:
+        with connect(url) as client:
+            yield lambda name, body: client._action(name, body)
+        return
+    from dejaqueue.access import administration
+    from dejaqueue.access.key_ring import KeyRing
+    from dejaqueue.clock import SystemClock
+    from dejaqueue.errors import BadRequest
+    from dejaqueue.journal.registry import open_store
+
+    if directory.startswith("memory:"):
+        raise BadRequest("--data", "a directory; what is in memory has no keys", directory)
+    store = open_store(directory)
+    try:
+        keys = KeyRing(SystemClock(), store)
+        yield lambda name, body: administration.act(keys, name, body, is_near=True)
+    finally:
+        store.close()
+
+
+@key.command(
+    epilog="Examples: `dejaq key create root --grant 'admin:*'` · "
+    "`dejaq key create shop --grant 'produce:orders.*' --grant consume:answers --for 90d`"
+)
+@click.argument("name")
+@click.option(
+    "--grant",
+    "grants",
+    multiple=True,
+    required=True,
+    metavar="ROLE:PATTERN",
+    help="What it may do: a role of produce, consume, manage and admin, for the topics that match "
+    "the pattern; may be repeated.",
+)
+@click.option("--for", "for_ms", type=Span(), help="It ends after so long; else never.")
+@click.option("--until", "until_ms", type=Instant(), help="It ends then.")
+@data_option
+@json_option("Print the key and its facts as JSON.")
+@url_option
+def create(
+    *,
+    name: str,
+    grants: tuple[str, ...],
+    for_ms: int | None,
+    until_ms: int | None,
+    directory: str | None,
+    as_json: bool,
+    url: str,
+) -> None:
+    """Make an API key for NAME and print it: now or never.
+
+    The first one must be an admin's (`--grant 'admin:*'`), and is made on the broker's own machine.
+    """
+    from dejaqueue.clock import SystemClock
+
+    if for_ms is not None and until_ms is not None:
+        raise click.UsageError("--for and --until: one of them")
+    if for_ms is not None:
+        until_ms = SystemClock().now_ms() + for_ms
+    body: dict[str, Any] = {"name": name, "grants": list(grants)}
+    if until_ms is not None:
+        body["ends_ms"] = until_ms
+    with _keys(directory, url) as act:
+        made = act("create_key", body)
+    if as_json:
+        print_json(made)
+        return
+    click.echo(made["api_key"])
+    click.echo("this is the only time it is shown; give it as DEJAQ_API_KEY", err=True)
+
+
+@key.command(name="list", epilog="Example: `dejaq key list`")
+@data_option
+@json_option("Print JSON lines.")
+@url_option
+def list_keys(*, directory: str | None, as_json: bool, url: str) -> None:
+    """List API keys that were not revoked: names and roles, no secrets."""
+    with _keys(directory, url) as act:
+        rows = act("list_keys", {})["keys"]
+    if not as_json:
+        rows = [
+            {
+                "id": row["id"],
+                "name": row["name"],
+                "grants": " ".join(row["grants"]),
+                "created": show_instant(row["created_ms"]),
+                "ends": "never" if row["ends_ms"] is None else show_instant(row["ends_ms"]),
+            }
+            for row in rows
+        ]
+    print_rows(rows, as_json=as_json)
+
+
+@key.command(epilog="Examples: `dejaq key revoke shop` · `dejaq key revoke 9f86d081884c`")
+@click.argument("key_name", metavar="KEY")
+@click.option("--force", is_flag=True, help="Also if it is the last admin key.")
+@data_option
+@json_option("Print the key that was revoked as JSON.")
+@url_option
+def revoke(*, key_name: str, force: bool, directory: str | None, as_json: bool, url: str) -> None:
+    """Refuse KEY (its id or name) from now on, on open streams, too.
+
+    After the last admin key, which takes --force, a new one can only be made with --data.
+    """
+    with _keys(directory, url) as act:
+        revoked = act("revoke_key", {"key": key_name, "force": force})
+    print_fields(revoked, as_json=as_json)

@@ -1,0 +1,62 @@
+"""Who makes a Flight call, found out before anything of the call is read.
+
+Room: flight. Middleware: gRPC's headers in, a Principal out.
+Holds: every call passes here, those that we do not serve too; a caller that is not known learns
+nothing but that.
+See: access/gate.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow.flight as flight
+
+from dejaqueue.access import audit
+from dejaqueue.access.gate import Gate, bearer_of
+from dejaqueue.access.roles import Principal
+from dejaqueue.errors import NotAllowed, Unauthenticated
+from dejaqueue.flight.errors import translated
+
+KEY = "access"
+"""Under which Flight keeps the middleware of a call."""
+
+
+class Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
+    """Who makes this call."""
+
+    def __init__(self, principal: Principal) -> None:
+        self.principal = principal
+
+
+class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Lets calls in."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def start_call(self, call: Any, headers: dict[str, list[str | bytes]]) -> Caller:
+        """Who calls. Flight does not say here from which address."""
+        with translated():
+            try:
+                return Caller(self._gate.principal(_bearer(headers)))
+            except NotAllowed as refused:
+                name = str(getattr(call.method, "name", call.method)).lower()
+                audit.refused(audit.NOBODY, audit.NOBODY, name, "", refused)
+                raise
+
+
+def caller_of(context: flight.ServerCallContext) -> Principal:
+    """Who makes a call that was let in."""
+    caller: Caller = context.get_middleware(KEY)
+    return caller.principal
+
+
+def _bearer(headers: dict[str, list[str | bytes]]) -> str | None:
+    """The key in the headers; None = there is none."""
+    found = headers.get("authorization", [])
+    if not found:
+        return None
+    if len(found) > 1 or not isinstance(found[0], str):
+        raise Unauthenticated("one authorization header, as `authorization: Bearer KEY`")
+    return bearer_of(found[0])

@@ -1,0 +1,237 @@
+"""The catalogue of metrics: every one that /metrics shows, with its type, unit, labels and meaning.
+
+Room: http. Values only; docs/reference/metrics.md is generated from it.
+Holds: a name ends in its unit, and in `_total` if it only grows (Prometheus' own conventions).
+See: exposition.py, which fills it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+TOPIC = ("topic", "kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: without `_total`, which its samples have if it is a counter.
+        unit: what one of it is.
+    """
+
+    name: str
+    type: Literal["counter", "gauge", "histogram"]
+    unit: str
+    labels: tuple[str, ...]
+    meaning: str
+
+    @property
+    def shown_name(self) -> str:
+        """What a query calls it; of a histogram, what its samples begin with."""
+        return f"{self.name}_total" if self.type == "counter" else self.name
+
+
+def _counter(name: str, unit: str, labels: tuple[str, ...], meaning: str) -> Metric:
+    return Metric(name, "counter", unit, labels, meaning)
+
+
+def _gauge(name: str, unit: str, labels: tuple[str, ...], meaning: str) -> Metric:
+    return Metric(name, "gauge", unit, labels, meaning)
+
+
+def _histogram(name: str, unit: str, labels: tuple[str, ...], meaning: str) -> Metric:
+    return Metric(name, "histogram", unit, labels, meaning)
+
+
+_MESSAGES = (
+    _counter("dejaq_enqueued", "messages", TOPIC, "Messages that came in"),
+    _counter("dejaq_delivered", "messages", TOPIC, "Deliveries, redeliveries included"),
+    _counter(
+        "dejaq_redelivered",
+        "messages",
+        TOPIC,
+        "Deliveries that were not the first of their message",
+    ),
+    _counter("dejaq_acked", "messages", TOPIC, "Messages that were acked"),
+    _counter("dejaq_nacked", "messages", TOPIC, "Messages that were nacked"),
+    _counter("dejaq_extended", "messages", TOPIC, "Messages whose lease was extended"),
+    _counter("dejaq_moved", "messages", TOPIC, "Messages that were moved"),
+    _counter("dejaq_cancelled", "messages", TOPIC, "Messages that were cancelled"),
+    _counter(
+        "dejaq_lease_expired",
+        "messages",
+        TOPIC,
+        "Leases that ended without an ack: consumers that died or were too slow",
+    ),
+    _counter(
+        "dejaq_dead",
+        "messages",
+        TOPIC,
+        "Messages that died, and dead letters that were sent back: they leave for another topic, "
+        "or are dropped if the topic has none",
+    ),
+    _counter("dejaq_buried", "messages", TOPIC, "Of these, the ones that arrived there"),
+    _counter("dejaq_outlived", "messages", TOPIC, "Messages that died because they had expired"),
+    _counter("dejaq_aborted", "messages", TOPIC, "Messages of transactions that were aborted"),
+    _counter("dejaq_relocated", "rows", TOPIC, "Stored rows that compaction copied forward"),
+    _counter(
+        "dejaq_refused",
+        "rows",
+        (*TOPIC, "op", "status"),
+        "Rows that were not done, by what was asked (`op`) and the row's status or the error; "
+        "KEPT is not an error",
+    ),
+    _counter(
+        "dejaq_duplicate_keys",
+        "messages",
+        (*TOPIC, "outcome"),
+        "Messages that did not come in because a live one has their key: `rejected` or `kept`",
+    ),
+    _counter(
+        "dejaq_repeated_batches",
+        "batches",
+        TOPIC,
+        "Batches that a producer sent again, which got their first answer",
+    ),
+    _gauge(
+        "dejaq_messages",
+        "messages",
+        (*TOPIC, "state"),
+        "Live messages by state: `scheduled` (due or not), `leased`, `dead` (on their way to the "
+        "dead-letter topic), `staged` and `staged_acks` (in transactions not decided)",
+    ),
+    _gauge(
+        "dejaq_ready",
+        "messages",
+        TOPIC,
+        "Of the scheduled ones those that are due; above 0 for long: consumers do not keep up",
+    ),
+    _gauge(
+        "dejaq_due_within",
+        "messages",
+        (*TOPIC, "within"),
+        "Scheduled messages that fall due within the next `1s`, `10s`, `1m`, `10m`, `1h`, of the "
+        "order index, at most a second old",
+    ),
+    _gauge(
+        "dejaq_due_within_excess",
+        "messages",
+        TOPIC,
+        "By how much `dejaq_due_within` may be too high: messages moved or cancelled lately",
+    ),
+)
+
+_TIMES = (
+    _histogram(
+        "dejaq_lateness_seconds",
+        "seconds",
+        TOPIC,
+        "From due to pushed to the consumer by the broker. What is sent ahead counts as 0",
+    ),
+    _histogram(
+        "dejaq_felt_lateness_seconds",
+        "seconds",
+        TOPIC,
+        "From due to handed to the application, as client libraries report it about once a second",
+    ),
+    _histogram(
+        "dejaq_ready_to_delivery_seconds",
+        "seconds",
+        TOPIC,
+        "As `dejaq_lateness_seconds`, but a message that came in after its due time counts from "
+        "when it came in",
+    ),
+    _counter(
+        "dejaq_lease_ahead_misses",
+        "messages",
+        TOPIC,
+        "Messages leased after they were due, on their first delivery, though the broker knew "
+        "them and a consumer with credit and a known clock waited before: the broker was late",
+    ),
+)
+
+_CONSUMERS = (
+    _gauge("dejaq_consumers", "consumers", TOPIC, "Consumers that are connected"),
+    _gauge(
+        "dejaq_consumer_credit_messages",
+        "messages",
+        (*TOPIC, "consumer"),
+        "How many more the consumer can take; 0 for long: it is busy",
+    ),
+    _gauge("dejaq_consumer_leases", "leases", (*TOPIC, "consumer"), "Leases the consumer holds"),
+    _gauge(
+        "dejaq_consumer_clock_offset_seconds",
+        "seconds",
+        (*TOPIC, "consumer"),
+        "The broker's clock less the client's, as the client measured it",
+    ),
+    _gauge(
+        "dejaq_consumer_clock_uncertainty_seconds",
+        "seconds",
+        (*TOPIC, "consumer"),
+        "The offset is right within this; absent while it is not known",
+    ),
+)
+
+_STORAGE = (
+    _histogram(
+        "dejaq_journal_append_seconds", "seconds", TOPIC, "An append to the journal with its sync"
+    ),
+    _counter("dejaq_journal_appended_bytes", "bytes", TOPIC, "Bytes appended to the journal"),
+    _gauge(
+        "dejaq_journal_size_bytes", "bytes", TOPIC, "The journal on its storage, without snapshots"
+    ),
+    _histogram("dejaq_group_entries", "entries", TOPIC, "Entries that one append made durable"),
+    _histogram("dejaq_group_rows", "rows", TOPIC, "Rows that one append made durable"),
+    _histogram("dejaq_snapshot_seconds", "seconds", TOPIC, "Writing a snapshot"),
+    _gauge("dejaq_inbox_bytes", "bytes", TOPIC, "Batches that wait to be written"),
+    _gauge(
+        "dejaq_partitions",
+        "partitions",
+        (*TOPIC, "state"),
+        "Partitions: `loaded`, `not_loaded` (nobody used them yet, or they are being read), "
+        "`failed` (cannot be read or written; the broker has to be started anew)",
+    ),
+)
+
+_SERVERS = (
+    _counter(
+        "dejaq_http_requests",
+        "requests",
+        ("method", "route", "status"),
+        "Requests answered; `route` is the template, `unmatched` for paths that no route has",
+    ),
+    _histogram(
+        "dejaq_http_request_seconds",
+        "seconds",
+        ("method", "route"),
+        "From a request's arrival to the end of its answer; long polls wait on purpose",
+    ),
+    _gauge("dejaq_http_requests_open", "requests", (), "Requests that are being answered"),
+    _counter(
+        "dejaq_flight_calls",
+        "calls",
+        ("method", "status"),
+        "Calls of Arrow Flight that ended: a stream is one call",
+    ),
+    _gauge("dejaq_flight_calls_open", "calls", ("method",), "Calls and streams that are open"),
+    _gauge("dejaq_topics", "topics", (), "Topics there are"),
+    _gauge("dejaq_ready_state", "0 or 1", (), "1 while /readyz answers 200"),
+    _gauge("dejaq_workers", "threads", ("state",), "Worker threads, `alive` and `dead`"),
+    _gauge("dejaq_start_time_seconds", "seconds", (), "When the broker was started, Unix time"),
+    _gauge("dejaq_build_info", "1", ("version", "python", "pyarrow"), "Always 1; see the labels"),
+)
+
+GROUPS: dict[str, tuple[Metric, ...]] = {
+    "Messages": _MESSAGES,
+    "Time": _TIMES,
+    "Consumers": _CONSUMERS,
+    "Storage": _STORAGE,
+    "Servers": _SERVERS,
+}
+"""All metrics by what they are about, in the order of the reference."""
+METRICS: dict[str, Metric] = {metric.name: metric for group in GROUPS.values() for metric in group}
+"""All metrics by name."""

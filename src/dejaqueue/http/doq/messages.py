@@ -1,0 +1,208 @@
+"""DOQ's calls on the broker.
+
+Room: http. On the event loop; what may wait for a disk runs on a thread, what changes a message on
+its partition's worker.
+Holds: no call waits for a message to come; an answer comes when what it says is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+
+from dejaqueue.broker.at_once import Name, lease_now
+from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.reading import delivery_batches
+from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.errors import DejaQError, Refused, TopicUnknown
+from dejaqueue.http.doq import rows
+from dejaqueue.http.doq.lapses import Lapses
+from dejaqueue.http.doq.rows import Row
+from dejaqueue.http.doq.shapes import NewMessage
+from dejaqueue.http.doq.topics import is_queue
+from dejaqueue.model import RowStatus, TopicKind, unpack_id
+from dejaqueue.wire.descriptors import WriteStream
+from dejaqueue.wire.frames import Reply
+
+_TOLD = {
+    RowStatus.NOT_FOUND: "message not found",
+    RowStatus.LEASE_LOST: "message not found among those that wait for an acknowledgement",
+    RowStatus.LEASED: "the message is with a consumer",
+}
+NACK_SECONDS_MAX = 30
+
+
+Change = Callable[[Partition, Name], RowStatus]
+"""Runs on the worker of the partition where the message is."""
+
+
+def _named(change: Change, name: Name, place: Partition) -> RowStatus:
+    return change(place, name)
+
+
+class Messages:
+    """The messages of all queues."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._turn = 0
+        # By the topic that is served, not by its name: one that is deleted is forgotten.
+        self._lapses: WeakKeyDictionary[TopicRuntime, defaultdict[int, Lapses]]
+        self._lapses = WeakKeyDictionary()
+
+    def topic(self, queue_name: str) -> TopicRuntime:
+        """The topic behind a queue. Raises TopicUnknown, Unavailable."""
+        topic = self._broker.runtime(queue_name)
+        if not is_queue(topic.topic):
+            raise TopicUnknown(queue_name)
+        return topic
+
+    async def enqueue(self, queue_name: str, message: NewMessage) -> str:
+        """Send; returns the message's id."""
+        kind = self.topic(queue_name).topic.kind
+        key = rows.own_key(message.id)
+        batch = rows.send_batch(kind, message, key)
+        reply = await self._write(WriteStream(queue_name), batch)
+        return rows.id_of(int(reply.all_ids()[0]), key)
+
+    async def _write(self, stream: WriteStream, batch: pa.RecordBatch) -> Reply:
+        answer: Future[Reply] = Future()
+        self._broker.open_write(stream).submit(1, batch, answer.set_result)
+        reply = await asyncio.wrap_future(answer)
+        if reply.error is not None:
+            raise reply.error
+        return reply
+
+    async def dequeue(self, queue_name: str, *, ack: bool) -> Row:
+        """The first message that is due. Raises Refused if there is none."""
+        topic = self.topic(queue_name)
+        count = len(topic.partitions)
+        self._turn += 1
+        for step in range(count):
+            number = (self._turn + step) % count
+            lapses = self._lapses_of(topic, number)
+            taken = lease_now(topic, number, done=ack, before=lapses.bring_back if lapses else None)
+            push = await asyncio.wrap_future(taken)
+            if push is None:
+                continue
+            if lapses is not None and not ack:
+                leased = push.leased
+                lapses.note(leased.lease_end_ms, int(leased.sequences[0]), int(leased.dues_ms[0]))
+            [batch] = await asyncio.to_thread(delivery_batches, [push])
+            if batch.num_rows:
+                return rows.row_of(topic.topic.kind, batch.to_pylist()[0])
+        raise Refused("queue is empty")
+
+    def _lapses_of(self, topic: TopicRuntime, number: int) -> Lapses | None:
+        """None for fair queues, where a message comes back to its place by itself."""
+        if topic.topic.kind is not TopicKind.TIMELINE:
+            return None
+        return self._lapses.setdefault(topic, defaultdict(Lapses))[number]
+
+    async def get(self, queue_name: str, text: str) -> Row:
+        """A message as it is. Raises Refused if there is none."""
+        topic, name = self.topic(queue_name), rows.name_of(text)
+        found = await asyncio.to_thread(self._peek, queue_name, name)
+        if found is None:
+            raise Refused(_TOLD[RowStatus.NOT_FOUND])
+        return rows.row_of(topic.topic.kind, found)
+
+    def _peek(self, queue_name: str, name: Name) -> dict[str, Any] | None:
+        asked = {"topic": queue_name}
+        found = self._broker.peek(asked | {"keys": list(name.keys)}).to_pylist()
+        if not found and name.id < 1 << 63:
+            by_id = self._broker.peek(asked | {"ids": [name.id]}).to_pylist()
+            found = [row for row in by_id if not row["key"]]
+        return found[0] if found else None
+
+    async def ack(self, queue_name: str, text: str) -> None:
+        """A message is done. Raises Refused if nobody has it."""
+        await self._change(queue_name, text, rows.ack)
+
+    async def touch(self, queue_name: str, text: str) -> None:
+        """The acknowledgement timeout of a message begins anew."""
+        await self._change(queue_name, text, rows.touch)
+
+    async def delete(self, queue_name: str, text: str) -> None:
+        """A message is gone."""
+        await self._change(queue_name, text, rows.delete)
+
+    async def set_priority(self, queue_name: str, text: str, priority: int) -> None:
+        """A message that waits gets another priority."""
+        if self.topic(queue_name).topic.kind is not TopicKind.TIMELINE:
+            raise Refused("a fair queue hands out the messages of a group as they came")
+        rows.due_ms_of(priority)
+        await self._change(queue_name, text, partial(rows.set_priority, priority=priority))
+
+    async def nack(
+        self, queue_name: str, text: str, priority: int, metadata: dict[str, str] | None
+    ) -> None:
+        """A message goes back. With other metadata it is sent anew, and the old one is done, both
+        or neither (rule 12)."""
+        topic = self.topic(queue_name).topic
+        if topic.kind is TopicKind.TIMELINE:
+            rows.due_ms_of(priority)
+        if metadata is not None:
+            rows.headers_of(priority, metadata)
+            row = await self.get(queue_name, text)
+            if metadata != (row.metadata or {}):
+                await self._send_anew(queue_name, row, priority or row.priority, metadata)
+                return
+        await self._change(queue_name, text, partial(rows.put_back, priority=priority))
+
+    async def _send_anew(
+        self, queue_name: str, row: Row, priority: int, metadata: dict[str, str]
+    ) -> None:
+        transactions = self._broker.transactions
+        begun = transactions.begin(queue_name, NACK_SECONDS_MAX * 1_000)["transaction"]
+        home = unpack_id(row.message_id)[0]
+        told = [f"{queue_name}/{home}"]
+        try:
+            home = await self._stage(begun, queue_name, row, priority, metadata)
+            told = list(dict.fromkeys([*told, f"{queue_name}/{home}"]))
+        except DejaQError:
+            await asyncio.wrap_future(transactions.decide(begun, told, commit=False))
+            raise
+        await asyncio.wrap_future(transactions.decide(begun, told, commit=True))
+
+    async def _stage(
+        self, begun: str, queue_name: str, row: Row, priority: int, metadata: dict[str, str]
+    ) -> int:
+        """Stage that the old one is done and that the new one is sent; returns where it is."""
+        held = pa.record_batch(
+            {
+                "id": pa.array([row.message_id], pa.int64()),
+                "attempts": pa.array([row.attempts], pa.uint16()),
+            }
+        )
+        acked = await self._write(WriteStream(queue_name, "ack", transaction=begun), held)
+        if acked.all_statuses()[0]:
+            raise Refused(_TOLD[RowStatus.LEASE_LOST])
+        message = NewMessage(
+            content=row.content, priority=priority, group=row.group, metadata=metadata
+        )
+        # The old one has its key until all is decided.
+        key = row.id if row.key.endswith(rows.AGAIN) else row.id + rows.AGAIN
+        batch = rows.send_batch(self.topic(queue_name).topic.kind, message, key)
+        sent = await self._write(WriteStream(queue_name, transaction=begun), batch)
+        return unpack_id(int(sent.all_ids()[0]))[0]
+
+    async def _change(self, queue_name: str, text: str, change: Change) -> None:
+        """Run a change where the message is. Raises Refused with what hinders it."""
+        topic, name = self.topic(queue_name), rows.name_of(text)
+        status = RowStatus.NOT_FOUND
+        for number in name.homes(topic):
+            changed = topic.change(number, partial(_named, change, name))
+            status = await asyncio.wrap_future(changed)
+            if status is not RowStatus.NOT_FOUND:
+                break
+        if status is not RowStatus.OK:
+            raise Refused(_TOLD[status])

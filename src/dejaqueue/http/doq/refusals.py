@@ -1,0 +1,91 @@
+"""Errors as DOQ's clients know them: its status codes, its field names.
+
+Room: http. For the routes of this package; other routes answer by problems.py.
+Holds: what the state refuses gets the status that DOQ gives for that call; what is wrong in a
+request 422, or 400 if it is not JSON; what may be tried again, or is not allowed, is as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+
+from dejaqueue.errors import BadRequest, Refused, TopicUnknown
+from dejaqueue.http.problems import MEDIA_TYPE
+
+VALUE_CHARACTERS_MAX = 200
+FAILURES = {
+    "create_queue": (409, "Failed to create a queue"),
+    "update_queue": (409, "Failed to update a queue"),
+    "delete_queue": (400, "Failed to delete a queue"),
+    "get_queue": (400, "Failed to get a queue"),
+    "enqueue": (409, "Failed to enqueue a message"),
+    "dequeue": (400, "Failed to dequeue a message"),
+    "get_message": (400, "Failed to get a message"),
+    "delete_message": (400, "Failed to delete a message"),
+    "ack": (400, "Failed to acknowledge a message"),
+    "nack": (400, "Failed to return a message"),
+    "touch": (400, "Failed to touch a message"),
+    "set_priority": (409, "Failed to change the priority of a message"),
+}
+"""Name of the route: its status and what it says where the state says no."""
+
+
+def refusal(status: int, detail: str, errors: list[dict[str, Any]]) -> JSONResponse:
+    """An answer of DOQ's shape."""
+    body = {
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "errors": errors,
+    }
+    return JSONResponse(body, status, media_type=MEDIA_TYPE)
+
+
+def _printable(value: object) -> str:
+    return str(value)[:VALUE_CHARACTERS_MAX].encode(errors="replace").decode()
+
+
+def _invalid(error: RequestValidationError) -> JSONResponse:
+    found = [
+        {
+            "message": _printable(first["msg"]),
+            "location": _printable(".".join(str(part) for part in first["loc"])),
+            "value": _printable(first.get("input")),
+        }
+        for first in error.errors()[:10]
+    ]
+    if any(first["type"] == "json_invalid" for first in error.errors()):
+        return refusal(400, "the body is not JSON", found)
+    return refusal(422, "validation failed", found)
+
+
+class DoqRoute(APIRoute):
+    """A route whose errors are DOQ's."""
+
+    # tidy: allow name, because it is the name of the framework
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The endpoint, and what becomes of its errors."""
+        answer = super().get_route_handler()
+        status, detail = FAILURES.get(self.name, (400, "Failed"))
+
+        async def guarded(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except RequestValidationError as error:
+                return _invalid(error)
+            except (TopicUnknown, Refused) as error:
+                return refusal(status, detail, [{"message": _printable(error)}])
+            except BadRequest as error:
+                field = {"message": error.limit, "location": error.field}
+                return refusal(
+                    422, "validation failed", [field | {"value": _printable(error.value)}]
+                )
+
+        return guarded

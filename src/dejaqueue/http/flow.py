@@ -1,0 +1,65 @@
+"""What an application keeps between requests: gatherers and the lease pool.
+
+Room: http. One for each application, made on its event loop by the first request that needs it.
+Holds: at most GATHERS_MAX gatherers are kept; those with nothing to do go first.
+"""
+
+from __future__ import annotations
+
+from fastapi import Request
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.http.columns import send_batch
+from dejaqueue.http.gather import Gather
+from dejaqueue.http.leasing import LeasePool
+from dejaqueue.http.named import settle_batch
+from dejaqueue.wire.descriptors import WriteStream
+
+GATHERS_MAX = 1_024
+
+
+class Flow:
+    """The ways in and out that requests share.
+
+    Attributes:
+        broker: the broker.
+        leases: consumers that requests share.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.leases = LeasePool(broker)
+        self._gathers: dict[WriteStream, Gather] = {}
+
+    def gather(self, stream: WriteStream) -> Gather:
+        """The gatherer of batches of one kind; rows are JSON objects, or (id, attempt) to settle.
+
+        Raises:
+            TopicUnknown, Unavailable.
+        """
+        found = self._gathers.get(stream)
+        if found is not None:
+            return found
+        self.broker.runtime(stream.topic)
+        if len(self._gathers) >= GATHERS_MAX:
+            self._gathers = {k: v for k, v in self._gathers.items() if not v.is_idle}
+        if stream.op == "enqueue":
+            clock = self.broker.clock
+            made = Gather(self.broker, stream, lambda rows: send_batch(rows, clock.now_ms()))
+        else:
+            made = Gather(self.broker, stream, settle_batch)
+        self._gathers[stream] = made
+        return made
+
+    def close(self) -> None:
+        """Tell those who wait for messages that the broker stops."""
+        self.leases.close()
+
+
+def flow_of(request: Request) -> Flow:
+    """The flow of the application that a request came to; call it on the event loop."""
+    state = request.app.state
+    flow: Flow | None = getattr(state, "flow", None)
+    if flow is None:
+        flow = state.flow = Flow(state.service.broker)
+    return flow

@@ -1,0 +1,187 @@
+"""Gathering: requests that come while an earlier batch becomes durable go into the next one.
+
+Room: http. Lives on the event loop; replies come from a worker's thread with one call for each
+batch.
+Holds: each request gets the answer to its own rows, once; what is wrong with one request does not
+refuse another's.
+See: docs/guides/http.md. 64 clients that send one message each share syncs, wakes and commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.writer import Writer
+from dejaqueue.errors import BadRequest, DejaQError, Unavailable
+from dejaqueue.wire.descriptors import WriteStream
+from dejaqueue.wire.frames import Reply
+
+ToBatch: TypeAlias = Callable[[Sequence[Any]], pa.RecordBatch]
+"""Makes a batch of what requests bring. Raises BadRequest."""
+IN_FLIGHT_MAX = 2
+"""Batches of one kind that are being made durable: one with the disk, one with the worker."""
+ROWS_MAX = 8_192
+"""Rows of one gathered batch, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What became of a request's rows.
+
+    Attributes:
+        ids: id of each row, -1 where there is none.
+        statuses: RowStatus of each row.
+    """
+
+    ids: list[int]
+    statuses: list[int]
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    rows: Sequence[Any]
+    future: asyncio.Future[Answered]
+
+
+class Gather:
+    """Batches of one kind for one topic.
+
+    Args:
+        stream: the topic, and what the batches are.
+        to_batch: makes a batch of the rows of several requests.
+    """
+
+    def __init__(self, broker: Broker, stream: WriteStream, to_batch: ToBatch) -> None:
+        self._broker = broker
+        self._stream = stream
+        self._to_batch = to_batch
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[_Request] = []
+        self._in_flight = 0
+        self._is_planned = False
+        self._number = 0
+        self._writer: Writer | None = None
+        self._runtime: TopicRuntime | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing waits here, and nothing is on its way."""
+        return not self._waiting and not self._in_flight
+
+    def put(self, rows: Sequence[Any]) -> asyncio.Future[Answered]:
+        """Have these rows written with whatever else comes now; done when they are durable."""
+        request = _Request(rows, self._loop.create_future())
+        self._waiting.append(request)
+        if not self._is_planned and self._in_flight < IN_FLIGHT_MAX:
+            self._is_planned = True
+            self._loop.call_soon(self._flush)
+        return request.future
+
+    def _flush(self) -> None:
+        """Write what waits: all that came in this turn of the loop, and before."""
+        self._is_planned = False
+        waiting, self._waiting = self._waiting, []
+        requests: list[_Request] = []
+        count = 0
+        for request in waiting:
+            requests.append(request)
+            count += len(request.rows)
+            if count >= ROWS_MAX:
+                self._write(requests)
+                requests, count = [], 0
+        if requests:
+            self._write(requests)
+
+    def _write(self, requests: list[_Request]) -> None:
+        self._in_flight += 1
+        self._number = self._number % 0xFFFF_FFFF + 1
+        if len(requests) == 1:
+            rows = requests[0].rows
+        else:
+            rows = [row for request in requests for row in request.rows]
+        try:
+            batch = self._to_batch(rows)
+            writer = self._writer_now()
+        except DejaQError as error:
+            self._answer(requests, Reply(self._number, len(rows), error=error))
+            return
+        writer.submit(self._number, batch, partial(self._reply, requests))
+
+    def _writer_now(self) -> Writer:
+        """A writer of the topic as it is now: one of that name may have been deleted and made."""
+        runtime = self._broker.runtime(self._stream.topic)
+        if self._writer is None or runtime is not self._runtime:
+            self._writer, self._runtime = self._broker.open_write(self._stream), runtime
+        return self._writer
+
+    def _reply(self, requests: list[_Request], reply: Reply) -> None:
+        """On any thread."""
+        call_soon(self._loop, self._answer, requests, reply)
+
+    def _answer(self, requests: list[_Request], reply: Reply) -> None:
+        self._in_flight -= 1
+        if isinstance(reply.error, BadRequest) and len(requests) > 1:
+            for request in requests:  # one of them is wrong: find out which
+                self._write([request])
+            return
+        if reply.error is not None:
+            for request in requests:
+                if not request.future.done():
+                    request.future.set_exception(reply.error)
+        else:
+            ids, statuses = reply.all_ids().tolist(), reply.all_statuses().tolist()
+            first = 0
+            for request in requests:
+                end = first + len(request.rows)
+                if not request.future.done():
+                    request.future.set_result(Answered(ids[first:end], statuses[first:end]))
+                first = end
+        if self._waiting and not self._is_planned:
+            self._is_planned = True
+            self._loop.call_soon(self._flush)
+
+
+def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *values: Any) -> None:
+    """Run a call on the loop, from any thread; when the loop has ended nobody waits for it."""
+    try:
+        loop.call_soon_threadsafe(call, *values)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+
+
+async def write(
+    broker: Broker, stream: WriteStream, batch: pa.RecordBatch, number: int = 0
+) -> Answered:
+    """Write one batch by itself; returns when it is durable. Raises what the reply says."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Reply] = loop.create_future()
+
+    def answered(reply: Reply) -> None:
+        call_soon(loop, _set_reply, future, reply)
+
+    writer = broker.open_write(stream)
+    writer.check_schema(batch.schema)
+    writer.submit(number, batch, answered)
+    reply = await future
+    if reply.error is not None:
+        raise reply.error
+    return Answered(reply.all_ids().tolist(), reply.all_statuses().tolist())
+
+
+def _set_reply(future: asyncio.Future[Reply], reply: Reply) -> None:
+    if not future.done():
+        future.set_result(reply)
+
+
+def stopping() -> Unavailable:
+    """What requests are told that wait when the server stops."""
+    return Unavailable("the broker is stopping", 1_000)

@@ -1,0 +1,156 @@
+"""The OpenAPI document: what routes say of themselves, put together.
+
+Room: http. Descriptions only; no request passes through here.
+Holds: every model of shapes.py is in the document; every route says which problems it answers.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Path
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from dejaqueue.http import shapes
+from dejaqueue.http.problems import MEDIA_TYPE
+
+Description = dict[str, Any]
+
+TopicName = Annotated[
+    str,
+    Path(
+        description="The topic's name.",
+        pattern=r"^[A-Za-z0-9._-]{1,255}$",
+        examples=["reminders"],
+    ),
+]
+
+_TEXTS = {
+    400: "A field is wrong: the problem names it, its limit and the value.",
+    401: "An API key is needed, or this one is not known.",
+    403: "The API key has no such role for this topic.",
+    404: "There is no such topic, message or entry.",
+    409: "The state says no: it exists already, or a live message has this key.",
+    413: "The body is too large.",
+    415: "The body is of another content type.",
+    429: "Backlog, memory or disk is full; Retry-After says how long to wait.",
+    503: "The broker is starting or stopping; Retry-After says how long to wait.",
+}
+_ALWAYS = (400, 401, 403, 429, 503)
+
+
+def ref(model: type[Any]) -> Description:
+    """Where a model is in the document."""
+    return {"$ref": f"#/components/schemas/{model.__name__}"}
+
+
+def body(
+    model: type[Any],
+    example: Any,
+    *,
+    required: bool = True,
+    more: dict[str, Description] | None = None,
+) -> Description:
+    """What a route takes, for `openapi_extra`.
+
+    Args:
+        more: other kinds of content.
+    """
+    content = {"application/json": {"schema": ref(model), "example": example}}
+    content |= more or {}
+    return {"requestBody": {"required": required, "content": content}}
+
+
+def answers(
+    model: type[Any] | None,
+    example: Any,
+    text: str,
+    *problems: int,
+    status: int = 200,
+    more: dict[str, Description] | None = None,
+) -> dict[int | str, Description]:
+    """What a route answers, for `responses`.
+
+    Args:
+        problems: statuses it may also answer, beside those that any route may.
+        more: other kinds of content.
+    """
+    schema = ref(model) if model is not None else {}
+    content = {"application/json": {"schema": schema, "example": example}} | (more or {})
+    found: dict[int | str, Description] = {status: {"description": text, "content": content}}
+    return found | {code: _problem(code) for code in sorted({*_ALWAYS, *problems})}
+
+
+def _problem(status: int) -> Description:
+    text = _TEXTS[status]
+    found: Description = {
+        "description": text,
+        "content": {MEDIA_TYPE: {"schema": ref(shapes.Problem)}},
+    }
+    if status in (429, 503):
+        found["headers"] = {
+            "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
+        }
+    return found
+
+
+def install(app: FastAPI, description: str) -> None:
+    """Have the document made of all routes when it is first asked for."""
+
+    def document() -> Description:
+        if app.openapi_schema is None:
+            made = get_openapi(
+                title=app.title,
+                version=app.version,
+                openapi_version="3.1.0",
+                description=description,
+                routes=app.routes,
+                tags=app.openapi_tags,
+            )
+            parts = made.setdefault("components", {})
+            known = parts.setdefault("schemas", {})
+            for name, schema in _schemas().items():
+                known[name] = schema
+            parts["securitySchemes"] = {
+                "api_key": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key; needed as soon as the broker has one.",
+                }
+            }
+            made["security"] = [{}, {"api_key": []}]
+            _drop_framework_errors(made)
+            app.openapi_schema = made
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _models() -> list[type[Any]]:
+    return [
+        model
+        for model in vars(shapes).values()
+        if isinstance(model, type)
+        and issubclass(model, BaseModel)
+        and model not in (BaseModel, shapes.Shape)
+    ]
+
+
+def _schemas() -> dict[str, Description]:
+    _, found = models_json_schema(
+        [(model, "validation") for model in _models()],
+        ref_template="#/components/schemas/{model}",
+    )
+    schemas: dict[str, Description] = found["$defs"]
+    return schemas
+
+
+def _drop_framework_errors(document: Description) -> None:
+    """What is wrong with parameters is a problem 400 here, not the framework's 422."""
+    for path in document["paths"].values():
+        for operation in path.values():
+            operation["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)

@@ -1,0 +1,66 @@
+"""Parameters of a request's address, and pages: what browsing routes share.
+
+Room: http.
+Holds: an unknown parameter is refused with its name (rule 15); what a page gives as `next` is what
+the next one takes as `after`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Query, Request
+
+from dejaqueue.errors import BadRequest
+from dejaqueue.http.columns import instants
+
+InstantText = Annotated[
+    str | None, Query(description="UTC milliseconds, or ISO 8601 with a zone.", max_length=64)
+]
+TextList = Annotated[list[str] | None, Query(max_length=16)]
+AfterText = Annotated[str | None, Query(description="The `next` of the page before.")]
+
+
+def check_names(request: Request, *known: str) -> None:
+    """Raise BadRequest for a parameter that is not known."""
+    for name, value in request.query_params.multi_items():
+        if name not in known:
+            raise BadRequest(name, f"one of {', '.join(known)}" if known else "nothing", value)
+
+
+def instant_ms(value: object, field: str) -> int | None:
+    """The instant of a parameter or a field; None where there is none. Raises BadRequest."""
+    if value is None:
+        return None
+    if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 19:
+        value = int(value)
+    found: list[int] = instants([value], field).to_pylist()
+    return found[0]
+
+
+def to_cursor(following: Any) -> str | None:
+    """How to go on, as a text without meaning to others; None = this was the last."""
+    if following is None:
+        return None
+    return base64.urlsafe_b64encode(orjson.dumps(following)).decode().rstrip("=")
+
+
+def from_cursor(text: object) -> Any:
+    """What `to_cursor` was given. Raises BadRequest."""
+    if text is None:
+        return None
+    try:
+        if not isinstance(text, str):
+            raise ValueError
+        padded = text + "=" * (-len(text) % 4)
+        return orjson.loads(base64.b64decode(padded.encode(), b"-_", validate=True))
+    except (binascii.Error, ValueError):
+        raise BadRequest("after", "the `next` of the answer before", text) from None
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """The values that are there."""
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,426 @@
+"""HTTP/1.1 with bounds: how large, how slow and how many.
+
+Room: http. uvicorn's protocol, with what it lacks. On the event loop alone.
+Holds: what a connection makes the broker keep is bounded, in bytes and in time, whatever is sent;
+who goes beyond a bound gets an answer that says which (a problem, RFC 9457), unless an answer is on
+its way already, and is closed; every connection that was opened is closed at some time.
+See: limits.py and settings.ServerSettings for the bounds, and why they are so.
+
+What a connection does is noted in two fields, its phase and since when; one timer for all of them
+looks every second (Connections.look). So a request costs no timer of its own.
+
+    NEW ─▶ HEAD ─▶ BODY ─▶ IDLE ─▶ HEAD …      IDLE: a request is being answered, or none is there
+             └──────┴────────┴────▶ DEAF        DEAF: refused; what still comes is thrown away
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from http import HTTPStatus
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from dejaqueue import limits
+from dejaqueue.http.problems import MEDIA_TYPE
+from dejaqueue.settings import ServerSettings
+
+LOOK_SECONDS = 1.0
+"""How often connections are looked at: so much later than its bound something may be noticed."""
+LINGER_SECONDS = 2.0
+"""Who was refused in the middle of a request may go on sending for so long: closing at once would
+make its system throw our answer away."""
+CLOSE_SECONDS = 5.0
+"""What is closed has so long to take what was written to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a connection may do.
+
+    Attributes:
+        connections_max: at once.
+        head_bytes_max, header_count_max: request line and headers.
+        body_bytes_max: one body.
+        bodies_bytes_max: all bodies that are being received.
+        head_seconds: from the first byte of a request to the end of its headers.
+        body_seconds: that a body may take, and a second more for each `body_bytes_per_second`.
+        idle_seconds: without a request.
+        stuck_seconds: without taking a byte of an answer.
+        pipelined_max: requests that wait behind one that is being answered.
+        look_seconds: how often all of it is looked at.
+    """
+
+    connections_max: int = 4_096
+    head_bytes_max: int = limits.HTTP_HEAD_BYTES_MAX
+    header_count_max: int = limits.HTTP_HEADERS_MAX
+    body_bytes_max: int = 192 << 20
+    bodies_bytes_max: int = 512 << 20
+    head_seconds: float = 10.0
+    body_seconds: float = 30.0
+    body_bytes_per_second: int = limits.HTTP_BODY_BYTES_PER_SECOND_MIN
+    idle_seconds: float = 75.0
+    stuck_seconds: float = 30.0
+    pipelined_max: int = limits.HTTP_PIPELINED_MAX
+    look_seconds: float = LOOK_SECONDS
+
+    @classmethod
+    def of(cls, settings: ServerSettings) -> Bounds:
+        """As an operator has set them."""
+        return cls(
+            connections_max=settings.http_connections_max,
+            body_bytes_max=settings.http_body_bytes_max,
+            bodies_bytes_max=settings.http_bodies_bytes_max,
+            head_seconds=settings.http_head_ms_max / 1_000,
+            body_seconds=settings.http_body_ms_max / 1_000,
+            idle_seconds=settings.http_idle_ms_max / 1_000,
+            stuck_seconds=settings.http_body_ms_max / 1_000,
+        )
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened to connections since the start; numbers only rise.
+
+    Attributes:
+        opened: connections.
+        refused: connections over the bound.
+        silent: closed without a request, or idle for too long.
+        malformed: requests that are not HTTP.
+        head_large, body_large, bodies_full: requests over these bounds.
+        head_late, body_late: requests that came too slowly.
+        pipelined: connections that sent too many requests ahead.
+        stuck: closed because they did not take their answer.
+    """
+
+    opened: int = 0
+    refused: int = 0
+    silent: int = 0
+    malformed: int = 0
+    head_large: int = 0
+    body_large: int = 0
+    bodies_full: int = 0
+    head_late: int = 0
+    body_late: int = 0
+    pipelined: int = 0
+    stuck: int = 0
+
+    def add(self, name: str) -> None:
+        """One more of these."""
+        setattr(self, name, getattr(self, name) + 1)
+
+    def values(self) -> dict[str, int]:
+        """All of them, by name."""
+        return {counter.name: getattr(self, counter.name) for counter in fields(self)}
+
+
+class Phase(Enum):
+    """What a connection is waited for."""
+
+    NEW = "nothing came yet"
+    HEAD = "request line and headers"
+    BODY = "the body"
+    IDLE = "the next request"
+    DEAF = "the end"
+
+
+@dataclass(slots=True, eq=False)
+class Connections:
+    """All connections of a server.
+
+    Attributes:
+        body_bytes: of bodies whose requests are not answered yet.
+    """
+
+    bounds: Bounds
+    counters: Counters = field(default_factory=Counters)
+    open: set[BoundedProtocol] = field(default_factory=set)
+    body_bytes: int = 0
+    _timer: asyncio.TimerHandle | None = None
+
+    def add(self, connection: BoundedProtocol) -> None:
+        """One more."""
+        self.open.add(connection)
+        self.counters.opened += 1
+        if self._timer is None:
+            self._plan(connection.loop)
+
+    def _plan(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = loop.call_later(self.bounds.look_seconds, self.look, loop)
+
+    def look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close those whose time is over."""
+        self._timer = None
+        now = loop.time()
+        for connection in list(self.open):
+            connection.look(now)
+        if self.open:
+            self._plan(loop)
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection. Made by uvicorn; `bounded` binds it to the connections of a server."""
+
+    shared: Connections
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._phase = Phase.NEW
+        self._since = self.loop.time()
+        self._began_here = False
+        self._head_bytes = 0
+        self._declared_bytes = 0
+        self._body_bytes = 0
+        self._body_mark = 0
+        self._refusal: tuple[int, str, str] | None = None
+        self._running: Any = None
+        self._unsent_bytes = 0
+        self._unsent_since = 0.0
+        self._closing_since: float | None = None
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take it, or say that there are too many."""
+        super().connection_made(transport)
+        shared = self.shared
+        shared.add(self)
+        if len(shared.open) > shared.bounds.connections_max:
+            limit = f"at most {shared.bounds.connections_max} at once"
+            self._refuse(503, f"connections: {limit}", "refused")
+            transport.close()  # without lingering: those beyond the bound must not pile up
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed."""
+        self.shared.open.discard(self)
+        self._forget_body()
+        self._unset_keepalive_if_required()
+        self.pipeline.clear()
+        super().connection_lost(exc)
+
+    def eof_received(self) -> None:
+        """Who sends no more is gone: nobody waits for a message on its behalf."""
+        self._enter(Phase.DEAF)
+
+    def _enter(self, phase: Phase) -> None:
+        self._phase = phase
+        self._since = self.loop.time()
+
+    # --- what comes -----------------------------------------------------------------------------
+
+    # tidy: allow name, because it is the name of the framework
+    def data_received(self, data: bytes) -> None:
+        """Read on."""
+        if self._phase is Phase.DEAF:
+            return
+        if self._phase is Phase.IDLE or self._phase is Phase.NEW:
+            self._enter(Phase.HEAD)
+        self._unset_keepalive_if_required()
+        self._began_here = False
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._last_one()  # answered as any request; what follows is in another language
+            return
+        except httptools.HttpParserError:
+            self._refuse(*(self._refusal or (400, "the request is not HTTP/1.1", "malformed")))
+            return
+        # In the chunk in which a request began, how much of it is its head is not known.
+        if self._phase is Phase.HEAD and not self._began_here:
+            self._head_bytes += len(data)
+            if self._head_bytes > self.shared.bounds.head_bytes_max:
+                self._refuse(*self._head_large())
+
+    def _head_large(self) -> tuple[int, str, str]:
+        bounds = self.shared.bounds
+        limit = f"at most {bounds.head_bytes_max} bytes in {bounds.header_count_max} headers"
+        return 431, f"headers: {limit}", "head_large"
+
+    def _give_up(self, status: int, detail: str, counter: str) -> None:
+        """Stop the parser from within: it only knows that a callback has failed."""
+        self._refusal = status, detail, counter
+        raise ValueError(detail)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._enter(Phase.HEAD)
+        self._began_here = True
+        self._head_bytes = self._declared_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the request line."""
+        super().on_url(url)
+        if len(self.url) > self.shared.bounds.head_bytes_max:
+            self._give_up(*self._head_large())
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer."""
+        super().on_header(name, value)
+        self._head_bytes += len(name) + len(value)
+        bounds = self.shared.bounds
+        if len(self.headers) > bounds.header_count_max or self._head_bytes > bounds.head_bytes_max:
+            self._give_up(*self._head_large())
+        if len(name) == 14 and name.lower() == b"content-length":
+            self._declared_bytes = int(value)
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer, if it may be answered."""
+        if self._declared_bytes > self.shared.bounds.body_bytes_max:
+            self._give_up(*self._body_large())
+        before = self.cycle
+        waiting = before is not None and not before.response_complete
+        if waiting and len(self.pipeline) >= self.shared.bounds.pipelined_max:
+            self._give_up(429, "too many requests sent ahead of their answers", "pipelined")
+        super().on_headers_complete()
+        if not waiting:
+            self._running = self.cycle
+        self._body_bytes = self._body_mark = 0
+        self._enter(Phase.BODY)
+
+    def _body_large(self) -> tuple[int, str, str]:
+        return 413, f"body: at most {self.shared.bounds.body_bytes_max} bytes", "body_large"
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        shared = self.shared
+        self._body_bytes += len(body)
+        shared.body_bytes += len(body)
+        self._kept_bytes += len(body)
+        if self._body_bytes > shared.bounds.body_bytes_max:
+            self._give_up(*self._body_large())
+        if shared.body_bytes > shared.bounds.bodies_bytes_max:
+            limit = f"at most {shared.bounds.bodies_bytes_max} bytes at once"
+            self._give_up(503, f"bodies: {limit}", "bodies_full")
+        super().on_body(body)
+
+    _kept_bytes = 0
+
+    def _forget_body(self) -> None:
+        self.shared.body_bytes -= self._kept_bytes
+        self._kept_bytes = 0
+
+    def on_message_complete(self) -> None:
+        """All of a request is here."""
+        self._enter(Phase.IDLE)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """An answer was written; the next request that waits is begun."""
+        self._forget_body()
+        following = self.pipeline[-1][0] if self.pipeline else None
+        super().on_response_complete()
+        self._running = following
+        if self._phase is Phase.IDLE:
+            self._since = self.loop.time()
+
+    # --- refusing -------------------------------------------------------------------------------
+
+    def _refuse(self, status: int, detail: str, counter: str) -> None:
+        """Answer with a problem if nothing else is being answered, and close."""
+        self.shared.counters.add(counter)
+        running = self._running
+        if running is None or running.response_complete:
+            if self._phase is Phase.BODY and running is not None:
+                self.transport.close()  # it was answered before all of it had come
+            else:
+                self._say(status, detail)
+        elif running is not self.cycle or self._phase is not Phase.BODY:
+            self._last_one()  # an answer before this one is on its way
+        elif running.response_started:
+            self.transport.abort()
+        else:
+            running.disconnected = True  # the application is told that nobody listens
+            running.message_event.set()
+            self._say(status, detail)
+
+    def _last_one(self) -> None:
+        """Read no more; close when what is being answered is answered."""
+        self._enter(Phase.DEAF)
+        if self._running is None or self._running.response_complete:
+            self.transport.close()
+            return
+        self.pipeline.clear()
+        self._running.keep_alive = False
+
+    def _say(self, status: int, detail: str) -> None:
+        """Write a problem, then close as soon as the other side has stopped sending."""
+        title = HTTPStatus(status).phrase
+        values = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+        body = json.dumps(values).encode()
+        later = "retry-after: 1\r\n" if status in (429, 503) else ""
+        head = (
+            f"HTTP/1.1 {status} {title}\r\ncontent-type: {MEDIA_TYPE}\r\n"
+            f"content-length: {len(body)}\r\n{later}connection: close\r\n\r\n"
+        )
+        self._enter(Phase.DEAF)
+        self.transport.write(head.encode() + body)
+        if self.scheme == "http" and self.transport.can_write_eof():
+            self.transport.write_eof()
+            self.flow.resume_reading()
+        else:
+            self.transport.close()
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def look(self, now: float) -> None:
+        """Close it if its time is over."""
+        if self.transport.is_closing():
+            self._closing_since = self._closing_since or now
+            if now - self._closing_since > CLOSE_SECONDS:
+                self.transport.abort()
+            return
+        if self._is_stuck(now):
+            self.shared.counters.add("stuck")
+            self.transport.abort()
+            return
+        if self.flow.read_paused:  # it is we who do not read
+            self._since, self._body_mark = now, self._body_bytes
+            return
+        self._look_at_phase(now - self._since)
+
+    def _look_at_phase(self, waited: float) -> None:
+        bounds, phase = self.shared.bounds, self._phase
+        if phase is Phase.HEAD:
+            if waited > bounds.head_seconds:
+                limit = f"complete after at most {bounds.head_seconds:g} seconds"
+                self._refuse(408, f"headers: {limit}", "head_late")
+        elif phase is Phase.BODY:
+            came = self._body_bytes - self._body_mark
+            if waited > bounds.body_seconds + came / bounds.body_bytes_per_second:
+                limit = f"at least {bounds.body_bytes_per_second} bytes in a second"
+                self._refuse(408, f"body: {limit}", "body_late")
+        elif phase is Phase.DEAF:
+            if waited > LINGER_SECONDS and not self._is_answering:
+                self.transport.close()
+        elif not self._is_answering:
+            most = bounds.head_seconds if phase is Phase.NEW else bounds.idle_seconds
+            if waited > most:
+                self.shared.counters.add("silent")
+                self.transport.close()
+
+    @property
+    def _is_answering(self) -> bool:
+        running = self._running
+        return running is not None and not (running.response_complete or running.disconnected)
+
+    def _is_stuck(self, now: float) -> bool:
+        """True if it has not taken a byte of what is written to it for too long."""
+        unsent_bytes = self.transport.get_write_buffer_size()
+        if unsent_bytes != self._unsent_bytes or not unsent_bytes:
+            self._unsent_bytes, self._unsent_since = unsent_bytes, now
+            return False
+        return now - self._unsent_since > self.shared.bounds.stuck_seconds
+
+
+def bounded(connections: Connections) -> type[BoundedProtocol]:
+    """The protocol class for the connections of one server."""
+
+    class Bound(BoundedProtocol):
+        shared = connections
+
+    return Bound

@@ -1,0 +1,258 @@
+"""Looking: messages as they are, counts, histograms, statistics, consumers.
+
+Room: http. Nothing here leases or changes anything.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi.responses import Response
+
+from dejaqueue import limits
+from dejaqueue.access.roles import Role
+from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.peek import NEXT
+from dejaqueue.http import answers as shown
+from dejaqueue.http import shapes
+from dejaqueue.http.direct import json_answer
+from dejaqueue.http.named import check_id
+from dejaqueue.http.openapi import TopicName, answers
+from dejaqueue.http.parameters import (
+    AfterText,
+    InstantText,
+    TextList,
+    check_names,
+    from_cursor,
+    given,
+    instant_ms,
+    to_cursor,
+)
+from dejaqueue.http.service import principal_of, service_of
+
+router = APIRouter(prefix="/v1", tags=["browsing"])
+State = Literal["scheduled", "ready", "leased", "dead", "staged", "staged_ack"]
+Priority = Annotated[int | None, Query(ge=0, le=limits.PRIORITY_MAX)]
+_FILTER = (
+    "state",
+    "due_from",
+    "due_to",
+    "group",
+    "tags_any",
+    "tags_all",
+    "tags_none",
+    "priority_from",
+    "priority_to",
+)
+_MESSAGE = {
+    "id": "140737488355333",
+    "attempt": 0,
+    "due": 1_896_082_200_000,
+    "priority": 32_768,
+    "state": "scheduled",
+    "payload": "stand up",
+    "key": "reminder-17",
+}
+
+
+def _broker(request: Request, topic: str) -> Broker:
+    principal_of(request).require(Role.MANAGE, topic)
+    return service_of(request).broker
+
+
+@router.get(
+    "/topics/{topic}/messages",
+    responses=answers(shapes.Page, {"messages": [_MESSAGE], "next": None}, "A page.", 404),
+)
+def peek(
+    request: Request,
+    topic: TopicName,
+    *,
+    limit: Annotated[int, Query(ge=0, le=limits.PEEK_ROWS_MAX)] = 100,
+    after: AfterText = None,
+    id: Annotated[list[str] | None, Query(description="Only these.")] = None,  # noqa: A002
+    key: Annotated[list[str] | None, Query(description="Only these.")] = None,
+    partition: Annotated[int | None, Query(ge=0)] = None,
+    state: State | None = None,
+    due_from: InstantText = None,
+    due_to: InstantText = None,
+    group: str | None = None,
+    tags_any: TextList = None,
+    tags_all: TextList = None,
+    tags_none: TextList = None,
+    priority_from: Priority = None,
+    priority_to: Priority = None,
+    encoding: Literal["auto", "base64"] = "auto",
+) -> Response:
+    """Messages as they are, page by page, without leasing them.
+
+    In a timeline those that wait or are leased come by due time; others by id.
+    """
+    names = ("limit", "after", "id", "key", "partition", "encoding", *_FILTER)
+    check_names(request, *names)
+    broker = _broker(request, topic)
+    ids = None if id is None else [check_id(value) for value in id]
+    ticket = given(
+        topic=topic,
+        limit=limit,
+        after=from_cursor(after),
+        ids=ids,
+        keys=key,
+        partition=partition,
+        state=state,
+        due_from=instant_ms(due_from, "due_from"),
+        due_to=instant_ms(due_to, "due_to"),
+        group=group,
+        tags_any=tags_any,
+        tags_all=tags_all,
+        tags_none=tags_none,
+        priority_from=priority_from,
+        priority_to=priority_to,
+    )
+    return json_answer(page_of(broker, ticket, as_base64=encoding == "base64"))
+
+
+def page_of(broker: Broker, ticket: dict[str, Any], *, as_base64: bool = False) -> dict[str, Any]:
+    """A page of messages, and how to go on."""
+    page = broker.peek(ticket)
+    following = (page.schema.metadata or {}).get(NEXT)
+    return {
+        "messages": shown.messages(page, as_base64=as_base64),
+        "next": to_cursor(following and json.loads(following)),
+    }
+
+
+@router.get(
+    "/topics/{topic}/messages/{id}",
+    responses=answers(shapes.PeekedMessage, _MESSAGE, "The message.", 404),
+)
+def peek_one(
+    request: Request,
+    topic: TopicName,
+    id: Annotated[str, Path(pattern=r"^[0-9]{1,19}$")],  # noqa: A002
+) -> Response:
+    """One live message as it is, without leasing it."""
+    check_names(request)
+    broker = _broker(request, topic)
+    found = shown.messages(broker.peek({"topic": topic, "ids": [check_id(id)]}))
+    if not found:
+        raise HTTPException(404, f"no live message has the id {id}")
+    return json_answer(found[0])
+
+
+@router.get(
+    "/topics/{topic}/counts",
+    responses=answers(
+        shapes.Counts,
+        {"rows": [{"state": "scheduled", "count": 3}], "next": None},
+        "Counts, most first.",
+        404,
+    ),
+)
+def counts(
+    request: Request,
+    topic: TopicName,
+    *,
+    by: Literal["state", "group", "tag"] = "state",
+    limit: Annotated[int, Query(ge=1, le=limits.COUNTS_ROWS_MAX)] = 100,
+    after: AfterText = None,
+) -> Response:
+    """How many live messages there are by state, group or tag. Costs nothing for each message."""
+    check_names(request, "by", "limit", "after")
+    values = given(topic=topic, by=by, limit=limit, after=from_cursor(after))
+    found = _broker(request, topic).counts(values)
+    return json_answer(found | {"next": to_cursor(found["next"])})
+
+
+@router.get(
+    "/topics/{topic}/histogram",
+    responses=answers(
+        shapes.Histogram,
+        {"due_from": 1_896_082_200_000, "bucket_ms": 60_000, "counts": [3, 0, 5], "error_max": 0},
+        "Counts, a bucket each.",
+        404,
+    ),
+)
+def histogram(
+    request: Request,
+    topic: TopicName,
+    *,
+    due_from: Annotated[str, Query(description="UTC milliseconds, or ISO 8601 with a zone.")],
+    due_to: Annotated[str, Query(description="As due_from.")],
+    bucket_ms: Annotated[int, Query(ge=1, le=limits.INSTANT_MS_MAX)],
+    exact: bool = True,
+    state: State | None = None,
+    group: str | None = None,
+    tags_any: TextList = None,
+    tags_all: TextList = None,
+    tags_none: TextList = None,
+    priority_from: Priority = None,
+    priority_to: Priority = None,
+) -> Response:
+    """How many messages are due in each stretch of time from due_from to due_to."""
+    check_names(request, "bucket_ms", "exact", *_FILTER)
+    values = given(
+        topic=topic,
+        due_from=instant_ms(due_from, "due_from"),
+        due_to=instant_ms(due_to, "due_to"),
+        bucket_ms=bucket_ms,
+        exact=exact,
+        state=state,
+        group=group,
+        tags_any=tags_any,
+        tags_all=tags_all,
+        tags_none=tags_none,
+        priority_from=priority_from,
+        priority_to=priority_to,
+    )
+    return json_answer(_broker(request, topic).histogram(values))
+
+
+@router.get("/stats", responses=answers(shapes.Stats, {"uptime_ms": 5, "topics": {}}, "Numbers."))
+def stats(request: Request) -> Response:
+    """Numbers of the broker and of every topic."""
+    check_names(request)
+    return json_answer(_broker(request, "").stats())
+
+
+@router.get(
+    "/topics/{topic}/stats",
+    responses=answers(shapes.Stats, {"topic": "reminders", "scheduled": 3}, "Numbers.", 404),
+)
+def topic_stats(request: Request, topic: TopicName) -> Response:
+    """Numbers of a topic and of each of its partitions."""
+    check_names(request)
+    return json_answer(_broker(request, topic).stats(topic))
+
+
+@router.get(
+    "/topics/{topic}/consumers",
+    responses=answers(
+        shapes.Consumers,
+        {"consumers": [{"consumer": "mailer", "credit": 10, "delivered": 5}]},
+        "Consumers. Requests that lease over HTTP with equal options are one.",
+        404,
+    ),
+)
+def consumers(request: Request, topic: TopicName) -> Response:
+    """Who consumes the topic now."""
+    check_names(request)
+    found = _broker(request, topic).runtime(topic).dispatcher.describe()
+    return json_answer({"consumers": found})
+
+
+@router.get(
+    "/topics/{topic}/assignments",
+    responses=answers(
+        shapes.Assignments,
+        {"topic": "reminders", "assignment": "shared", "partitions": [], "standby": []},
+        "Assignments.",
+        404,
+    ),
+)
+def assignments(request: Request, topic: TopicName) -> Response:
+    """Which consumer has which partition of an exclusive topic."""
+    check_names(request)
+    return json_answer(_broker(request, topic).assignments(topic))

@@ -1,0 +1,116 @@
+"""Changing: move and cancel what waits, by id, by key or by filter (rule 9).
+
+Room: http.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import Response
+
+from dejaqueue.access.roles import Role
+from dejaqueue.errors import BadRequest
+from dejaqueue.http import answers as shown
+from dejaqueue.http import shapes
+from dejaqueue.http.bodies import json_object, yes_or_no
+from dejaqueue.http.direct import json_answer
+from dejaqueue.http.flow import flow_of
+from dejaqueue.http.gather import write
+from dejaqueue.http.named import named_batch
+from dejaqueue.http.openapi import TopicName, answers, body
+from dejaqueue.http.parameters import from_cursor, instant_ms, to_cursor
+from dejaqueue.http.service import principal_of, service_of
+from dejaqueue.wire.descriptors import WriteStream, check_fields
+
+router = APIRouter(prefix="/v1/topics/{topic}", tags=["changing"])
+CHANGES = ("due", "priority", "group")
+_WHERE_CHANGES = ("due", "by_ms", "set_priority", "set_group")
+_WHERE_MORE = ("dry_run", "after")
+_ANSWER = answers(
+    shapes.ChangedMany,
+    {"messages": [{"id": "140737488355333", "status": "OK"}]},
+    "The status of each; or how many, and how to go on.",
+    404,
+    413,
+)
+
+
+@router.post(
+    "/move",
+    openapi_extra=body(
+        shapes.MoveRequest, {"messages": [{"key": "reminder-17", "due": "2030-02-01T09:30:00Z"}]}
+    ),
+    responses=_ANSWER,
+)
+async def move(request: Request, topic: TopicName) -> Response:
+    """Give messages another due time, priority or group. What is leased is LEASED, and stays.
+
+    By filter a call does a piece of the work: while `next` is not null, give it as `after`.
+    """
+    principal_of(request).require(Role.PRODUCE, topic)
+    values = await json_object(request)
+    if "where" not in values:
+        return await _by_name(request, topic, values, "move", *CHANGES)
+    return await _by_filter(request, topic, values, "move", *_WHERE_CHANGES)
+
+
+@router.post(
+    "/cancel",
+    openapi_extra=body(shapes.CancelRequest, {"messages": [{"id": "140737488355333"}]}),
+    responses=_ANSWER,
+)
+async def cancel(request: Request, topic: TopicName) -> Response:
+    """Cancel messages: they are never delivered. What is leased is LEASED, and stays.
+
+    By filter a call does a piece of the work: while `next` is not null, give it as `after`.
+    """
+    principal_of(request).require(Role.PRODUCE, topic)
+    values = await json_object(request)
+    if "where" not in values:
+        return await _by_name(request, topic, values, "cancel")
+    return await _by_filter(request, topic, values, "cancel")
+
+
+async def _by_name(
+    request: Request, topic: str, values: dict[str, Any], op: str, *changes: str
+) -> Response:
+    flow = flow_of(request)
+    flow.broker.runtime(topic)
+    check_fields(values, ["messages"], required=("messages",))
+    batch = named_batch(values["messages"], *changes)
+    answered = await write(flow.broker, WriteStream(topic, op), batch)
+    by = "id" if "id" in batch.schema.names else "key"
+    names = [(by, str(value)) for value in batch.column(by).to_pylist()]
+    return json_answer({"messages": shown.statuses(names, answered.statuses)})
+
+
+async def _by_filter(
+    request: Request, topic: str, values: dict[str, Any], op: str, *changes: str
+) -> Response:
+    check_fields(values, ["where", *changes, *_WHERE_MORE])
+    where = values["where"]
+    if type(where) is not dict:
+        raise BadRequest("where", "an object", where)
+    check_fields(where, list(shapes.Filter.model_fields))
+    selected = {
+        name: instant_ms(value, name) if name in ("due_from", "due_to") else value
+        for name, value in where.items()
+    }
+    changed = {name: values[name] for name in changes if values.get(name) is not None}
+    if "due" in changed:
+        changed["due"] = instant_ms(changed["due"], "due")
+    call = {
+        **selected,
+        **changed,
+        "topic": topic,
+        "dry_run": yes_or_no(values, "dry_run"),
+        "after": from_cursor(values.get("after")),
+    }
+    broker = service_of(request).broker
+    act = broker.move_where if op == "move" else broker.cancel_where
+    found = await run_in_threadpool(partial(act, call))
+    return json_answer({"count": found["count"], "next": to_cursor(found["next"])})

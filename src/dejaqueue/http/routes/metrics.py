@@ -1,0 +1,26 @@
+"""What Prometheus asks.
+
+Room: http.
+
+    GET /metrics   every metric, as text or OpenMetrics as the Accept header prefers
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse, Response
+
+from dejaqueue.access.roles import Role
+from dejaqueue.http.exposition import Exposition
+from dejaqueue.http.service import principal_of
+
+router = APIRouter(tags=["metrics"])
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def metrics(request: Request) -> Response:
+    """Every metric, for Prometheus. Needs the role `manage` for `*` as soon as keys exist."""
+    principal_of(request).require(Role.MANAGE, "")
+    exposition: Exposition = request.app.state.exposition
+    content, content_type = exposition.render(request.headers.get("accept", ""))
+    return Response(content, headers={"Content-Type": content_type, "Cache-Control": "no-store"})

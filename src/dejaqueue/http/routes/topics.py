@@ -1,0 +1,133 @@
+"""Topics: make, list, show, change, pause, empty, delete.
+
+Room: http.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+
+from dejaqueue.access.roles import Role
+from dejaqueue.errors import BadRequest
+from dejaqueue.http import shapes
+from dejaqueue.http.bodies import json_object, yes_or_no
+from dejaqueue.http.direct import json_answer
+from dejaqueue.http.openapi import TopicName, answers, body
+from dejaqueue.http.service import principal_of, service_of
+from dejaqueue.model import Topic
+
+router = APIRouter(prefix="/v1/topics", tags=["topics"])
+Body = Annotated[dict[str, Any], Depends(json_object)]
+PURGE_CALLS_MAX = 64
+"""Pieces of work of one purge; a caller that wants more comes again."""
+_EXAMPLE = Topic("reminders").to_dict()
+_SHOWN = answers(shapes.TopicShown, _EXAMPLE, "The topic.", 404)
+
+
+@router.post(
+    "",
+    status_code=201,
+    openapi_extra=body(shapes.NewTopic, {"name": "reminders", "lease_ms": 30_000}),
+    responses=answers(shapes.TopicShown, _EXAMPLE, "It was made.", 409, status=201),
+)
+def create_topic(request: Request, values: Body) -> Response:
+    """Make a topic. What is not given keeps its default."""
+    exist_ok = yes_or_no(values, "exist_ok")
+    name = values.get("name")
+    principal_of(request).require(Role.MANAGE, name if isinstance(name, str) else "")
+    settings = {key: value for key, value in _given(values).items() if key != "exist_ok"}
+    made = service_of(request).broker.create_topic(Topic.from_dict(settings), exist_ok=exist_ok)
+    return json_answer(made.to_dict(), 201)
+
+
+@router.get("", responses=answers(shapes.Topics, {"topics": [_EXAMPLE]}, "The topics."))
+def list_topics(request: Request) -> Response:
+    """Every topic that the caller may see, by name."""
+    principal = principal_of(request)
+    shown = [
+        topic.to_dict()
+        for topic in service_of(request).broker.topics()
+        if principal.may(Role.MANAGE, topic.name)
+    ]
+    return json_answer({"topics": shown})
+
+
+@router.get("/{topic}", responses=_SHOWN)
+def show_topic(request: Request, topic: TopicName) -> Response:
+    """The settings of a topic."""
+    principal_of(request).require(Role.MANAGE, topic)
+    return json_answer(service_of(request).broker.topic(topic).to_dict())
+
+
+@router.patch(
+    "/{topic}",
+    openapi_extra=body(shapes.TopicSettings, {"lease_ms": 60_000, "max_attempts": 5}),
+    responses=answers(shapes.TopicShown, _EXAMPLE, "The topic as it is now.", 404),
+)
+def alter_topic(request: Request, topic: TopicName, values: Body) -> Response:
+    """Change settings; they hold at once."""
+    principal_of(request).require(Role.MANAGE, topic)
+    return json_answer(service_of(request).broker.alter_topic(topic, _given(values)).to_dict())
+
+
+@router.delete(
+    "/{topic}",
+    status_code=204,
+    response_class=Response,
+    responses={
+        key: value for key, value in answers(None, None, "", 404, status=204).items() if key != 204
+    },
+)
+def delete_topic(request: Request, topic: TopicName) -> Response:
+    """Delete a topic and all its messages."""
+    principal_of(request).require(Role.MANAGE, topic)
+    service_of(request).broker.delete_topic(topic)
+    return Response(status_code=204)
+
+
+@router.post("/{topic}/pause", responses=_SHOWN)
+def pause_topic(request: Request, topic: TopicName) -> Response:
+    """Hand nothing out from now on; producers go on."""
+    return _set_paused(request, topic, paused=True)
+
+
+@router.post("/{topic}/resume", responses=_SHOWN)
+def resume_topic(request: Request, topic: TopicName) -> Response:
+    """Hand messages out again."""
+    return _set_paused(request, topic, paused=False)
+
+
+def _set_paused(request: Request, topic: str, *, paused: bool) -> Response:
+    principal_of(request).require(Role.MANAGE, topic)
+    broker = service_of(request).broker
+    return json_answer(broker.alter_topic(topic, {"paused": paused}).to_dict())
+
+
+@router.post(
+    "/{topic}/purge",
+    responses=answers(
+        shapes.Purged, {"cancelled": 1_000, "is_finished": True}, "What was cancelled.", 404
+    ),
+)
+def purge_topic(request: Request, topic: TopicName) -> Response:
+    """Cancel every message that is not leased. Many millions take more than one call."""
+    principal_of(request).require(Role.MANAGE, topic)
+    broker = service_of(request).broker
+    cancelled, after = 0, None
+    for _ in range(PURGE_CALLS_MAX):
+        found = broker.cancel_where({"topic": topic, "after": after})
+        cancelled += found["count"]
+        after = found["next"]
+        if after is None:
+            break
+    return json_answer({"cancelled": cancelled, "is_finished": after is None})
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """Settings that are given: null is as if it were not there."""
+    if "" in values:
+        raise BadRequest("topic", "names of settings", "")
+    return {name: value for name, value in values.items() if value is not None}

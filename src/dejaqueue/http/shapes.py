@@ -1,0 +1,483 @@
+"""The shapes of bodies and answers, for the OpenAPI document.
+
+Room: http. For readers and for programs that make clients; what comes in is checked by the house's
+own checks, which say which field, which limit and which value (rule 15).
+Holds: every model is a part of the document (openapi.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dejaqueue import limits
+
+Instant = Field(ge=0, le=limits.INSTANT_MS_MAX)
+Id = Field(pattern=r"^[0-9]{1,19}$", examples=["140737488355333"])
+KeyText = Field(max_length=limits.KEY_BYTES_MAX)
+GroupText = Field(max_length=limits.GROUP_BYTES_MAX)
+Priority = Field(ge=0, le=limits.PRIORITY_MAX)
+
+
+class Shape(BaseModel):
+    """A part of the document. Unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Problem(BaseModel):
+    """What went wrong (RFC 9457)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    detail: str = ""
+    number: int = Field(default=0, description="Stable number of the error.")
+    retry: bool = Field(default=False, description="The same call may succeed later.")
+
+
+class NewMessage(Shape):
+    """A message to send. One of payload, payload_base64 and json is needed."""
+
+    payload: str | None = Field(None, description="The payload as text; kept as UTF-8.")
+    payload_base64: str | None = Field(
+        None, description="The payload's bytes in base64.", json_schema_extra={"format": "byte"}
+    )
+    json_: Any = Field(None, alias="json", description="Any JSON value; kept as compact JSON.")
+    due: int | str | None = Field(
+        None,
+        description="Not before: UTC milliseconds, or ISO 8601 with a zone. Default: now.",
+        examples=["2030-01-31T09:30:00Z", 1896082200000],
+    )
+    delay_ms: int | None = Field(
+        None, ge=0, le=limits.INSTANT_MS_MAX, description="Instead of due: so long from now."
+    )
+    key: str | None = Field(
+        None, max_length=limits.KEY_BYTES_MAX, description="Unique among live messages."
+    )
+    group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
+    priority: int | None = Field(
+        None, ge=0, le=limits.PRIORITY_MAX, description="0 is most urgent; default 32768."
+    )
+    tags: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
+    headers: dict[str, str] | None = Field(None, description="At most 4 KiB together.")
+    expires: int | str | None = Field(None, description="Dead if not done by then; as due.")
+    ttl_ms: int | None = Field(
+        None, ge=0, le=limits.INSTANT_MS_MAX, description="Instead of expires: so long after due."
+    )
+    partition: int | None = Field(None, ge=0, lt=limits.PARTITIONS_MAX)
+
+
+class NewMessages(Shape):
+    """Many messages."""
+
+    messages: list[NewMessage] = Field(min_length=1)
+
+
+class Sent(Shape):
+    """What became of a message."""
+
+    id: str | None = Id
+    status: Literal["OK", "DUPLICATE", "KEPT"]
+
+
+class SentMany(Shape):
+    """What became of messages, in the order they were sent."""
+
+    messages: list[Sent]
+
+
+class LeaseRequest(Shape):
+    """Which messages, how many, and how long to wait for them."""
+
+    max: int = Field(1, ge=1, le=limits.LEASE_ROWS_MAX, description="Messages at most.")
+    wait_ms: int = Field(
+        0,
+        ge=0,
+        le=limits.LEASE_WAIT_MS_MAX,
+        description="Long poll: wait so long for the first message; 0 = do not wait.",
+    )
+    lease_ms: int | None = Field(
+        None,
+        ge=limits.LEASE_MS_MIN,
+        le=limits.LEASE_MS_MAX,
+        description="How long the messages are yours; default: the topic's lease.",
+    )
+    consumer: str | None = Field(
+        None, max_length=limits.TOPIC_NAME_BYTES_MAX, description="A name for statistics."
+    )
+    tags_any: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
+    tags_all: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
+    tags_none: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
+    auto_ack: bool = Field(False, description="Acked before they are answered (at most once).")
+    encoding: Literal["auto", "base64"] = Field(
+        "auto",
+        description="auto: a payload that is UTF-8 comes as `payload`, any other as "
+        "`payload_base64`; base64: all come as `payload_base64`.",
+    )
+
+
+class Message(Shape):
+    """A message as it is."""
+
+    id: str = Id
+    attempt: int = Field(description="Deliveries so far, this one counted.")
+    due: int
+    priority: int
+    payload: str = ""
+    payload_base64: str = ""
+    key: str = ""
+    group: str = ""
+    tags: list[str] = []
+    headers: dict[str, str] = {}
+
+
+class LeasedMessage(Message):
+    """A message that is yours until its lease ends."""
+
+    lease_end_ms: int = Field(description="When the lease ends, UTC milliseconds.")
+
+
+class Leased(Shape):
+    """Leased messages; none if there was nothing to lease."""
+
+    messages: list[LeasedMessage]
+
+
+class Held(Shape):
+    """A leased message, by what the lease answered."""
+
+    id: str = Id
+    attempt: int = Field(ge=0, le=limits.ATTEMPTS_MAX)
+
+
+class AckRequest(Shape):
+    """Messages that are done."""
+
+    messages: list[Held] = Field(min_length=1)
+
+
+class NackRequest(Shape):
+    """Messages that could not be done."""
+
+    messages: list[Held] = Field(min_length=1)
+    delay_ms: int | None = Field(
+        None,
+        ge=0,
+        le=limits.INSTANT_MS_MAX,
+        description="Wait before the next delivery; default: as the topic's backoff says.",
+    )
+    reason: str = Field(
+        "", max_length=limits.REASON_BYTES_MAX, description="Why, for the dead letter."
+    )
+    dead: bool = Field(False, description="They die now, however often they were delivered.")
+
+
+class ExtendRequest(Shape):
+    """Messages that need more time."""
+
+    messages: list[Held] = Field(min_length=1)
+    lease_ms: int | None = Field(
+        None,
+        ge=limits.LEASE_MS_MIN,
+        le=limits.LEASE_MS_MAX,
+        description="Lease from now on; default: the topic's lease.",
+    )
+
+
+class Settled(Shape):
+    """What became of a message."""
+
+    id: str = Id
+    status: Literal["OK", "NOT_FOUND", "LEASE_LOST"]
+
+
+class SettledMany(Shape):
+    """What became of messages, in the order they were named."""
+
+    messages: list[Settled]
+
+
+class TopicSettings(Shape):
+    """Settings of a topic (docs/reference/lifecycle.md)."""
+
+    partitions: int | Literal["auto"] | None = Field(None)
+    lease_ms: int | None = Field(None, ge=limits.LEASE_MS_MIN, le=limits.LEASE_MS_MAX)
+    lease_ahead_ms: int | None = Field(None, ge=0, le=limits.LEASE_AHEAD_MS_MAX)
+    max_payload_bytes: int | None = Field(None, ge=0, le=limits.PAYLOAD_BYTES_MAX)
+    max_delay_ms: int | None = Field(None, ge=0, le=limits.INSTANT_MS_MAX)
+    max_backlog_count: int | None = Field(None, ge=0)
+    max_backlog_bytes: int | None = Field(None, ge=0)
+    producer_rate_max: int | None = Field(None, ge=0)
+    weights: dict[str, int] | None = None
+    group_in_flight_max: int | None = Field(None, ge=0, le=limits.CREDIT_MAX)
+    max_attempts: int | None = Field(None, ge=0, le=limits.ATTEMPTS_MAX)
+    dead_letter: str | None = None
+    backoff_ms: int | None = Field(None, ge=0, le=limits.BACKOFF_MS_MAX)
+    backoff_factor: float | None = Field(None, ge=1, le=100)
+    backoff_max_ms: int | None = Field(None, ge=0, le=limits.BACKOFF_MS_MAX)
+    backoff_jitter: float | None = Field(None, ge=0, le=1)
+    on_duplicate: Literal["reject", "keep", "replace"] | None = None
+    assignment: Literal["shared", "exclusive"] | None = None
+    paused: bool | None = None
+    auto_partitions: bool | None = None
+
+
+class NewTopic(TopicSettings):
+    """A topic to make; what is not given keeps its default."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,255}$")
+    kind: Literal["timeline", "priority", "fair", "cron"] | None = None
+    ageing_ms: int | None = Field(None, ge=0)
+    exist_ok: bool = Field(False, description="Fine if it exists already with these settings.")
+
+
+class TopicShown(BaseModel):
+    """A topic with all its settings."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    kind: str
+    partitions: int
+    lease_ms: int
+    paused: bool
+
+
+class Topics(Shape):
+    """Every topic, by name."""
+
+    topics: list[TopicShown]
+
+
+class Purged(Shape):
+    """What was cancelled."""
+
+    cancelled: int
+    is_finished: bool = Field(description="False: call again, there is more.")
+
+
+class Filter(Shape):
+    """Which messages: all that fit every field that is given."""
+
+    state: Literal["scheduled", "ready"] | None = None
+    due_from: int | str | None = Field(None, description="Due then or later; as due.")
+    due_to: int | str | None = Field(None, description="Due before then; as due.")
+    group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
+    tags_any: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
+    tags_all: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
+    tags_none: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
+    priority_from: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
+    priority_to: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
+
+
+class Moved(Shape):
+    """A message by id or key, and what changes of it."""
+
+    id: str | None = Id
+    key: str | None = Field(None, max_length=limits.KEY_BYTES_MAX)
+    due: int | str | None = None
+    priority: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
+    group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
+
+
+class MoveRequest(Shape):
+    """Messages to move: `messages` by name, or `where` and what changes."""
+
+    messages: list[Moved] | None = Field(None, description="All by id, or all by key.")
+    where: Filter | None = Field(None, description="Instead of messages: all that fit.")
+    due: int | str | None = Field(None, description="With where: the new due time.")
+    by_ms: int | None = Field(None, description="With where: so much later; negative: earlier.")
+    set_priority: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
+    set_group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
+    dry_run: bool = Field(False, description="With where: only count.")
+    after: str | None = Field(None, description="With where: the `next` of the answer before.")
+
+
+class Named(Shape):
+    """A message by id or key."""
+
+    id: str | None = Id
+    key: str | None = Field(None, max_length=limits.KEY_BYTES_MAX)
+
+
+class CancelRequest(Shape):
+    """Messages to cancel: `messages` by name, or `where`."""
+
+    messages: list[Named] | None = Field(None, description="All by id, or all by key.")
+    where: Filter | None = Field(None, description="Instead of messages: all that fit.")
+    dry_run: bool = Field(False, description="With where: only count.")
+    after: str | None = Field(None, description="With where: the `next` of the answer before.")
+
+
+class Changed(Shape):
+    """What became of a message."""
+
+    id: str | None = Id
+    key: str | None = None
+    status: Literal["OK", "NOT_FOUND", "LEASED"]
+
+
+class ChangedMany(Shape):
+    """By name: the status of each. By filter: how many, and how to go on."""
+
+    messages: list[Changed] | None = None
+    count: int | None = None
+    next: str | None = Field(None, description="Give it as `after` for the rest; null = done.")
+
+
+class PeekedMessage(Message):
+    """A message as it is now."""
+
+    state: str
+
+
+class Page(Shape):
+    """A page of messages."""
+
+    messages: list[PeekedMessage]
+    next: str | None = Field(description="Give it as `after` for the next page; null = the last.")
+
+
+class Counts(Shape):
+    """How many messages, by what was asked for."""
+
+    rows: list[dict[str, Any]]
+    next: str | None = Field(description="Give it as `after` for more; null = all were told.")
+
+
+class Histogram(Shape):
+    """How many messages are due in each stretch of time."""
+
+    due_from: int
+    bucket_ms: int
+    counts: list[int]
+    error_max: int = Field(description="By how much the sum may be too high.")
+
+
+class Stats(BaseModel):
+    """Numbers (docs/reference/metrics.md)."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Consumers(Shape):
+    """The consumers of a topic."""
+
+    consumers: list[dict[str, Any]]
+
+
+class Assignments(BaseModel):
+    """Which consumer has which partition."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class NewCronEntry(Shape):
+    """Something that fires again and again: `cron` or `every_ms` is needed."""
+
+    cron: str | None = Field(None, max_length=limits.CRON_EXPRESSION_BYTES_MAX)
+    every_ms: int | None = Field(None, ge=limits.CRON_EVERY_MS_MIN, le=limits.INSTANT_MS_MAX)
+    zone: str | None = Field(None, description="IANA time zone; default: UTC.")
+    start_ms: int | None = Field(None, ge=0, le=limits.INSTANT_MS_MAX)
+    end_ms: int | None = Field(None, ge=0, le=limits.INSTANT_MS_MAX)
+    jitter_ms: int | None = Field(None, ge=0, le=limits.CRON_JITTER_MS_MAX)
+    misfire: Literal["skip", "once", "all"] | None = None
+    overlap: Literal["allow", "skip"] | None = None
+    payload: str | None = None
+    payload_base64: str | None = Field(None, json_schema_extra={"format": "byte"})
+    headers: dict[str, str] | None = None
+    tags: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
+    group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
+    priority: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
+    paused: bool | None = None
+
+
+class NamedCronEntry(NewCronEntry):
+    """An entry with its name."""
+
+    name: str = Field(min_length=1, max_length=limits.KEY_BYTES_MAX)
+
+
+class NewCronEntries(Shape):
+    """Many entries."""
+
+    entries: list[NamedCronEntry] = Field(min_length=1, max_length=limits.CRON_CALL_ENTRIES_MAX)
+
+
+class CronEntryShown(BaseModel):
+    """An entry as it is."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    next_ms: int = Field(description="When it fires next; -1 = never.")
+    last_id: str | None = Field(description="Id of the message that it made last.")
+
+
+class CronEntries(Shape):
+    """Entries, by name."""
+
+    entries: list[CronEntryShown]
+    next: str | None = None
+
+
+class PreviewRequest(NewCronEntry):
+    """An entry that need not exist, and how many of its firings to tell."""
+
+    count: int = Field(10, ge=1, le=limits.CRON_PREVIEW_MAX)
+    after_ms: int | None = Field(None, ge=0, lt=limits.INSTANT_MS_MAX)
+
+
+class Firings(Shape):
+    """When an entry fires, UTC milliseconds."""
+
+    firings: list[int]
+
+
+class Fired(Shape):
+    """The message that was made."""
+
+    id: str = Id
+
+
+class DeadLetter(PeekedMessage):
+    """A dead letter, and how it died."""
+
+    death: dict[str, str] = Field(
+        description="reason, attempts, origin (its topic), origin-id, at (when), key."
+    )
+
+
+class DeadLetters(Shape):
+    """A page of dead letters."""
+
+    messages: list[DeadLetter]
+    next: str | None = None
+
+
+class LetterChoice(Shape):
+    """Which dead letters; none of the fields = all."""
+
+    reason: str | None = Field(None, description="Only those that died of this.")
+    group: str | None = None
+    ids: list[str] | None = Field(None, max_length=limits.PEEK_ROWS_MAX)
+    limit: int | None = Field(None, ge=0, description="So many at most.")
+    after: str | None = Field(None, description="The `next` of the answer before.")
+
+
+class RedriveRequest(LetterChoice):
+    """Which dead letters to send back, and where to."""
+
+    to: str | None = Field(None, description="A topic; default: where each came from.")
+
+
+class Redriven(Shape):
+    """How many went, and how many were meant but stay."""
+
+    moved: int
+    left: int
+    next: str | None = Field(description="Give it as `after` for the rest; null = done.")

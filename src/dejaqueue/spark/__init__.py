@@ -1,0 +1,42 @@
+"""Spark's data source `dejaq`: what is scheduled as a table, and tables as schedules.
+
+    from dejaqueue.spark import register
+    register(spark)
+    spark.read.format("dejaq").option("topic", "reminders").load()
+    table.write.format("dejaq").option("topic", "reminders").mode("append").save()
+
+Room: spark. Loads the client, never the broker: executors need DejaQ and pyarrow, nothing more.
+Holds: pyspark is imported here only; the error of its absence names the extra.
+See: docs/guides/spark.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dejaqueue.errors import BadRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format `dejaq` known to a session, of a local Spark, a cluster, or Spark Connect.
+
+    If `spark.sql.python.filterPushdown.enabled` is true by now, filters are sent to the broker.
+
+    Raises:
+        BadRequest: pyspark is not installed.
+    """
+    try:
+        from dejaqueue.spark.source import DejaqSource, DejaqSourceWithFilters
+    except ModuleNotFoundError as missing:
+        raise BadRequest(
+            "pyspark", "installed: pip install 'dejaqueue[spark]'", str(missing)
+        ) from None
+    pushes = str(spark.conf.get(_PUSHDOWN, "false")).lower() == "true"
+    spark.dataSource.register(DejaqSourceWithFilters if pushes else DejaqSource)

@@ -1,0 +1,103 @@
+"""What a user may say to the data source, checked.
+
+Room: spark. Runs on the driver; the checked options travel to the executors.
+Holds: an unknown option is refused with its name (rule 15).
+See: docs/guides/spark.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dejaqueue import limits
+from dejaqueue.client.core import ClientCore
+from dejaqueue.client.flight_transport import FlightTransport
+from dejaqueue.errors import BadRequest
+from dejaqueue.model import check_topic_name
+
+URL_DEFAULT = "dejaq://localhost:7464"
+ROWS_PER_PARTITION = 1_000_000
+TIMEOUT_SECONDS = 6 * 3_600
+STATES = ("scheduled", "ready", "leased", "dead", "staged", "staged_ack")
+RETRY_MS_MAX = 60_000
+_KNOWN = (
+    "url",
+    "topic",
+    "path",
+    "state",
+    "rows.per.partition",
+    "timeout",
+    "refusals",
+    "refusals.path",
+)
+
+_SPARKS_OWN = ("checkpointlocation", "queryname")
+"""Options that streaming queries hand to their sinks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Checked options.
+
+    Attributes:
+        url: of a broker.
+        topic: to read or write.
+        state: of messages to read; "" = scheduled and leased.
+        rows_per_partition: sequences of one input partition at most.
+        timeout_ms: a job that takes longer is aborted.
+        fails_on_refusals: True: a row that is refused fails the job.
+        refusals_path: where refused rows are written; "" = nowhere.
+    """
+
+    url: str
+    topic: str
+    state: str
+    rows_per_partition: int
+    timeout_ms: int
+    fails_on_refusals: bool
+    refusals_path: str
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Options:
+        """The checked options; BadRequest names the option."""
+        values = {name.lower(): value for name, value in given.items()}
+        for name in values:
+            if name not in (*_KNOWN, *_SPARKS_OWN):
+                raise BadRequest(f"option {name}", f"one of {', '.join(_KNOWN)}", values[name])
+        topic = values.get("topic") or values.get("path")
+        if not topic:
+            raise BadRequest("option topic", "the name of a topic", None)
+        refusals = values.get("refusals", "count")
+        if refusals not in ("count", "fail"):
+            raise BadRequest("option refusals", "count or fail", refusals)
+        state = values.get("state", "")
+        if state and state not in STATES:
+            raise BadRequest("option state", f"one of {', '.join(STATES)}", state)
+        most_seconds = limits.BRANCHED_MS_MAX // 1000
+        return cls(
+            url=values.get("url", URL_DEFAULT),
+            topic=check_topic_name(topic, "option topic"),
+            state=state,
+            rows_per_partition=_whole(values, "rows.per.partition", ROWS_PER_PARTITION, 1 << 40),
+            timeout_ms=1000 * _whole(values, "timeout", TIMEOUT_SECONDS, most_seconds),
+            fails_on_refusals=refusals == "fail",
+            refusals_path=values.get("refusals.path", ""),
+        )
+
+    def transport(self) -> FlightTransport:
+        """A connection of one's own, to be closed."""
+        return FlightTransport(self.url)
+
+    def client(self, name: str) -> ClientCore:
+        """A client of one's own, to be closed."""
+        return ClientCore(self.transport(), name, RETRY_MS_MAX, None)
+
+
+def _whole(values: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = values.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
+        raise BadRequest(f"option {name}", f"a whole number from 1 to {most}", text)
+    return int(text)

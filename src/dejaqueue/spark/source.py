@@ -1,0 +1,63 @@
+"""The data source: which reader and writer Spark gets for which options.
+
+Room: spark. Made on the driver, from the user's options.
+See: reader.py, writer.py.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from dejaqueue.errors import BadRequest
+from dejaqueue.spark.columns import READ_SCHEMA, check_read
+from dejaqueue.spark.options import Options
+from dejaqueue.spark.reader import FilteringReader, Reader
+from dejaqueue.spark.stream_writer import StreamWriter
+from dejaqueue.spark.writer import Writer
+
+
+class DejaqSource(DataSource):
+    """Format `dejaq`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What users call it."""
+        return "dejaq"
+
+    def schema(self) -> str:
+        """All columns; a user's own schema may have fewer."""
+        return READ_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For a batch query."""
+        check_read(schema)
+        return Reader(Options.of(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For a batch job."""
+        if overwrite:
+            raise BadRequest("mode", "append: a topic is not overwritten", "overwrite")
+        return Writer(Options.of(self.options), schema)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """For a streaming query."""
+        if overwrite:
+            raise BadRequest("output mode", "append", "complete")
+        return StreamWriter(Options.of(self.options), schema)
+
+
+class DejaqSourceWithFilters(DejaqSource):
+    """As DejaqSource, for sessions that let sources apply filters."""
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For a batch query."""
+        check_read(schema)
+        return FilteringReader(Options.of(self.options), schema)

@@ -1,0 +1,96 @@
+"""Streaming write: the rows of an epoch of a query, exactly once.
+
+Room: spark. Each attempt of a task stages a branch; the driver commits the epoch.
+Holds: however often an epoch is written (a task that is tried again, a driver that was killed
+before or after its commit and starts again from its checkpoint), its rows are there once.
+See: broker/branches.py for the broker's side; writer.py for batches; docs/guides/spark.md.
+
+Spark tells a sink's `write` nothing about the epoch, but its tasks carry it: as local properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from dejaqueue.client.branch import begin
+from dejaqueue.errors import InternalError
+from dejaqueue.spark import refusals
+from dejaqueue.spark.columns import check_write
+from dejaqueue.spark.options import Options
+from dejaqueue.spark.writer import TaskStaged, check_summary, stage
+
+QUERY_PROPERTY = "sql.streaming.queryId"
+EPOCH_PROPERTY = "streaming.sql.batchId"
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the epochs of a query into a topic."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        check_write(schema)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage the rows of a task."""
+        query, epoch = _query_and_epoch()
+        core = self._options.client("spark-stream")
+        try:
+            of = {"query": query, "epoch": epoch}
+            transaction, until_ms = begin(core, self._options.topic, self._options.timeout_ms, **of)
+            staged = stage(self._options, core, transaction, iterator)
+        finally:
+            core.close()
+        staged.until_ms, staged.query, staged.transaction = until_ms, query, transaction
+        return staged
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Have the rows of an epoch count, unless they do already."""
+        done = [message for message in messages if isinstance(message, TaskStaged)]
+        if not done:
+            return
+        check_summary(self._options, done)
+        core = self._options.client("spark-stream")
+        try:
+            count = core.call("describe_topic", {"name": self._options.topic})["partitions"]
+            places = [f"{self._options.topic}/{number}" for number in range(count)]
+            core.call(
+                "commit_epoch",
+                {
+                    "topic": self._options.topic,
+                    "query": done[0].query,
+                    "epoch": batchId,
+                    "participants": places,
+                    "branches": [message.branch for message in done],
+                    "until_ms": min(message.until_ms for message in done),
+                },
+            )
+        finally:
+            core.close()
+        refusals.keep(self._options.refusals_path, [message.refusals for message in done])
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Forget what was staged; the epoch may be written again."""
+        core = self._options.client("spark-stream")
+        try:
+            for message in messages:
+                if isinstance(message, TaskStaged):
+                    name = f"{message.transaction}~{message.branch}"
+                    body = {"transaction": name, "participants": message.staged.places}
+                    core.call("abort_transaction", body)
+        finally:
+            core.close()
+
+
+def _query_and_epoch() -> tuple[str, int]:
+    """Which epoch of which query this task belongs to."""
+    context = TaskContext.get()
+    query = context.getLocalProperty(QUERY_PROPERTY) if context else None
+    epoch = context.getLocalProperty(EPOCH_PROPERTY) if context else None
+    if not query or epoch is None:
+        raise InternalError("Spark did not say which epoch of which query this is")
+    return query, int(epoch)

@@ -1,0 +1,99 @@
+"""A simulated machine: a disk and a clock that stay, and a broker that lives, dies and comes back.
+
+Room: testing.
+Holds: a broker that died does nothing any more, and answers nobody; who was connected hears of it
+a little later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.errors import DejaQError, Unavailable
+from dejaqueue.settings import BrokerSettings, DispatchSettings, JournalSettings
+from dejaqueue.testing.simulation.disk import Died, SimulatedDisk, SimulatedStore
+from dejaqueue.testing.simulation.threads import SimulatedThreads
+from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
+
+
+class Machine:
+    """One machine.
+
+    Attributes:
+        broker: the one that runs; None while there is none.
+        life: ends when this broker does.
+        deaths, restarts: how often.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.clock = SimulatedClock(world)
+        self.disk = SimulatedDisk(world)
+        self.broker: Broker | None = None
+        self.life = Life()
+        self.deaths = 0
+        self.restarts = 0
+        self.on_start: list[Callable[[Broker], None]] = []
+
+    def guarded(self, call: Callable[[], None]) -> None:
+        """Do something that may be the broker's end."""
+        try:
+            call()
+        except Died:
+            self.die(power_cut=self.world.chance(0.7))
+
+    def start(self) -> None:
+        """Start a broker on what the disk holds; it may die on the way, then it is tried again."""
+        if self.broker is not None:
+            return
+        self.life = Life(self.guarded)
+        random = self.world.random
+        settings = BrokerSettings(
+            journal=JournalSettings(
+                url="memory:",
+                segment_bytes=64 << 10,
+                reserve_bytes=0,
+                snapshot_entries=random.choice([0, 20, 200]),
+                snapshot_interval_ms=random.choice([0, 2_000]),
+            ),
+            dispatch=DispatchSettings(workers=random.choice([1, 2])),
+        )
+        try:
+            store = SimulatedStore(self.disk)
+            broker = Broker(settings, self.clock, store, SimulatedThreads(self.world, self.life))
+            broker.start()
+            for tell in self.on_start:
+                tell(broker)
+            self.broker = broker
+            self.restarts += 1
+        except (Died, DejaQError):
+            self.die(power_cut=True)
+
+    def die(self, *, power_cut: bool) -> None:
+        """The process ends at once; with a power cut, so does what was not synced."""
+        self.broker = None
+        self.deaths += 1
+        self.disk.dies_at = None
+        if power_cut:
+            self.disk.cut_power()
+        self.life.end()
+
+    def stop(self) -> None:
+        """Stop gracefully."""
+        broker = self.broker
+        if broker is None:
+            return
+
+        def stop() -> None:
+            broker.stop()
+            self.broker = None
+            self.life.end()
+
+        self.guarded(stop)
+
+    def require(self) -> Broker:
+        """The broker that runs. Raises Unavailable."""
+        if self.broker is None:
+            raise Unavailable("there is no broker", 100)
+        return self.broker

@@ -1,0 +1,195 @@
+"""Threads that are none: what a broker would do on its own threads, done when the world says so.
+
+Room: testing. Stands for broker/threads.py.
+Holds: a turn of a worker, an append, a snapshot and a parcel are each one thing that happens; a
+crash may come between any two of them, or in the middle of an append (disk.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, ParamSpec, TypeVar
+
+from dejaqueue.broker.commit import Committer
+from dejaqueue.broker.partition_worker import PartitionWorker
+from dejaqueue.broker.threads import Threads
+from dejaqueue.clock import Clock, Wake
+from dejaqueue.testing.simulation.world import Life, World
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+TURN_US_MAX = 200
+"""A worker that is rung takes its turn within this, unless it is held up."""
+STALL_US_MAX = 60_000
+"""A worker that is held up (a garbage collection, a busy machine) is for this long at most."""
+APPEND_US_MAX = 4_000
+
+
+class _Ring(Wake):
+    """Rung by whoever has work for a worker; it plans the worker's turn."""
+
+    def __init__(self, plan: Callable[[], None]) -> None:
+        super().__init__()
+        self._plan_turn = plan
+
+    def ring(self) -> None:
+        """Plan a turn."""
+        self._plan_turn()
+
+
+class SimulatedCommitter(Committer):
+    """Appends groups a little later, one after the other."""
+
+    def __init__(self, name: str, world: World, life: Life) -> None:
+        super().__init__(name)
+        self._world, self._life = world, life
+        self._appends: deque[Callable[[], None]] = deque()
+
+    def start(self) -> None:
+        """There is no thread."""
+
+    def stop(self) -> None:
+        """Finish what was submitted."""
+        while self._appends:
+            self._appends.popleft()()
+
+    def submit(self, append: Callable[[], None]) -> None:
+        """Append a little later."""
+        self._appends.append(append)
+        self._world.after(self._world.between(50, APPEND_US_MAX), self._append_one, self._life)
+
+    def _append_one(self) -> None:
+        if self._appends:
+            self._appends.popleft()()
+
+    def wait(self, landed: threading.Condition, is_landed: Callable[[], bool]) -> None:
+        """Who waits makes it happen now."""
+        while not is_landed():
+            self._appends.popleft()()
+
+
+class SimulatedWorker(PartitionWorker):
+    """Takes its turns when the world says so."""
+
+    def __init__(self, name: str, clock: Clock, world: World, life: Life) -> None:
+        super().__init__(name, clock, SimulatedCommitter(name, world, life))
+        self._world, self._life = world, life
+        self._wake = _Ring(self._plan_turn)
+        self._turn_is_planned = False
+        self._planned_us: int | None = None
+        self._busy = False
+
+    def start(self) -> None:
+        """There is no thread."""
+
+    def stop(self) -> None:
+        """Finish what waits."""
+        while self.turn(busy=False):
+            pass
+        self.committer.stop()
+
+    def call(self, function: Callable[[], None]) -> None:
+        """There is one thread, and no turn is being taken: at once."""
+        function()
+
+    def _plan_turn(self) -> None:
+        if self._turn_is_planned or self._life.over:
+            return
+        self._turn_is_planned = True
+        stalls = self._world.chance(0.002)
+        delay_us = self._world.between(0, STALL_US_MAX if stalls else TURN_US_MAX)
+        self._world.after(delay_us, self._take_turn, self._life)
+
+    def _take_turn(self) -> None:
+        self._turn_is_planned = False
+        self._busy = self.turn(busy=self._busy)
+        if self._busy:
+            self._plan_turn()
+            return
+        next_us = self.next_us
+        if next_us is not None and next_us != self._planned_us:
+            self._planned_us = next_us
+            self._world.after(next_us - self._clock.now_us(), self._time_has_come, self._life)
+
+    def _time_has_come(self) -> None:
+        self._planned_us = None
+        self._plan_turn()
+
+
+class SimulatedExecutor(Executor):
+    """Does what it is given a little later, in order."""
+
+    def __init__(self, world: World, life: Life) -> None:
+        self._world, self._life = world, life
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._closed = False
+
+    def submit(
+        self,
+        function: Callable[Arguments, Answer],
+        /,
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Future[Answer]:
+        """Do it a little later; who waits for the future makes it happen at once."""
+        if self._closed:
+            raise RuntimeError("the executor is closed")
+        future: _Awaited[Answer] = _Awaited(self._do_one)
+
+        def run() -> None:
+            try:
+                future.set_result(function(*args, **kwargs))
+            except Exception as wrong:  # noqa: BLE001 - who asked gets it
+                future.set_exception(wrong)
+
+        self._waiting.append(run)
+        self._world.after(self._world.between(10, 20_000), self._do_one, self._life)
+        return future
+
+    def _do_one(self) -> None:
+        if self._waiting:
+            self._waiting.popleft()()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Finish what waits, or forget it."""
+        self._closed = True
+        while self._waiting and not cancel_futures:
+            self._do_one()
+        self._waiting.clear()
+
+
+class _Awaited(Future[Answer]):
+    """A future whose waiter does the work."""
+
+    def __init__(self, do_one: Callable[[], None]) -> None:
+        super().__init__()
+        self._do_one = do_one
+
+    def result(self, timeout: float | None = None) -> Answer:
+        """The result, worked for if need be."""
+        while not self.done():
+            self._do_one()
+        return super().result(0)
+
+
+class SimulatedThreads(Threads):
+    """What a simulated broker gets in place of threads; one for each of its lives."""
+
+    def __init__(self, world: World, life: Life) -> None:
+        self._world, self._life = world, life
+
+    def worker(self, name: str, clock: Clock) -> PartitionWorker:
+        """A worker."""
+        return SimulatedWorker(name, clock, self._world, self._life)
+
+    def executor(self, name: str) -> Executor:
+        """An executor."""
+        return SimulatedExecutor(self._world, self._life)
+
+    def start(self, name: str, run: Callable[[], Any]) -> None:
+        """Run it a little later."""
+        self._world.after(self._world.between(10, 5_000), run, self._life)

@@ -1,0 +1,160 @@
+"""What clients did and saw, as a list of operations that `judge.py` judges.
+
+Every operation has the time at which it was called and, if an answer came, the time of the answer.
+No answer = unknown: it happened or it did not, and both must be taken as possible. Times are in µs
+of one clock that no fault touches; where the broker's own clock matters, the name says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Outcome(Enum):
+    """How an operation ended, as its caller knows it."""
+
+    OK = "ok"
+    REFUSED = "refused"
+    """It did nothing, and never will."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class Operation:
+    """Called at a time, answered at a time, or never."""
+
+    called_us: int
+    answered_us: int | None = None
+    outcome: Outcome = Outcome.UNKNOWN
+    answered_broker_us: int = 0
+
+    def answer(self, now_us: int, outcome: Outcome, broker_us: int | None = None) -> None:
+        """The answer came; `broker_us` is the time by the broker's clock."""
+        self.answered_us, self.outcome = now_us, outcome
+        self.answered_broker_us = now_us if broker_us is None else broker_us
+
+
+@dataclass(slots=True)
+class Send(Operation):
+    """One message that was sent.
+
+    Attributes:
+        token: its payload, which no other message of the history has.
+        id: what the broker gave it.
+    """
+
+    token: str = ""
+    due_ms: int = 0
+    key: str = ""
+    group: str = ""
+    priority: int = 32_768
+    expires_ms: int = 0
+    transaction: str = ""
+    id: int = -1
+
+
+@dataclass(slots=True)
+class Move(Operation):
+    """A new due time for a message."""
+
+    id: int = -1
+    due_ms: int = 0
+
+
+@dataclass(slots=True)
+class Cancel(Operation):
+    """A message was cancelled."""
+
+    id: int = -1
+
+
+@dataclass(slots=True)
+class Settle(Operation):
+    """ack, nack or extend of one delivery.
+
+    Attributes:
+        op: `ack`, `nack` or `extend`.
+        lease_end_ms: extend: the earliest end that an OK promises, by the broker's clock.
+    """
+
+    op: str = "ack"
+    id: int = -1
+    attempt: int = 0
+    lease_end_ms: int = 0
+
+
+@dataclass(slots=True)
+class Decide(Operation):
+    """A transaction was committed, or aborted."""
+
+    transaction: str = ""
+    commit: bool = True
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One message that was handed over.
+
+    Attributes:
+        pushed_us: when the broker sent it.
+        pushed_broker_us: the same by the broker's clock.
+        handed_broker_us: when the application got it, by the broker's clock; -1 = it never did,
+            because its consumer went away before.
+        lease_end_ms: by the broker's clock.
+        dispatch: which batch of its consumer it came in, and its place there.
+    """
+
+    id: int
+    token: str
+    attempt: int
+    due_ms: int
+    pushed_us: int
+    pushed_broker_us: int
+    handed_broker_us: int
+    lease_end_ms: int
+    consumer: str
+    partition: int = 0
+    dispatch: tuple[int, int] = (0, 0)
+    group: str = ""
+    priority: int = 32_768
+
+
+@dataclass(slots=True)
+class Away:
+    """A consumer was closed or lost at this time: what it held may go to others from then on."""
+
+    consumer: str
+    at_us: int
+
+
+@dataclass(slots=True)
+class History:
+    """All of it, in the order in which it was called.
+
+    Attributes:
+        kind: of the topic: what order is asked of it.
+        drained: True if at the end everything due was given the chance to be delivered and acked.
+    """
+
+    kind: str = "timeline"
+    max_attempts: int = 0
+    drained: bool = False
+    sends: list[Send] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+    cancels: list[Cancel] = field(default_factory=list)
+    settles: list[Settle] = field(default_factory=list)
+    decisions: list[Decide] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
+    aways: list[Away] = field(default_factory=list)
+
+    def text(self, message_id: int | None = None, token: str = "") -> str:
+        """The history, or that of one message, a line for each operation."""
+        rows: list[tuple[int, str]] = []
+        for operations in (self.sends, self.moves, self.cancels, self.settles):
+            for operation in operations:
+                mine = getattr(operation, "token", 0) == token
+                if mine or message_id in (None, operation.id):
+                    rows.append((operation.called_us, repr(operation)))
+        rows += [(d.pushed_us, repr(d)) for d in self.deliveries if message_id in (None, d.id)]
+        return "\n".join(text for _, text in sorted(rows))

@@ -1,0 +1,240 @@
+"""The judge finds every fault it knows, and nothing in a history without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.checker.history import (
+    Away,
+    Cancel,
+    Decide,
+    Delivery,
+    History,
+    Move,
+    Outcome,
+    Send,
+    Settle,
+)
+from tests.checker.judge import judge
+
+MS = 1_000
+
+
+def sent(number: int, at_ms: int = 0, due_ms: int = 100, **more: object) -> Send:
+    send = Send(at_ms * MS, token=f"m{number}", due_ms=due_ms, id=number)
+    for name, value in more.items():
+        setattr(send, name, value)
+    send.answer((at_ms + 1) * MS, Outcome.OK)
+    return send
+
+
+def got(
+    number: int, at_ms: int, attempt: int = 1, lease_ms: int = 1_000, **more: object
+) -> Delivery:
+    delivery = Delivery(
+        number,
+        f"m{number}",
+        attempt,
+        100,
+        at_ms * MS,
+        at_ms * MS,
+        at_ms * MS,
+        at_ms + lease_ms,
+        "c",
+        dispatch=(at_ms, 0),
+    )
+    for name, value in more.items():
+        setattr(delivery, name, value)
+    return delivery
+
+
+def settled(op: str, number: int, at_ms: int, attempt: int = 1, fine: bool = True) -> Settle:
+    settle = Settle(at_ms * MS, op=op, id=number, attempt=attempt)
+    settle.answer((at_ms + 1) * MS, Outcome.OK if fine else Outcome.REFUSED)
+    return settle
+
+
+def cancelled(number: int, at_ms: int) -> Cancel:
+    cancel = Cancel(at_ms * MS, id=number)
+    cancel.answer((at_ms + 1) * MS, Outcome.OK)
+    return cancel
+
+
+def whole() -> History:
+    """A history of everything that may happen, without a fault."""
+    history = History(drained=True)
+    history.sends = [sent(1), sent(2), sent(3), sent(4), Send(0, token="m5", due_ms=100)]
+    history.moves = [Move(5 * MS, id=2, due_ms=300)]
+    history.moves[0].answer(6 * MS, Outcome.OK)
+    history.cancels = [cancelled(3, 10)]
+    history.deliveries = [
+        got(1, 100),
+        got(2, 300, due_ms=300),
+        got(4, 100, dispatch=(100, 1)),
+        got(4, 1_100, attempt=2),
+        got(5, 100, dispatch=(100, 2)),  # its answer was lost: it may be there
+    ]
+    history.settles = [
+        settled("ack", 1, 110),
+        settled("ack", 2, 310),
+        settled("ack", 4, 1_105, attempt=1, fine=False),
+        settled("ack", 4, 1_110, attempt=2),
+        Settle(120 * MS, op="ack", id=5, attempt=1),
+    ]
+    return history
+
+
+def test_a_history_without_a_fault() -> None:
+    assert judge(whole()) == []
+
+
+def lost(history: History) -> None:
+    history.sends.append(sent(9))
+
+
+def delivered_and_forgotten(history: History) -> None:
+    history.sends.append(sent(9))
+    history.deliveries.append(got(9, 100, dispatch=(7, 0)))
+
+
+def early(history: History) -> None:
+    history.deliveries[0].handed_broker_us -= 1
+
+
+def an_invented_due(history: History) -> None:
+    history.deliveries[0].due_ms = 99
+
+
+def the_due_before_it_was_moved(history: History) -> None:
+    history.deliveries[1].due_ms = 100
+
+
+def invented(history: History) -> None:
+    history.deliveries.append(got(9, 100, dispatch=(7, 0)))
+
+
+def doubled(history: History) -> None:
+    history.deliveries.append(got(9, 100, token="m1", dispatch=(7, 0)))
+
+
+def leased_twice(history: History) -> None:
+    history.deliveries[3].pushed_us = history.deliveries[3].pushed_broker_us = 1_099 * MS
+
+
+def an_attempt_twice(history: History) -> None:
+    history.deliveries[3].attempt = 1
+
+
+def a_stale_ack(history: History) -> None:
+    history.settles[2].outcome = Outcome.OK
+
+
+def two_acks(history: History) -> None:
+    history.settles.append(settled("ack", 1, 120))
+
+
+def delivered_after_its_ack(history: History) -> None:
+    history.deliveries.append(got(1, 1_200, attempt=2))
+
+
+def delivered_after_its_cancel(history: History) -> None:
+    history.deliveries.append(got(3, 100, dispatch=(7, 0)))
+
+
+def cancelled_while_leased(history: History) -> None:
+    history.sends.append(sent(9))
+    history.deliveries.append(got(9, 100, dispatch=(7, 0)))
+    history.cancels.append(cancelled(9, 150))
+
+
+def out_of_order(history: History) -> None:
+    history.deliveries[0].dispatch = (100, 9)
+
+
+def a_key_twice(history: History) -> None:
+    history.sends += [sent(8, key="k", due_ms=10**9), sent(9, at_ms=5, key="k", due_ms=10**9)]
+
+
+def too_many_attempts(history: History) -> None:
+    history.max_attempts = 1
+
+
+def part_of_a_transaction(history: History) -> None:
+    history.sends += [sent(8, transaction="x"), sent(9, transaction="x")]
+    history.decisions.append(Decide(50 * MS, transaction="x"))
+    history.decisions[0].answer(51 * MS, Outcome.OK)
+    history.deliveries.append(got(8, 100, dispatch=(7, 0)))
+    history.settles.append(settled("ack", 8, 110))
+
+
+def an_aborted_transaction(history: History) -> None:
+    history.sends.append(sent(8, transaction="x"))
+    history.decisions.append(Decide(50 * MS, transaction="x", commit=False))
+    history.deliveries.append(got(8, 100, dispatch=(7, 0)))
+    history.settles.append(settled("ack", 8, 110))
+
+
+@pytest.mark.parametrize(
+    ("plant", "rule"),
+    [
+        (lost, 1),
+        (delivered_and_forgotten, 5),
+        (early, 2),
+        (an_invented_due, 9),
+        (the_due_before_it_was_moved, 9),
+        (invented, 1),
+        (doubled, 10),
+        (leased_twice, 3),
+        (an_attempt_twice, 3),
+        (a_stale_ack, 4),
+        (two_acks, 4),
+        (delivered_after_its_ack, 6),
+        (delivered_after_its_cancel, 6),
+        (cancelled_while_leased, 9),
+        (out_of_order, 7),
+        (a_key_twice, 11),
+        (too_many_attempts, 5),
+        (part_of_a_transaction, 12),
+        (an_aborted_transaction, 12),
+    ],
+)
+def test_a_planted_fault_is_found(plant: Callable[[History], None], rule: int) -> None:
+    history = whole()
+    plant(history)
+    assert rule in {fault.rule for fault in judge(history)}
+
+
+def test_what_is_unknown_counts_both_ways() -> None:
+    history = History(drained=True)
+    history.sends = [sent(1), sent(2)]
+    history.cancels = [Cancel(10 * MS, id=1)]  # never answered: it may be gone
+    history.moves = [Move(10 * MS, id=2, due_ms=50)]  # never answered: both are right
+    history.deliveries = [got(2, 100, due_ms=50)]
+    history.settles = [settled("ack", 2, 110)]
+    assert judge(history) == []
+    history.deliveries[0].due_ms = 100
+    assert judge(history) == []
+
+
+def test_a_consumer_that_went_away_gives_its_messages_back() -> None:
+    history = History(drained=True)
+    history.sends = [sent(1)]
+    history.deliveries = [got(1, 100), got(1, 200, attempt=2, consumer="d")]
+    history.settles = [settled("ack", 1, 210, attempt=2)]
+    assert {fault.rule for fault in judge(history)} == {3}
+    history.aways = [Away("c", 150 * MS)]
+    assert judge(history) == []
+
+
+def test_an_extension_sets_the_end_anew() -> None:
+    history = History(drained=True)
+    history.sends = [sent(1)]
+    history.deliveries = [got(1, 100), got(1, 1_100, attempt=2)]
+    history.settles = [settled("ack", 1, 1_110, attempt=2), settled("extend", 1, 500)]
+    history.settles[1].lease_end_ms = 2_000
+    assert {fault.rule for fault in judge(history)} == {3}
+    history.deliveries[1].pushed_us = history.deliveries[1].pushed_broker_us = 2_000 * MS
+    history.settles[0] = settled("ack", 1, 2_010, attempt=2)
+    assert judge(history) == []

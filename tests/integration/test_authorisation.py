@@ -1,0 +1,379 @@
+"""Every call of both servers as every role: what is allowed is said here once more, by hand.
+
+A call, stream or route that is not in these tables fails the test.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from dejaqueue.access import rules
+from dejaqueue.access.roles import Role
+from dejaqueue.client.flight_errors import error_of
+from dejaqueue.client.flight_transport import FlightTransport
+from dejaqueue.errors import BadRequest, DejaQError, Forbidden, NotAllowed, Unauthenticated
+from dejaqueue.flight import server as flight_server
+from dejaqueue.http.app import build_app
+from dejaqueue.http.service import Service
+from dejaqueue.wire.descriptors import WRITE_OPS, ConsumeStream, WriteStream
+from dejaqueue.wire.frames import Ping
+from tests.integration.access_fixture import (
+    CRON,
+    MINE,
+    THEIRS,
+    Site,
+    give_keys,
+    make_topics,
+    running,
+)
+
+LETTERS = {"P": Role.PRODUCE, "C": Role.CONSUME, "M": Role.MANAGE, "A": Role.ADMIN}
+ANY = "PCMA"
+BAD_KEYS = ("none", "unknown", "wrong secret", "revoked")
+
+# Which roles on the topic are enough, and a call. "key" = any key; "root" = an admin of everything;
+# "some" = any key with a role anywhere: the answer shows what its bearer may see.
+ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "create_topic": ("M", {"name": MINE, "exist_ok": True}),
+    "alter_topic": ("M", {"name": MINE, "lease_ms": 5_000}),
+    "delete_topic": ("M", {"name": MINE}),
+    "describe_topic": (ANY, {"name": MINE}),
+    "list_topics": ("key", {}),
+    "redrive": ("M", {"topic": MINE}),
+    "stats": ("M", {"topic": MINE}),
+    "assignments": ("M", {"name": MINE}),
+    "counts": ("M", {"topic": MINE}),
+    "histogram": ("M", {"topic": MINE, "due_from": 0, "due_to": 10, "bucket_ms": 5}),
+    "move_where": ("M", {"topic": MINE}),
+    "cancel_where": ("M", {"topic": MINE}),
+    "clock": ("key", {}),
+    "cron_put": ("M", {"topic": CRON, "entries": []}),
+    "cron_list": ("M", {"topic": CRON}),
+    "cron_get": ("M", {"topic": CRON, "name": "x"}),
+    "cron_pause": ("M", {"topic": CRON, "names": []}),
+    "cron_drop": ("M", {"topic": CRON, "names": []}),
+    "cron_run": ("M", {"topic": CRON, "name": "x"}),
+    "cron_next": ("M", {"topic": CRON, "name": "x"}),
+    "begin_transaction": ("PC", {"topic": MINE}),
+    "commit_transaction": ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}", "participants": []}),
+    "abort_transaction": ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}", "participants": []}),
+    "transactions": ("M", {"topic": MINE}),
+    "create_key": ("root", {"name": "", "grants": []}),
+    "list_keys": ("root", {}),
+    "revoke_key": ("root", {"key": "nobody"}),
+}
+
+STREAMS = {
+    "enqueue": "P", "move": "P", "cancel": "P", "ack": "C", "nack": "C", "extend": "C",
+    "consume": "C", "peek": "M", "get_flight_info": ANY, "list_flights": "key",
+    "list_actions": "key",
+}  # fmt: skip
+
+T, Q = "/v1/topics/{topic}", "/API/v1/queues/{queue_name}"
+ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
+    ("GET", "/livez"): ("public", None),
+    ("GET", "/readyz"): ("public", None),
+    ("GET", "/openapi.json"): ("public", None),
+    ("GET", "/docs"): ("public", None),
+    ("GET", "/docs/oauth2-redirect"): ("public", None),
+    ("GET", "/redoc"): ("public", None),
+    ("GET", "/stats"): ("root M", None),
+    ("GET", "/metrics"): ("root M", None),
+    ("GET", "/v1/keys"): ("root", None),
+    ("POST", "/v1/keys"): ("root", {"name": "", "grants": []}),
+    ("DELETE", "/v1/keys/{key}"): ("root", None),
+    ("GET", "/v1/topics"): ("key", None),
+    ("POST", "/v1/topics"): ("M", {"name": MINE, "exist_ok": True}),
+    ("GET", T): (ANY, None),
+    ("PATCH", T): ("M", {"lease_ms": 5_000}),
+    ("DELETE", T): ("M", None),
+    ("POST", f"{T}/pause"): ("M", None),
+    ("POST", f"{T}/resume"): ("M", None),
+    ("POST", f"{T}/purge"): ("M", None),
+    ("POST", f"{T}/messages"): ("P", {"payload": "x"}),
+    ("POST", f"{T}/lease"): ("C", {"max": 1}),
+    ("POST", f"{T}/ack"): ("C", {"messages": [{"id": "1", "attempt": 1}]}),
+    ("POST", f"{T}/nack"): ("C", {"messages": [{"id": "1", "attempt": 1}]}),
+    ("POST", f"{T}/extend"): ("C", {"messages": [{"id": "1", "attempt": 1}]}),
+    ("GET", "/API/v1/queues"): ("key", None),
+    ("POST", "/API/v1/queues"): ("M", {"name": MINE, "type": "delayed"}),
+    ("GET", Q): ("M", None),
+    ("PUT", Q): ("M", {}),
+    ("DELETE", Q): ("M", None),
+    ("POST", "/API/v1/ids"): ("key", None),
+    ("POST", f"{Q}/messages"): ("P", {"content": "x"}),
+    ("GET", f"{Q}/messages"): ("C", None),
+    ("GET", f"{Q}/messages/{{id}}"): ("M", None),
+    ("DELETE", f"{Q}/messages/{{id}}"): ("P", None),
+    ("POST", f"{Q}/messages/{{id}}/ack"): ("C", None),
+    ("POST", f"{Q}/messages/{{id}}/nack"): ("C", None),
+    ("POST", f"{Q}/messages/{{id}}/touch"): ("C", None),
+    ("PUT", f"{Q}/messages/{{id}}/priority"): ("P", {"priority": 5}),
+}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Site]:
+    with running() as site:
+        give_keys(site)
+        yield site
+
+
+@pytest.fixture
+def site(shared: Site) -> Site:
+    make_topics(shared.broker)
+    return shared
+
+
+def expected(caller: str, needs: str) -> type[DejaQError] | None:
+    """What a caller is refused with; None = let through."""
+    if needs == "public":
+        return None
+    if caller in BAD_KEYS:
+        return Unauthenticated
+    if needs == "key" or caller == "root":
+        return None
+    role, _, where = caller.partition(" ")
+    enough = (
+        {LETTERS[letter] for letter in needs if letter in LETTERS} if "root" not in needs else set()
+    )
+    allowed = where == "mine" and enough and Role(role) in {*enough, Role.ADMIN}
+    return None if allowed else Forbidden
+
+
+def outcome(error: BaseException | None) -> type[DejaQError] | None:
+    """What a call was refused with; None = it was let through, whatever became of it then."""
+    found = None if error is None else error_of(error)
+    assert found is None or found.number != 90, found
+    return type(found) if isinstance(found, NotAllowed) else None
+
+
+def options(key: str | None) -> flight.FlightCallOptions:
+    headers = [] if key is None else [(b"authorization", b"Bearer " + key.encode())]
+    return flight.FlightCallOptions(timeout=30, headers=headers)
+
+
+def attempt(call: Any) -> BaseException | None:
+    try:
+        call()
+    except (flight.FlightError, pa.ArrowException, DejaQError) as error:
+        return error
+    return None
+
+
+# --- Flight ---------------------------------------------------------------------------------------
+
+
+def test_every_action_has_a_rule_and_a_line_here(site: Site) -> None:
+    with flight.FlightClient(site.flight.url.replace("dejaq", "grpc")) as client:
+        served = {action.type for action in client.list_actions(options(site.keys["root"]))}
+    assert served == set(ACTIONS) == set(rules.FLIGHT_ACTIONS)
+
+
+def test_every_way_in_is_known() -> None:
+    ways = {"do_put", "do_get", "do_exchange", "do_action"}
+    ways |= {"list_flights", "get_flight_info", "list_actions"}
+    ours = {name for name in vars(flight_server._Service) if hasattr(flight.FlightServerBase, name)}
+    assert {name for name in ours if not name.startswith("_")} == ways
+    assert set(WRITE_OPS) == set(rules.WRITES)
+    assert set(STREAMS) >= {*WRITE_OPS, *rules.FLIGHT_TICKETS}
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_an_action_is_for_its_roles_alone(site: Site, name: str) -> None:
+    needs, body = ACTIONS[name]
+    action = flight.Action(name, json.dumps(body).encode())
+    found, wanted = {}, {}
+    with flight.FlightClient(site.flight.url.replace("dejaq", "grpc")) as client:
+        for caller, key in site.keys.items():
+            error = attempt(lambda key=key: list(client.do_action(action, options(key))))
+            found[caller], wanted[caller] = outcome(error), expected(caller, needs)
+    assert found == wanted
+
+
+def stream(site: Site, name: str, key: str | None) -> BaseException | None:
+    """Open a stream of this kind; how it was refused."""
+    if name in WRITE_OPS:
+        transport = FlightTransport(site.flight.url, key)
+        try:
+            batch = pa.record_batch({"nonsense": [1]})
+            return transport.open_write(WriteStream(MINE, name)).send(1, batch).exception(30)
+        finally:
+            transport.close()
+    if name == "consume":
+        return consume(site, key)
+    with flight.FlightClient(site.flight.url.replace("dejaq", "grpc")) as client:
+        if name == "peek":
+            ticket = flight.Ticket(json.dumps({"op": "peek", "topic": MINE}).encode())
+            return attempt(lambda: client.do_get(ticket, options(key)).read_all())
+        if name == "get_flight_info":
+            descriptor = flight.FlightDescriptor.for_path(MINE)
+            return attempt(lambda: client.get_flight_info(descriptor, options(key)))
+        if name == "list_flights":
+            return attempt(lambda: list(client.list_flights(options=options(key))))
+        return attempt(lambda: list(client.list_actions(options(key))))
+
+
+def consume(site: Site, key: str | None) -> BaseException | None:
+    """Open a consumer, and wait for its first word."""
+    transport = FlightTransport(site.flight.url, key)
+    heard, errors = threading.Event(), []
+
+    def end(error: DejaQError | None) -> None:
+        errors.append(error)
+        heard.set()
+
+    try:
+        channel = transport.open_consume(
+            ConsumeStream(MINE), lambda _: None, lambda _: heard.set(), end
+        )
+        channel.ping(Ping(1, 1, 0, 0))
+        assert heard.wait(30)
+        return errors[0] if errors else None
+    finally:
+        transport.close()
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_is_for_its_roles_alone(site: Site, name: str) -> None:
+    found = {caller: outcome(stream(site, name, key)) for caller, key in site.keys.items()}
+    assert found == {caller: expected(caller, STREAMS[name]) for caller in site.keys}
+
+
+def act(site: Site, caller: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
+    transport = FlightTransport(site.flight.url, site.keys[caller])
+    try:
+        return transport.action(name, body).result(30)
+    finally:
+        transport.close()
+
+
+def test_lists_show_what_the_caller_may_see(site: Site) -> None:
+    def names(caller: str) -> list[str]:
+        return [topic["name"] for topic in act(site, caller, "list_topics", {})["topics"]]
+
+    assert names("root") == sorted([MINE, CRON, THEIRS])
+    for role in Role:
+        assert names(f"{role.value} mine") == sorted([MINE, CRON])
+        assert names(f"{role.value} theirs") == [THEIRS]
+    with flight.FlightClient(site.flight.url.replace("dejaq", "grpc")) as client:
+        found = client.list_flights(options=options(site.keys["consume theirs"]))
+        assert [one.descriptor.path for one in found] == [[THEIRS.encode()]]
+    assert list(act(site, "manage theirs", "stats", {})["topics"]) == [THEIRS]
+    assert list(act(site, "produce theirs", "stats", {})["topics"]) == []
+
+
+def test_a_role_on_one_topic_does_not_reach_another_through_a_call(site: Site) -> None:
+    """Calls that name two topics need roles on both."""
+    elsewhere = f"{THEIRS}/0/1-1-{'0' * 32}"
+    for name, body in (
+        ("redrive", {"topic": MINE, "to": THEIRS}),
+        ("create_topic", {"name": "mine.new", "dead_letter": THEIRS}),
+        ("alter_topic", {"name": MINE, "dead_letter": THEIRS}),
+        ("commit_transaction", {"transaction": elsewhere, "participants": [f"{MINE}/0"]}),
+        ("abort_transaction", {"transaction": ACTIONS["abort_transaction"][1]["transaction"],
+                               "participants": [f"{MINE}/0", f"{THEIRS}/0"]}),
+    ):  # fmt: skip
+        with pytest.raises(Forbidden, match=THEIRS):
+            act(site, "admin mine", name, body)
+
+
+def test_a_forbidden_call_says_nothing_of_whether_the_topic_is_there(site: Site) -> None:
+    texts = []
+    for topic in (THEIRS, "nowhere"):
+        with pytest.raises(Forbidden) as caught:
+            act(site, "manage mine", "describe_topic", {"name": topic})
+        texts.append(str(caught.value).replace(topic, "it"))
+    assert texts[0] == texts[1]
+
+
+def test_a_call_without_a_topic_is_refused_by_name(site: Site) -> None:
+    with pytest.raises(BadRequest, match="name"):
+        act(site, "root", "create_topic", {})
+    with pytest.raises(Forbidden):
+        act(site, "manage mine", "create_topic", {})
+
+
+# --- HTTP -----------------------------------------------------------------------------------------
+
+
+def routes(site: Site) -> set[tuple[str, str]]:
+    """Every route of the application: those of the document, and those it does not tell of."""
+    app = build_app(Service(site.broker, site.flight._gate, lambda: True))
+    documented = {
+        (method.upper(), path)
+        for path, methods in app.openapi()["paths"].items()
+        for method in methods
+    }
+    others = {
+        (method, route.path)
+        for route in app.routes
+        if hasattr(route, "path") and getattr(route, "methods", None)
+        for method in route.methods - {"HEAD"}
+    }
+    return documented | others
+
+
+def test_every_route_has_a_rule_and_a_line_here(site: Site) -> None:
+    served = routes(site)
+    assert served - set(ROUTES) == set(), "routes without a line here"
+    assert served - set(rules.HTTP_ROUTES) == set(), "routes without a rule"
+    assert set(ROUTES) == set(rules.HTTP_ROUTES)
+
+
+def test_a_route_is_for_its_roles_alone(site: Site) -> None:
+    wrong = []
+    with httpx.Client(base_url=site.http_url, timeout=30) as client:
+        for method, path in sorted(routes(site)):
+            needs, body = ROUTES[method, path]
+            for caller, key in site.keys.items():
+                make_topics(site.broker)
+                status = request(client, method, path, body, key)
+                wanted = expected(caller, needs)
+                refused = {401: Unauthenticated, 403: Forbidden}.get(status)
+                if refused is not wanted or status >= 500:
+                    wrong.append((method, path, caller, status, wanted))
+    assert wrong == []
+
+
+def request(client: httpx.Client, method: str, path: str, body: Any, key: str | None) -> int:
+    named = {"topic": MINE, "queue_name": MINE, "key": "nobody", "id": "1"}
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    return client.request(method, path.format(**named), json=body, headers=headers).status_code
+
+
+def test_a_refusal_over_http_is_a_problem(site: Site) -> None:
+    found = httpx.get(f"{site.http_url}/v1/keys")
+    assert found.status_code == 401
+    assert found.headers["www-authenticate"] == "Bearer"
+    assert found.headers["content-type"] == "application/problem+json"
+    assert found.json()["title"] == "Unauthenticated"
+    headers = {"Authorization": f"Bearer {site.keys['manage mine']}"}
+    found = httpx.get(f"{site.http_url}/v1/keys", headers=headers)
+    assert (found.status_code, found.json()["title"]) == (403, "Forbidden")
+
+
+def test_keys_are_made_and_revoked_over_http(site: Site) -> None:
+    headers = {"Authorization": f"Bearer {site.keys['root']}"}
+    with httpx.Client(base_url=site.http_url, headers=headers, timeout=30) as client:
+        made = client.post("/v1/keys", json={"name": "web", "grants": [f"manage:{MINE}"]}).json()
+        web = {"Authorization": f"Bearer {made['api_key']}"}
+        assert client.get("/v1/keys", headers=web).status_code == 403
+        listed = client.get("/v1/keys").json()
+        assert listed["required"] is True
+        assert [one["name"] for one in listed["keys"]][-1] == "web"
+        assert "api_key" not in listed["keys"][-1]
+        assert "digest" not in listed["keys"][-1]
+        assert client.delete("/v1/keys/web").json()["id"] == made["id"]
+        assert client.get("/v1/keys", headers=web).status_code == 401
+        assert client.delete("/v1/keys/web").status_code == 400
+        last = client.delete("/v1/keys/root")
+        assert (last.status_code, last.json()["title"]) == (409, "Refused")

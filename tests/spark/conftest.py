@@ -1,0 +1,98 @@
+"""One Spark and one broker, each a real process, for all tests of this folder.
+
+Starting Spark takes seconds and a quarter of a gigabyte: there is one session with two threads, and
+what needs several processes (test_cluster.py) has one of its own, when this one has stopped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dejaqueue
+from tests.crash.broker_process import BrokerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ATTEMPTS_MAX = 3
+
+
+def start_spark(master: str, **settings: object) -> SparkSession:
+    """A session whose workers run this interpreter and this code."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder
+    builder = builder.master(master).config("spark.ui.enabled", "false")
+    # Whoever has no network has a host name that leads nowhere.
+    builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
+    builder = builder.config("spark.driver.host", "127.0.0.1")
+    builder = builder.config("spark.driver.memory", "512m")
+    builder = builder.config("spark.sql.shuffle.partitions", "2")
+    for name, value in settings.items():
+        builder = builder.config(name, str(value))
+    session: SparkSession = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Spark with two threads in one process, which tries each task three times."""
+    pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+    if shutil.which("java") is None:
+        pytest.skip("no Java: scripts/install_java.sh")
+    session = start_spark(f"local[2,{ATTEMPTS_MAX}]")
+    from dejaqueue.spark import register
+
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker."""
+    folder = tmp_path_factory.mktemp("broker")
+    process = BrokerProcess(folder / "data", folder / "log")
+    process.start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def client(broker: BrokerProcess) -> Iterator[dejaqueue.Client]:
+    with dejaqueue.Client(broker.url) as connected:
+        yield connected
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def make_topic(client: dejaqueue.Client) -> Callable[..., str]:
+    """Makes a topic of two partitions that nobody else has."""
+
+    def make(**settings: Any) -> str:
+        name = f"t{next(_numbers)}"
+        client.create_topic(name, **{"partitions": 2, **settings})
+        return name
+
+    return make
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Path:
+    """A folder in which tasks leave marks."""
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    return folder

@@ -1,0 +1,356 @@
+"""Covers: tables to schedules and back, with a real Spark and a real broker.
+
+Not covered: several Spark processes (test_cluster.py); what the broker does with branches
+(tests/rules/test_rule_12_branches.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+import dejaqueue
+from tests.crash.broker_process import BrokerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MakeTopic = Callable[..., str]
+FUTURE_MS = 4_000_000_000_000
+ROWS = 20_000
+
+
+def save(table: DataFrame, broker: BrokerProcess, topic: str, **options: Any) -> None:
+    writer = table.write.format("dejaq").option("url", broker.url).option("topic", topic)
+    for name, value in options.items():
+        writer = writer.option(name.replace("__", "."), value)
+    writer.mode("append").save()
+
+
+def load(
+    spark: SparkSession, broker: BrokerProcess, topic: str, schema: str = "", **options: Any
+) -> DataFrame:
+    reader = spark.read.format("dejaq").option("url", broker.url)
+    for name, value in options.items():
+        reader = reader.option(name.replace("__", "."), value)
+    return (reader.schema(schema) if schema else reader).load(topic)
+
+
+def keyed(spark: SparkSession, rows: int = ROWS, parts: int = 4) -> DataFrame:
+    return spark.range(0, rows, 1, parts).selectExpr(
+        "cast(concat('p', id) as binary) payload", f"{FUTURE_MS} + id as due", "'k' || id as key"
+    )
+
+
+def payloads(spark: SparkSession, broker: BrokerProcess, topic: str) -> Counter[bytes]:
+    table = load(spark, broker, topic, "payload binary").toArrow()
+    return Counter(table.column("payload").to_pylist())
+
+
+def expected(rows: int = ROWS) -> Counter[bytes]:
+    return Counter(b"p%d" % number for number in range(rows))
+
+
+def failing_once(marks: Path, fails: str) -> Callable[[Iterator[pa.RecordBatch]], Any]:
+    """A function for mapInArrow that hands rows on, and fails in some tasks after the last one.
+
+    Args:
+        fails: "first": each task's first attempt; "always": each attempt of the last task.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        (marks / f"{context.partitionId()}-{context.attemptNumber()}").touch()
+        if fails == "first" and context.attemptNumber() == 0:
+            raise RuntimeError("planted")
+        if fails == "always" and context.partitionId() == 3:
+            raise RuntimeError("planted")
+
+    return run
+
+
+def test_what_is_written_is_read__count_by_key(
+    spark: SparkSession, broker: BrokerProcess, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    save(keyed(spark), broker, topic)
+    found = load(spark, broker, topic).groupBy("key").count().toArrow()
+    assert Counter(found.column("key").to_pylist()) == Counter(f"k{n}" for n in range(ROWS))
+    assert set(found.column("count").to_pylist()) == {1}
+
+
+def test_every_column_comes_back_as_it_was_written(
+    spark: SparkSession, broker: BrokerProcess, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(partitions=1)
+    table = spark.createDataFrame(
+        [
+            (b"a", FUTURE_MS, "k1", "g", 7, ["x", "y"], {"h": "v"}, FUTURE_MS + 1),
+            (b"", FUTURE_MS + 5, None, None, None, None, None, None),
+        ],
+        "payload binary, due bigint, key string, group string, priority int, "
+        "tags array<string>, headers map<string,string>, expires bigint",
+    ).coalesce(1)
+    save(table, broker, topic)
+    rows = [row.asDict() for row in load(spark, broker, topic).orderBy("due").collect()]
+    assert rows == [
+        {
+            "id": 0, "due": FUTURE_MS, "attempts": 0, "key": "k1", "group": "g", "priority": 7,
+            "tags": ["x", "y"], "headers": {"h": "v"}, "payload": bytearray(b"a"),
+            "state": "scheduled", "expires": FUTURE_MS + 1, "partition": 0, "topic": topic,
+        },
+        {
+            "id": 1, "due": FUTURE_MS + 5, "attempts": 0, "key": None, "group": None,
+            "priority": 32768, "tags": None, "headers": None, "payload": bytearray(b""),
+            "state": "scheduled", "expires": None, "partition": 0, "topic": topic,
+        },
+    ]  # fmt: skip
+
+
+def test_times_may_be_timestamps__a_part_of_a_millisecond_is_never_early(
+    spark: SparkSession, broker: BrokerProcess, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    save(spark.sql("select 'x' payload, timestamp_micros(4000000000000001) due"), broker, topic)
+    whole = load(spark, broker, topic).collect()[0]
+    assert whole.due == 4_000_000_000_001
+    named = load(spark, broker, topic, "due timestamp, payload string, partition bigint")
+    row = named.selectExpr("unix_micros(due) due", "payload", "partition").collect()[0]
+    assert (row.due, row.payload) == (4_000_000_000_001_000, "x")
+
+
+def test_a_topic_is_read_in_several_stretches__each_message_once(
+    spark: SparkSession, broker: BrokerProcess, make_topic: MakeTopic, client: dejaqueue.Client
+) -> None:
+    topic = make_topic(partitions=1)
+    rows = 150_000
+    table = pa.table(
+        {
+            "payload": pa.array([b""] * rows, pa.binary()),
+            "due": pa.array(range(FUTURE_MS, FUTURE_MS + rows)),
+        }
+    )
+    client.send_batch(topic, table)
+    client.cancel(topic, ids=list(range(70_000)))
+    found = load(spark, broker, topic, "id bigint", rows__per__partition=1)
+    assert found.rdd.getNumPartitions() == 2
+    assert sorted(found.toArrow().column("id").to_pylist()) == list(range(70_000, rows))
+
+
+@pytest.mark.parametrize("with_key", [True, False])
+def test_tasks_that_are_tried_again_change_nothing(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    marks: Path,
+    with_key: bool,
+) -> None:
+    topic = make_topic()
+    table = keyed(spark) if with_key else keyed(spark).drop("key")
+    save(table.mapInArrow(failing_once(marks, "first"), table.schema), broker, topic)
+    assert {"0-0", "0-1", "3-0", "3-1"} <= set(os.listdir(marks))
+    assert payloads(spark, broker, topic) == expected()
+
+
+def test_a_job_that_fails_leaves_nothing__and_its_keys_are_free(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    marks: Path,
+    client: dejaqueue.Client,
+) -> None:
+    topic = make_topic()
+    table = keyed(spark)
+    with pytest.raises(Exception, match="planted"):
+        save(table.mapInArrow(failing_once(marks, "always"), table.schema), broker, topic)
+    assert {"3-0", "3-1", "3-2"} <= set(os.listdir(marks))
+    assert sum(client.counts(topic).values()) == 0
+    save(table, broker, topic)
+    assert payloads(spark, broker, topic) == expected()
+
+
+def test_nothing_is_seen_before_the_whole_job_is_done(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    marks: Path,
+) -> None:
+    topic = make_topic()
+    url = broker.url
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        if context.partitionId() == 3:  # the last to begin, as two run at a time
+            with dejaqueue.Client(url) as other:
+                seen = other.peek(topic, limit=10).num_rows
+                counts = other.counts(topic)
+            (marks / "seen").write_text(json.dumps([seen, counts["staged"]]))
+
+    table = keyed(spark)
+    save(table.mapInArrow(look, table.schema), broker, topic)
+    seen, staged = json.loads((marks / "seen").read_text())
+    assert seen == 0
+    assert staged >= ROWS // 4
+    assert payloads(spark, broker, topic) == expected()
+
+
+def test_a_second_run_of_a_job_with_keys_adds_nothing__refusals_are_written_where_asked(
+    spark: SparkSession, broker: BrokerProcess, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic()
+    save(keyed(spark, 100), broker, topic)
+    folder = tmp_path / "refused"
+    save(keyed(spark, 150), broker, topic, refusals__path=str(folder))
+    assert payloads(spark, broker, topic) == expected(150)
+    files = sorted(os.listdir(folder))
+    assert files
+    assert all(name.startswith("refused-") for name in files)
+    refused = parquet.read_table(folder).to_pylist()
+    assert Counter(row["key"] for row in refused) == Counter(f"k{n}" for n in range(100))
+    assert {row["status"] for row in refused} == {"DUPLICATE"}
+    assert {row["live_id"] for row in refused} == {
+        row.id for row in load(spark, broker, topic, "id bigint, key string").collect()
+        if int(row.key[1:]) < 100
+    }  # fmt: skip
+
+
+def test_refusals_may_fail_the_job__then_nothing_of_it_is_there(
+    spark: SparkSession, broker: BrokerProcess, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    save(keyed(spark, 100), broker, topic)
+    with pytest.raises(Exception, match=f"topic {topic}: 100 DUPLICATE of 150 rows"):
+        save(keyed(spark, 150), broker, topic, refusals="fail")
+    assert payloads(spark, broker, topic) == expected(100)
+
+
+BAD_TABLES = [
+    ("select 1 as id, 'x' payload", "column id: one of payload, due,"),
+    ("select 'x' Payload", "column Payload: payload, got: 'Payload'"),
+    ("select 1 payload", "type of column payload: binary or string, got: 'int'"),
+    ("select 'x' payload, 1.5D due", "type of column due: bigint or int or timestamp"),
+    ("select 5L due", "column payload: a column of this name, got: 'due'"),
+    ("select 'x' payload, 'k' key, 0 partition", "column partition: not together with key"),
+    ("select cast(null as string) payload", "column payload: a value in every row"),
+    ("select 'x' payload, -1L due", "due of row 0: from 0 to"),
+    ("select 'x' payload, 70000 priority", "priority: a column that fits uint16"),
+]
+
+
+@pytest.mark.parametrize(("query", "text"), BAD_TABLES)
+def test_a_table_that_is_no_schedule_is_refused__the_error_names_the_column(
+    spark: SparkSession, broker: BrokerProcess, make_topic: MakeTopic, query: str, text: str
+) -> None:
+    topic = make_topic()
+    with pytest.raises(Exception) as refused:
+        save(spark.sql(query), broker, topic)
+    assert text in str(refused.value)
+
+
+def test_options_and_modes_that_there_are_not_are_refused(
+    spark: SparkSession, broker: BrokerProcess, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    with pytest.raises(Exception, match="option colour: one of url"):
+        load(spark, broker, topic, colour="red").collect()
+    with pytest.raises(Exception, match="topic: the name of an existing topic"):
+        load(spark, broker, "nothing-here").collect()
+    with pytest.raises(Exception, match="column colour: one of id"):
+        load(spark, broker, topic, "colour string").collect()
+    with pytest.raises(Exception, match="mode: append"):
+        keyed(spark).write.format("dejaq").option("url", broker.url).option("topic", topic).mode(
+            "overwrite"
+        ).save()
+
+
+FILTERS = [
+    f"due < {FUTURE_MS + 50}",
+    f"due >= {FUTURE_MS + 990} and due <= {FUTURE_MS + 1_010}",
+    f"due = {FUTURE_MS + 3}",
+    "due < 0",
+    f"due > {1 << 60}",
+    "key = 'k17'",
+    "key in ('k17', 'k4', 'nothing')",
+    "key = ''",
+    "id = 5",
+    "id in (0, 1, 140737488355328, -3)",
+    "priority = 5",
+    "priority < 32768 and priority >= 3",
+    "group = 'g1'",
+    "group = 'g1' and group = 'g2'",
+    "group is null",
+    "group <> 'g1'",
+    "state = 'scheduled'",
+    "state = 'dead'",
+    "state is not null and key is not null",
+    "topic = 'nothing'",
+    "key like 'k1%' and priority > 1",
+    "group = 'g2' and key in ('k2', 'k3', 'k7')",
+]
+
+
+NOTHING = {
+    "due < 0",
+    f"due > {1 << 60}",
+    "key = ''",
+    "group = 'g1' and group = 'g2'",
+    "state = 'dead'",
+    "topic = 'nothing'",
+}
+
+
+@pytest.fixture(scope="session")
+def filtered_topic(broker: BrokerProcess) -> str:
+    """A topic of 2,000 messages with groups and priorities."""
+    with dejaqueue.Client(broker.url) as client:
+        client.create_topic("filtered", partitions=2)
+        numbers = range(2_000)
+        table = pa.table(
+            {
+                "payload": pa.array([b"p%d" % n for n in numbers], pa.binary()),
+                "due": pa.array([FUTURE_MS + n for n in numbers]),
+                "key": [f"k{n}" for n in numbers],
+                "group": [("g1", "g2", None)[n % 3] for n in numbers],
+                "priority": pa.array([n % 7 if n % 2 else 32768 for n in numbers], pa.uint16()),
+            }
+        )
+        client.send_batch("filtered", table)
+    return "filtered"
+
+
+@pytest.mark.parametrize("condition", FILTERS)
+def test_filters_that_the_broker_applies_find_what_spark_finds(
+    spark: SparkSession, broker: BrokerProcess, filtered_topic: str, condition: str
+) -> None:
+    from dejaqueue.spark import register
+
+    columns = (
+        "id bigint, due bigint, key string, `group` string, priority int, state string, "
+        "topic string"
+    )
+    plain = load(spark, broker, filtered_topic, columns).where(condition).toArrow()
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        register(spark)
+        pushed = load(spark, broker, filtered_topic, columns).where(condition).toArrow()
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+        register(spark)
+    assert pushed.sort_by("id").equals(plain.sort_by("id"))
+    assert bool(plain.num_rows) != (condition in NOTHING)

@@ -1,0 +1,109 @@
+"""Covers: count by key in = count by key out, whatever process of Spark is killed.
+
+Spark runs on a master and two workers with an executor each, all processes of their own. Rows have
+no keys: nothing but transactions tells what was done twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dejaqueue
+from dejaqueue.client.flight_transport import FlightTransport
+from tests.crash.broker_process import BrokerProcess
+from tests.spark.scenarios import ROWS
+from tests.spark.test_stream_write import add_file, expected
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS_MAX = 300
+
+pytestmark = [pytest.mark.slow, pytest.mark.crash, pytest.mark.timeout(SECONDS_MAX)]
+
+
+@pytest.fixture
+def topics(broker: BrokerProcess, tmp_path: Path) -> Iterator[Path]:
+    """Topics for a scenario, and the folder that it is given."""
+    pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+    if shutil.which("java") is None:
+        pytest.skip("no Java: scripts/install_java.sh")
+    names = ["rivals", "killed", "stream"]
+    with dejaqueue.Client(broker.url) as client:
+        for name in names:
+            client.create_topic(name, partitions=2)
+        for number in (1, 2, 3):
+            add_file(tmp_path / "in", number)
+        yield tmp_path
+        for name in names:
+            client.delete_topic(name)
+
+
+def run(name: str, broker: BrokerProcess, folder: Path) -> int:
+    """The exit status of a scenario."""
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.scenarios", name, broker.url, str(folder)],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(SECONDS_MAX - 20)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # what a killed driver left
+            process.wait()
+
+
+def payloads(broker: BrokerProcess, topic: str) -> Counter[bytes]:
+    transport = FlightTransport(broker.url)
+    try:
+        found: Counter[bytes] = Counter()
+        for number in (0, 1):
+            ticket = {"topic": topic, "partition": number, "columns": ["payload"]}
+            for batch in transport.scan(ticket):
+                found.update(batch.column(0).to_pylist())
+        return found
+    finally:
+        transport.close()
+
+
+def staged(broker: BrokerProcess, topic: str) -> int:
+    with dejaqueue.Client(broker.url) as client:
+        return client.counts(topic)["staged"]
+
+
+def test_executors_are_killed_and_tasks_are_done_twice__each_row_is_there_once(
+    broker: BrokerProcess, topics: Path
+) -> None:
+    status = run("cluster", broker, topics)
+    assert status == 0, (topics / "log").read_text()[-4_000:]
+    whole = Counter(b"p%d" % number for number in range(ROWS))
+    assert (topics / "0-1").exists()  # a rival was there
+    assert payloads(broker, "rivals") == whole
+    assert (topics / "killed").exists()
+    assert payloads(broker, "killed") == whole
+    assert (topics / "stream-killed").exists()
+    assert payloads(broker, "stream") == expected(1, 2, 3)
+    assert staged(broker, "killed") == staged(broker, "stream") == 0
+
+
+def test_the_driver_is_killed_and_starts_again_from_its_checkpoint__each_row_is_there_once(
+    broker: BrokerProcess, topics: Path
+) -> None:
+    assert run("driver", broker, topics) == -signal.SIGKILL, (topics / "log").read_text()[-4_000:]
+    assert payloads(broker, "stream") == expected(1)
+    assert run("driver", broker, topics) == 0, (topics / "log").read_text()[-4_000:]
+    assert payloads(broker, "stream") == expected(1, 2, 3)
+    assert staged(broker, "stream") == 0

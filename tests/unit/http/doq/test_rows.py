@@ -1,0 +1,63 @@
+"""Names, priorities and metadata of a DOQ message in the fields of a row."""
+
+from __future__ import annotations
+
+import pytest
+
+from dejaqueue.errors import BadRequest
+from dejaqueue.http.doq import rows
+from dejaqueue.http.doq.shapes import NewMessage
+from dejaqueue.model import TopicKind
+
+ROW = {
+    "id": 7,
+    "due": 60_000,
+    "attempts": 1,
+    "key": None,
+    "group": None,
+    "headers": None,
+    "payload": b"a",
+}
+
+
+def row(kind: TopicKind = TopicKind.TIMELINE, **changes: object) -> rows.Row:
+    return rows.row_of(kind, ROW | changes)
+
+
+def test_a_priority_is_what_was_changed_last() -> None:
+    sent = [(rows.PRIORITY, "5"), ("retry", "1")]
+    assert row().priority == 60, "a message of another producer: its due time"
+    assert row(headers=sent).priority == 5
+    assert row(headers=sent, group="doq-priority:9").priority == 9
+    assert row(headers=sent, group="gold").priority == 5
+    assert row(headers=[(rows.PRIORITY, "five")]).priority == 60
+
+
+def test_metadata_are_the_other_headers() -> None:
+    assert row(headers=[(rows.PRIORITY, "5"), ("retry", "1")]).metadata == {"retry": "1"}
+    assert row(headers=[(rows.PRIORITY, "5")]).metadata is None
+    with pytest.raises(BadRequest, match=rows.PRIORITY):
+        rows.headers_of(1, {rows.PRIORITY: "2"})
+
+
+def test_a_message_is_called_by_its_key_if_it_has_one() -> None:
+    assert row().id == "7"
+    assert row(key="8").id == "8"
+    assert row(key="8'").id == "8", "it was sent anew"
+    assert row(TopicKind.FAIR, group="g").group == "g"
+    assert row(group="g").group == "default"
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.0", "x", "²", str(1 << 64)])
+def test_what_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest, match="id"):
+        rows.name_of(text)
+
+
+def test_a_batch_says_when_and_for_whom() -> None:
+    message = NewMessage(content="a", priority=60, group="g", metadata={"retry": "1"})
+    delayed = rows.send_batch(TopicKind.TIMELINE, message, "").to_pylist()[0]
+    assert (delayed["due"], "group" in delayed, "key" in delayed) == (60_000, False, False)
+    assert dict(delayed["headers"]) == {"retry": "1", rows.PRIORITY: "60"}
+    fair = rows.send_batch(TopicKind.FAIR, message, "9").to_pylist()[0]
+    assert (fair["group"], fair["key"], "due" in fair) == ("g", "9", False)

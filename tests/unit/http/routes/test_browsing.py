@@ -1,0 +1,104 @@
+"""Looking over HTTP: pages, one message, counts, histograms, statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.http.conftest import Api
+
+FAR_MS = 1_893_456_000_000
+
+
+def test_pages_follow_one_another(api: Api) -> None:
+    sent = [api.send(str(number), due=FAR_MS + number) for number in range(5)]
+    seen: list[str] = []
+    after: dict[str, Any] = {}
+    while True:
+        page = api.get("/v1/topics/t/messages", limit=2, **after)
+        seen += [row["id"] for row in page["messages"]]
+        if page["next"] is None:
+            break
+        after = {"after": page["next"]}
+    assert seen == sent
+
+
+def test_filters_choose(api: Api) -> None:
+    first = api.send("a", group="g", tags=["x"], priority=3, due="2030-01-01T00:00:00Z")
+    second = api.send("b", key="k", due=5)
+    for parameters, wanted in (
+        ({"group": "g"}, [first]),
+        ({"tags_any": ["x", "y"]}, [first]),
+        ({"state": "ready"}, [second]),
+        ({"due_from": "2029-12-31T23:59:59Z"}, [first]),
+        ({"due_to": "6"}, [second]),
+        ({"priority_to": 3}, [first]),
+        ({"id": [first, "99"]}, [first]),
+        ({"key": "k"}, [second]),
+        ({"partition": 0, "limit": 1}, [second]),
+    ):
+        page = api.get("/v1/topics/t/messages", **parameters)
+        assert [row["id"] for row in page["messages"]] == wanted, parameters
+    assert api.get("/v1/topics/t/messages", encoding="base64", id=first)["messages"][0][
+        "payload_base64"
+    ]
+
+
+def test_one_message(api: Api) -> None:
+    sent = api.send("a", key="k")
+    found = api.get(f"/v1/topics/t/messages/{sent}")
+    assert (found["payload"], found["key"], found["state"]) == ("a", "k", "scheduled")
+    assert api.ask("GET", "/v1/topics/t/messages/99")[0] == 404
+    assert api.ask("GET", "/v1/topics/t/messages/x")[0] == 400
+
+
+def test_counts_and_histogram(api: Api) -> None:
+    for number in range(3):
+        api.send("a", group="ab"[number % 2], due=FAR_MS + number * 1_000)
+    assert {"state": "scheduled", "count": 3} in api.get("/v1/topics/t/counts")["rows"]
+    page = api.get("/v1/topics/t/counts", by="group", limit=1)
+    assert page["rows"] == [{"group": "a", "count": 2}]
+    page = api.get("/v1/topics/t/counts", by="group", limit=1, after=page["next"])
+    assert page == {"rows": [{"group": "b", "count": 1}], "next": None}
+    found = api.get(
+        "/v1/topics/t/histogram", due_from=FAR_MS, due_to=FAR_MS + 3_000, bucket_ms=2_000
+    )
+    assert found["counts"] == [2, 1]
+
+
+def test_statistics(api: Api) -> None:
+    api.send("a")
+    api.lease(consumer="me")
+    assert api.get("/v1/stats")["topics"]["t"]["leased"] == 1
+    assert api.get("/v1/topics/t/stats")["enqueued"] == 1
+    assert api.get("/v1/topics/t/consumers")["consumers"][0]["consumer"] == "me"
+    assert api.get("/v1/topics/t/assignments")["assignment"] == "shared"
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("messages?other=1", "other"),
+        ("messages?after=x", "after"),
+        ("messages?after=ImEi", "after"),
+        ("messages?id=x", "id"),
+        ("messages?limit=x", "query.limit"),
+        ("messages?state=x", "query.state"),
+        ("messages?due_from=soon", "due_from"),
+        ("messages?partition=1", "partition"),
+        ("counts?by=x", "query.by"),
+        ("counts?after=e30", "after"),
+        ("histogram?due_from=1", "query.due_to"),
+        ("histogram?due_from=5&due_to=1&bucket_ms=1", "due_to"),
+        ("stats?x=1", "x"),
+    ],
+)
+def test_what_is_wrong_is_named(api: Api, path: str, field: str) -> None:
+    status, found = api.ask("GET", f"/v1/topics/t/{path}")
+    assert (status, found["field"]) == (400, field)
+
+
+def test_a_topic_that_is_not_there(api: Api) -> None:
+    for path in ("messages", "messages/1", "counts", "stats", "consumers", "assignments"):
+        assert api.ask("GET", f"/v1/topics/none/{path}")[0] == 404

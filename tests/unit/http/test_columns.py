@@ -1,0 +1,156 @@
+"""JSON objects become columns: every field, every way to be wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dejaqueue.errors import BadRequest
+from dejaqueue.http.columns import FIELDS, instants, parse_lines, send_batch
+from dejaqueue.model import Topic
+from dejaqueue.schema.checks import check_send
+
+NOW_MS = 1_700_000_000_000
+
+
+def rows(*messages: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = send_batch(list(messages), NOW_MS).to_pylist()
+    return found
+
+
+def test_payloads_are_text_bytes_or_json() -> None:
+    found = rows({"payload": "é"}, {"payload_base64": "//8="}, {"json": {"a": [1, "x"]}})
+    assert [row["payload"] for row in found] == ["é".encode(), b"\xff\xff", b'{"a":[1,"x"]}']
+
+
+def test_due_is_a_number_a_text_a_delay_or_now() -> None:
+    found = rows(
+        {"payload": "", "due": 5},
+        {"payload": "", "due": "1970-01-01T00:00:01Z"},
+        {"payload": "", "due": "1970-01-01T02:00:00.0001+02:00"},
+        {"payload": "", "delay_ms": 7},
+        {"payload": ""},
+        {"payload": "", "due": None, "delay_ms": None},
+    )
+    # A part of a millisecond is rounded up: down would be early.
+    assert [row["due"] for row in found] == [5, 1_000, 1, NOW_MS + 7, NOW_MS, NOW_MS]
+
+
+def test_expires_is_an_instant_or_counts_from_due() -> None:
+    found = rows(
+        {"payload": "", "expires": 9},
+        {"payload": "", "ttl_ms": 3},
+        {"payload": "", "due": 100, "ttl_ms": 3},
+        {"payload": ""},
+    )
+    assert [row["expires"] for row in found] == [9, NOW_MS + 3, 103, None]
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    full = {
+        "payload": "x",
+        "key": "k",
+        "group": "g",
+        "priority": 3,
+        "tags": ["a", "b"],
+        "headers": {"h": "v"},
+    }
+    batch = send_batch([full, {"payload": "y"}], NOW_MS)
+    check_send(batch, Topic("t"), NOW_MS)
+    first, second = batch.to_pylist()
+    assert first["headers"] == [("h", "v")]
+    assert first["tags"] == ["a", "b"]
+    assert (first["key"], first["group"], first["priority"]) == ("k", "g", 3)
+    assert second["priority"] == 32_768
+    assert second["key"] is second["tags"] is second["headers"] is None
+
+
+@pytest.mark.parametrize(
+    ("messages", "field"),
+    [
+        ([], "messages"),
+        ([1], "row 0"),
+        ([{"payload": "x"}, None], "row 1"),
+        ([{}], "payload of row 0"),
+        ([{"payload": "x"}, {}], "payload of row 1"),
+        ([{"payload": None}], "payload of row 0"),
+        ([{"payload": 1}], "payload of row 0"),
+        ([{"payload": "x", "json": 1}], "payload of row 0"),
+        ([{"payload_base64": "?"}], "payload_base64 of row 0"),
+        ([{"payload_base64": "é"}], "payload_base64 of row 0"),
+        ([{"payload": "x", "kex": 1}], "kex of row 0"),
+        ([{"payload": "x", "": 1}], " of row 0"),
+        ([{"payload": "x", "due": 1.5}], "due of row 0"),
+        ([{"payload": "x", "due": True}], "due of row 0"),
+        ([{"payload": "x", "due": "soon"}], "due"),
+        ([{"payload": "x", "due": "2030-01-01T00:00:00"}], "due"),
+        ([{"payload": "x", "due": 1 << 63}], "due"),
+        ([{"payload": "x", "due": 1, "delay_ms": 1}], "delay_ms of row 0"),
+        ([{"payload": "x", "delay_ms": -1}], "delay_ms of row 0"),
+        ([{"payload": "x", "delay_ms": 1 << 63}], "delay_ms of row 0"),
+        ([{"payload": "x", "expires": 1, "ttl_ms": 1}], "ttl_ms of row 0"),
+        ([{"payload": "x", "priority": 65_536}], "priority of row 0"),
+        ([{"payload": "x", "priority": "1"}], "priority of row 0"),
+        ([{"payload": "x", "partition": -1}], "partition of row 0"),
+        ([{"payload": "x", "tags": "a"}], "tags of row 0"),
+        ([{"payload": "x", "tags": [1]}], "tags"),
+        ([{"payload": "x", "headers": ["a"]}], "headers of row 0"),
+        ([{"payload": "x", "headers": {"a": 1}}], "headers"),
+    ],
+)
+def test_what_is_wrong_is_named(messages: list[Any], field: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        send_batch(messages, NOW_MS)
+    assert refused.value.field == field
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+NAMES = st.sampled_from([*sorted(FIELDS), "other"])
+
+
+@given(st.lists(st.dictionaries(NAMES, JSON, max_size=6), max_size=4))
+def test_any_json_is_a_batch_or_a_bad_request(messages: list[dict[str, Any]]) -> None:
+    try:
+        batch = send_batch(messages, NOW_MS)
+        check_send(batch, Topic("t"), NOW_MS)
+    except BadRequest as refused:
+        assert refused.field
+    else:
+        assert batch.num_rows == len(messages)
+
+
+def test_lines_are_values() -> None:
+    assert parse_lines(b'{"a":1}\n\n [2] \r\n"x"') == [{"a": 1}, [2], "x"]
+
+
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        (b'{"a":1}\nno\n', "line 2"),
+        (b'{"a":1},{"a":2}\n', "line 1"),
+        (b'{"a":1\n"b":2}\n', "line 1"),
+        (b'"\xff"\n', "line 1"),
+    ],
+)
+def test_a_line_that_is_no_json_is_named(content: bytes, field: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        parse_lines(content)
+    assert refused.value.field == field
+
+
+@given(st.integers(0, 253_402_300_799_999))
+def test_texts_of_instants_mean_what_numbers_mean(instant_ms: int) -> None:
+    seconds, ms = divmod(instant_ms, 1_000)
+    text = json.dumps(seconds)
+    from datetime import UTC, datetime, timedelta
+
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=int(text), milliseconds=ms)
+    assert instants([moment.isoformat(timespec="milliseconds")], "due").to_pylist() == [instant_ms]

@@ -1,0 +1,32 @@
+"""The OpenAPI document is whole: every reference leads somewhere, every route says its problems."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from tests.unit.http.conftest import Api
+
+
+def test_every_reference_leads_somewhere(api: Api) -> None:
+    document = api.get("/openapi.json")
+    assert document["openapi"].startswith("3.1")
+    found = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
+    assert found
+    assert found <= set(document["components"]["schemas"])
+
+
+def test_every_route_of_the_api_says_its_problems(api: Api) -> None:
+    paths: dict[str, Any] = api.get("/openapi.json")["paths"]
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            place = f"{method} {path}"
+            assert operation.get("summary"), place
+            if not path.startswith("/v1/"):
+                continue
+            assert operation.get("description"), place
+            for status in ("400", "401", "403", "503"):
+                content = operation["responses"][status]["content"]
+                assert "application/problem+json" in content, place
+            assert "422" not in operation["responses"], place

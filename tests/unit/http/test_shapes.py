@@ -1,0 +1,16 @@
+"""The shapes say what the checks do."""
+
+from __future__ import annotations
+
+from dejaqueue.http import columns, shapes
+from dejaqueue.http.openapi import _schemas
+
+
+def test_fields_of_a_message_are_those_that_are_taken() -> None:
+    assert set(_schemas()["NewMessage"]["properties"]) == columns.FIELDS
+
+
+def test_every_shape_refuses_unknown_fields() -> None:
+    for name, schema in _schemas().items():
+        if issubclass(getattr(shapes, name), shapes.Shape):
+            assert schema["additionalProperties"] is False, name

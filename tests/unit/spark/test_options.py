@@ -1,0 +1,39 @@
+"""Covers: options of the data source, checked on the driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from dejaqueue import limits
+from dejaqueue.errors import BadRequest
+from dejaqueue.spark.options import TIMEOUT_SECONDS, URL_DEFAULT, Options
+
+
+def test_a_topic_is_enough() -> None:
+    options = Options.of({"topic": "t"})
+    assert options.url == URL_DEFAULT
+    assert options.timeout_ms == 1000 * TIMEOUT_SECONDS
+    assert not options.fails_on_refusals
+
+
+def test_a_topic_may_be_the_path__names_have_no_case() -> None:
+    assert Options.of({"path": "t", "Rows.Per.Partition": "5"}).rows_per_partition == 5
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({}, "topic"),
+        ({"topic": "a/b"}, "topic"),
+        ({"topic": "t", "colour": "red"}, "colour"),
+        ({"topic": "t", "state": "blue"}, "state"),
+        ({"topic": "t", "refusals": "ignore"}, "refusals"),
+        ({"topic": "t", "timeout": "0"}, "timeout"),
+        ({"topic": "t", "timeout": "1h"}, "timeout"),
+        ({"topic": "t", "timeout": str(limits.BRANCHED_MS_MAX)}, "timeout"),
+        ({"topic": "t", "rows.per.partition": "-1"}, "rows.per.partition"),
+    ],
+)
+def test_a_wrong_option_is_named(given: dict[str, str], field: str) -> None:
+    with pytest.raises(BadRequest, match=f"option {field}"):
+        Options.of(given)
