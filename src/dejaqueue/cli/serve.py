@@ -75,8 +75,8 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     set_up(settings.log)
     log.info("dejaq %s, process %d, settings from %s", __version__, os.getpid(), loaded.file)
     host = settings.server.host
-    _let_files_be_open()
     tls = load_tls(settings.server)
+    _let_files_be_open()
     broker = Broker(settings)
     gate = Gate(broker.keys)
     ready = False
