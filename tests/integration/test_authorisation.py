@@ -67,7 +67,6 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "commit_transaction": ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}", "participants": []}),
     "commit_epoch": ("PC", {"topic": MINE, "participants": []}),
     "abort_transaction": ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}", "participants": []}),
-    "commit_epoch": ("PC", {"topic": MINE, "participants": []}),
     "transactions": ("M", {"topic": MINE}),
     "create_key": ("root", {"name": "", "grants": []}),
     "list_keys": ("root", {}),

@@ -108,7 +108,9 @@ class PartitionWorker:
         try:
             next_us = partition.step(busy=busy)
         except Exception:  # our bug: the other partitions of this thread must go on
-            log.exception("partition %s of %s", partition.number, partition.topic().name)
+            topic, number = partition.topic().name, partition.number
+            facts = {"topic": topic, "partition": number}
+            log.exception("topic %s, partition %d: a step broke off", topic, number, extra=facts)
             next_us = None
         if next_us is None:
             self._wake_of.pop(partition, None)
