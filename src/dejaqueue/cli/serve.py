@@ -48,7 +48,8 @@ STOPPING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 @click.option(
     "--http-port",
     type=int,
-    help="Port of /livez, /readyz and /stats; 0 = any free one.  [default: 7465]",
+    help="Port of the HTTP API (and of /docs, /metrics, /livez, /readyz, /stats); 0 = any free one.  "
+    "[default: 7465]",
 )
 @click.option(
     "--config",
