@@ -48,8 +48,8 @@ STOPPING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 @click.option(
     "--http-port",
     type=int,
-    help="Port of the HTTP API (and of /docs, /metrics, /livez, /readyz, /stats); 0 = any free one.  "
-    "[default: 7465]",
+    help="Port of the HTTP API (and of /docs, /metrics, /livez, /readyz, /stats); 0 = any free one."
+    "  [default: 7465]",
 )
 @click.option(
     "--config",
@@ -100,8 +100,8 @@ def _run(settings: BrokerSettings, *, as_json: bool) -> None:
     from dejaqueue.flight.server import FlightServer
 
     host = settings.server.host
-    _let_files_be_open()
     tls = load_tls(settings.server)
+    _let_files_be_open()
     broker = Broker(settings)
     gate = Gate(broker.keys)
     ready = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from dejaqueue.http import auditing, openapi, problems
+from dejaqueue.http import entrance, openapi, problems
 from dejaqueue.http.doq import routes as doq
 from dejaqueue.http.exposition import Exposition
 from dejaqueue.http.fast_lane import FastLane, calls_of
@@ -51,7 +51,6 @@ def build_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     problems.install(app)
-    auditing.install(app)
     for part in (sending, leases, changing, browsing, letters, cron, topics, keys):
         app.include_router(part.router)
     for part in (metrics, health, page):
@@ -59,6 +58,7 @@ def build_app(service: Service) -> FastAPI:
     doq.install(app, service)
     direct = [*sending.router.routes, *leases.router.routes]
     app.add_middleware(FastLane, calls=calls_of(direct))  # first, and so innermost
+    entrance.install(app, service.gate)
     openapi.install(app, DESCRIPTION)
     requests = RequestCounts()
     app.add_middleware(RequestCounter, counts=requests)

@@ -162,6 +162,8 @@ def _drop_framework_errors(document: Description) -> None:
     """What is wrong with parameters is a problem 400 here, not the framework's 422."""
     for path in document["paths"].values():
         for operation in path.values():
-            operation["responses"].pop("422", None)
+            found = operation["responses"].get("422", {})
+            if MEDIA_TYPE not in found.get("content", {}):
+                operation["responses"].pop("422", None)
     for name in ("HTTPValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)
