@@ -1,7 +1,7 @@
 """The page for people: every call of the API, with a form to try it.
 
-Room: http. Served at /docs. One file (page.html) that loads nothing from elsewhere, so that it works in a network
-without a way out.
+Room: http. Served at /docs. One file (page.html) that loads nothing from elsewhere, so that it
+works in a network without a way out.
 """
 
 from __future__ import annotations

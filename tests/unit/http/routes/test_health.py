@@ -17,5 +17,7 @@ def test_alive_before_it_is_ready() -> None:
     with httpx.Client(base_url=url, trust_env=False) as client:
         assert client.get("/livez").status_code == 200
         assert client.get("/readyz").json() == {"status": "not ready"}
+        assert client.head("/livez").status_code == 200
+        assert client.head("/readyz").status_code == 503
         assert client.get("/stats").json()["topics"] == {}
     server.stop()
