@@ -85,8 +85,6 @@ ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/readyz"): ("public", None),
     ("GET", "/openapi.json"): ("public", None),
     ("GET", "/docs"): ("public", None),
-    ("GET", "/docs/oauth2-redirect"): ("public", None),
-    ("GET", "/redoc"): ("public", None),
     ("GET", "/stats"): ("root M", None),
     ("GET", "/metrics"): ("root M", None),
     ("GET", "/v1/keys"): ("root", None),

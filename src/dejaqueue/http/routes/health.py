@@ -23,12 +23,14 @@ router = APIRouter(tags=["health"])
 _NOT_KEPT = {"Cache-Control": "no-store"}
 
 
+@router.head("/livez", include_in_schema=False)
 @router.get("/livez")
 async def livez() -> JSONResponse:
     """200 while this process answers at all."""
     return JSONResponse({"status": "alive"}, headers=_NOT_KEPT)
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz")
 def readyz(request: Request) -> JSONResponse:
     """200 when the broker should get work, else 503 and the `reasons`; `warnings` either way.
