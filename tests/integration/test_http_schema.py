@@ -51,7 +51,7 @@ OPERATIONS = {
     f"{method.upper()} {path}": SCHEMA[path][method.upper()]
     for path, operations in DOCUMENT["paths"].items()
     for method in operations
-    if path.startswith("/v1/") or path in ("/stats", "/livez", "/readyz")
+    if path.startswith(("/v1/", "/API/v1/")) or path in ("/stats", "/livez", "/readyz")
 }
 
 
