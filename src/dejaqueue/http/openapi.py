@@ -124,6 +124,7 @@ def install(app: FastAPI, description: str) -> None:
             }
             made["security"] = [{}, {"api_key": []}]
             _drop_framework_errors(made)
+            _add_problems(made)
             app.openapi_schema = made
         return app.openapi_schema
 
@@ -147,6 +148,14 @@ def _schemas() -> dict[str, Description]:
     )
     schemas: dict[str, Description] = found["$defs"]
     return schemas
+
+
+def _add_problems(document: Description) -> None:
+    """Any call of the API may end with these."""
+    for path, operations in document["paths"].items():
+        for operation in operations.values() if path.startswith("/v1/") else ():
+            for status in _ALWAYS:
+                operation["responses"].setdefault(str(status), _problem(status))
 
 
 def _drop_framework_errors(document: Description) -> None:

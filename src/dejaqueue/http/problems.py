@@ -78,7 +78,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(DejaQError)
     async def ours(request: Request, error: DejaQError) -> JSONResponse:
-        note_error(request, error)
+        note_error(request.scope, error)
         return problem(error)
 
     @app.exception_handler(RequestValidationError)
@@ -86,7 +86,7 @@ def install(app: FastAPI) -> None:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         wrong = BadRequest(field, str(first["msg"]), first.get("input"))
-        note_error(request, wrong)
+        note_error(request.scope, wrong)
         return problem(wrong)
 
     @app.exception_handler(HTTPException)

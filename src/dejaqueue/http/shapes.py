@@ -489,3 +489,49 @@ class Redriven(Shape):
     moved: int
     left: int
     next: str | None = Field(description="Give it as `after` for the rest; null = done.")
+
+
+# --- API keys -------------------------------------------------------------------------------------
+
+
+class NewKey(Shape):
+    """What an API key is to be."""
+
+    name: str = Field(description="Who will have it; no two keys have the same.")
+    grants: list[str] = Field(
+        min_length=1,
+        max_length=limits.API_KEY_GRANTS_MAX,
+        description="What it may do, as ROLE:PATTERN; roles are produce, consume, manage, admin.",
+    )
+    ends_ms: int | None = Field(
+        default=None, description="It is refused from then on, UTC milliseconds; null = never."
+    )
+
+
+class KeyShown(Shape):
+    """What is told of an API key."""
+
+    id: str
+    name: str
+    grants: list[str]
+    created_ms: int
+    ends_ms: int | None
+
+
+class KeyListed(KeyShown):
+    """An API key in the list."""
+
+    ended: bool
+
+
+class KeyMade(KeyShown):
+    """An API key that was made."""
+
+    api_key: str = Field(description="The key itself, which is shown this once.")
+
+
+class Keys(Shape):
+    """All API keys."""
+
+    required: bool = Field(description="False while there was never a key: anybody may call.")
+    keys: list[KeyListed]

@@ -158,7 +158,7 @@ class Lane:
         try:
             response = await call(request)
         except DejaQError as error:
-            note_error(request, error)
+            note_error(request.scope, error)
             response = problem(error)
         except HTTPException as error:
             response = framework_problem(error)

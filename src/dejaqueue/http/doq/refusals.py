@@ -106,10 +106,10 @@ def guarded(route: str, answer: Endpoint) -> Endpoint:
         except RequestValidationError as error:
             return _invalid(error)
         except (TopicUnknown, Refused) as error:
-            note_error(request, error)
+            note_error(request.scope, error)
             return refusal(status, detail, [{"message": _printable(error)}])
         except BadRequest as error:
-            note_error(request, error)
+            note_error(request.scope, error)
             field = {"message": error.limit, "location": error.field}
             return refusal(422, "validation failed", [field | {"value": _printable(error.value)}])
 

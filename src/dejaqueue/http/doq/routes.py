@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 from dejaqueue.access.roles import Role
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import Refused, TopicUnknown
+from dejaqueue.http.auditing import note
 from dejaqueue.http.doq import calls, shapes, topics
 from dejaqueue.http.doq.calls import Lane
 from dejaqueue.http.doq.refusals import DoqRoute, documented
@@ -42,6 +43,7 @@ def install(app: FastAPI, service: Service) -> None:
 @router.post("/queues", response_model=shapes.DoqMade, responses=documented("create_queue"))
 async def create_queue(request: Request, body: shapes.DoqNewQueue) -> JSONResponse:
     """Make a queue. One of that name and type that is there already is fine."""
+    note(request, topic=body.name)
     principal_of(request).require(Role.MANAGE, body.name)
     asked = topics.topic_of(body.name, body.type, body.settings)
     topic = await run_in_threadpool(_create, service_of(request), asked)
