@@ -207,7 +207,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self._forget_body()
         self._unset_keepalive_if_required()
         self.pipeline.clear()
+        if self._is_answering:  # uvicorn only tells the request that came last
+            self._silence(self._running)
         super().connection_lost(exc)
+
+    @staticmethod
+    def _silence(cycle: Any) -> None:
+        """Tell the application that nobody listens to this answer any more."""
+        cycle.disconnected = True
+        cycle.message_event.set()
 
     def eof_received(self) -> None:
         """Who sends no more is gone: nobody waits for a message on its behalf."""
@@ -341,8 +349,7 @@ class BoundedProtocol(HttpToolsProtocol):
         elif running.response_started:
             self.transport.abort()
         else:
-            running.disconnected = True  # the application is told that nobody listens
-            running.message_event.set()
+            self._silence(running)
             self._say(status, detail)
 
     def _last_one(self) -> None:
