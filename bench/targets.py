@@ -46,10 +46,16 @@ TARGETS = (
     Target("hot_instant", "steady_p99", "value", "≤", 50, "ms"),
     Target("fair", "lease_ack", "ratio", "≥", 0.7, "× timeline"),
     Target("fair", "jain", "value", "≥", 0.99, "of 1"),
+    Target("http", "send", "ratio", "≥", 0.5, "× a bare route"),
+    Target("http", "lease", "ratio", "≥", 0.5, "× a bare route"),
+    Target("http", "ack", "ratio", "≥", 0.5, "× a bare route"),
+    Target("http", "ndjson", "value", "≥", 100_000, "messages/s"),
     Target("scale", "memory_per_message", "value", "≤", 45, "bytes"),
     Target("scale", "enqueue", "ratio", "≥", 0.8, "× that at 1M"),
     Target("scale", "lease_ack", "ratio", "≥", 0.8, "× that at 1M"),
     Target("scale", "restart", "value", "≤", 30, "s"),
+    Target("spark", "write", "value", "≥", 400_000, "rows/s"),
+    Target("spark", "read", "value", "≥", 1_000_000, "rows/s"),
 )
 
 WORK = {
@@ -68,10 +74,16 @@ WORK = {
     ("hot_instant", "steady_p99"): "meanwhile another topic, p99",
     ("fair", "lease_ack"): "fair, 10,000 groups, Zipf backlog: lease + ack",
     ("fair", "jain"): "Jain's index over the 10,000 groups",
+    ("http", "send"): "HTTP: 64 connections send one message a request",
+    ("http", "lease"): "HTTP: 64 connections lease one message a request",
+    ("http", "ack"): "HTTP: 64 connections ack one message a request",
+    ("http", "ndjson"): "HTTP: NDJSON, 1,000 messages a request",
     ("scale", "memory_per_message"): "100 M scheduled, memory of each",
     ("scale", "enqueue"): "100 M scheduled, enqueue",
     ("scale", "lease_ack"): "100 M scheduled, lease + ack",
     ("scale", "restart"): "100 M scheduled, start from snapshot",
+    ("spark", "write"): "Spark writes a table, two threads",
+    ("spark", "read"): "Spark reads a topic, two threads",
 }
 """What a target is about, for readers, by question and case."""
 

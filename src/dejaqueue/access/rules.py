@@ -98,6 +98,12 @@ def _participants(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
     yield from _places(body)
 
 
+def _epoch(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
+    """An epoch of a sink is committed by who may send to each of its topics."""
+    yield (PRODUCE, CONSUME), _text(body, "topic")
+    yield from _places(body)
+
+
 def _places(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
     places = body.get("participants", [])
     if not isinstance(places, list) or not all(isinstance(place, str) for place in places):
@@ -152,7 +158,7 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "cron_next": Rule(also=_cron_topic),
     "begin_transaction": Rule((PRODUCE, CONSUME)),
     "commit_transaction": Rule(also=_participants),
-    "commit_epoch": Rule((PRODUCE, CONSUME), also=_places),
+    "commit_epoch": Rule(also=_epoch),
     "abort_transaction": Rule(also=_participants),
     "transactions": _LOOKS,
     "create_key": _KEYS,

@@ -251,7 +251,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             values = _json_object(_bounded(pa.py_buffer(ticket.ticket), "ticket"), "ticket")
             op = values.pop("op", None)
             if op not in rules.FLIGHT_TICKETS:
-                raise BadRequest("ticket.op", f"one of {', '.join(rules.FLIGHT_TICKETS)}", op)
+                raise BadRequest("ticket.op", " or ".join(rules.FLIGHT_TICKETS), op)
             caller, topic = caller_of(context), str(values.get("topic"))
             with audit.recorded(caller.name, context.peer(), op, topic):
                 rules.FLIGHT_TICKETS[op].require(caller, values)
