@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any
 
 FIELDS = ("question", "system", "case", "value", "unit", "ratio", "ratio_to")
-QUESTIONS = ("throughput", "kinds", "lateness", "pollers", "hot_instant", "fair", "scale", "parts")
+QUESTIONS = (
+    "throughput",
+    "kinds",
+    "lateness",
+    "pollers",
+    "hot_instant",
+    "fair",
+    "http",
+    "scale",
+    "parts",
+)
 """All questions, in the order of the page."""
 
 

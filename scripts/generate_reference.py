@@ -337,6 +337,34 @@ def actions_block() -> str | None:
     return table(("action", "what it does: what its body holds"), rows)
 
 
+def rules_block() -> str:
+    """What every call needs: actions and streams of Flight, routes of HTTP."""
+    from dejaqueue.access import rules
+    from dejaqueue.access.roles import Role
+
+    def words(rule: rules.Rule) -> str:
+        if rule is rules.PUBLIC:
+            return "open"
+        if not rule.roles:
+            return "—" if rule.also is None else "by what it names"
+        if set(rule.roles) == set(Role):
+            return "any"
+        where = "" if rule.field else " on `*`"
+        return ", ".join(f"`{role.value}`" for role in rule.roles) + where
+
+    rows: list[tuple[object, ...]] = [
+        *((f"stream `{name}`", f"`{role.value}`") for name, role in rules.WRITES.items()),
+        ("stream of a consumer", "`consume`"),
+        *((f"ticket `{name}`", words(rule)) for name, rule in rules.FLIGHT_TICKETS.items()),
+        *((f"action `{name}`", words(rule)) for name, rule in rules.FLIGHT_ACTIONS.items()),
+    ]
+    routes: list[tuple[object, ...]] = [
+        (f"`{method} {path}`", words(rule)) for (method, path), rule in rules.HTTP_ROUTES.items()
+    ]
+    flight = table(("over Flight", "role"), rows)
+    return flight + "\n" + table(("over HTTP", "role"), routes)
+
+
 BLOCKS: dict[str, Callable[[], str | None]] = {
     "errors": errors_block,
     "row-statuses": row_statuses_block,
@@ -347,6 +375,7 @@ BLOCKS: dict[str, Callable[[], str | None]] = {
     "lifecycle": lifecycle_block,
     "schemas": schemas_block,
     "actions": actions_block,
+    "rules": rules_block,
     "figures": figures_block,
     "metrics": metrics_block,
 }

@@ -153,8 +153,8 @@ class ServerSettings(Group):
     host: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="Address to listen on. This machine alone, because there are no passwords "
-        "yet; `0.0.0.0` = every address. Cannot change live.",
+        description="Address to listen on. This machine alone, because a broker has neither "
+        "keys nor a certificate at first; `0.0.0.0` = every address. Cannot change live.",
     )
     port: int = Field(
         default=7464,

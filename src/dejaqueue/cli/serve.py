@@ -99,8 +99,8 @@ def _run(settings: BrokerSettings, *, as_json: bool) -> None:
     from dejaqueue.flight.server import FlightServer
 
     host = settings.server.host
-    _let_files_be_open()
     tls = load_tls(settings.server)
+    _let_files_be_open()
     broker = Broker(settings)
     gate = Gate(broker.keys)
     ready = False
