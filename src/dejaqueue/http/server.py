@@ -94,6 +94,7 @@ class HttpServer:
         bounds = bounds or Bounds.of(service.broker.settings.server)
         self.connections = Connections(bounds)
         self._app = build_app(service)
+        self._app.state.exposition.connections = self.connections
         config = uvicorn_config(self._app, self.connections)
         if tls is not None:
             config.load()
