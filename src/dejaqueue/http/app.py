@@ -13,6 +13,7 @@ from dejaqueue.http import entrance, openapi, problems
 from dejaqueue.http.doq import routes as doq
 from dejaqueue.http.exposition import Exposition
 from dejaqueue.http.fast_lane import FastLane, calls_of
+from dejaqueue.http.heads import HeadAsGet
 from dejaqueue.http.requests import RequestCounter, RequestCounts
 from dejaqueue.http.routes import (
     browsing,
@@ -63,5 +64,6 @@ def build_app(service: Service) -> FastAPI:
     openapi.install(app, DESCRIPTION)
     requests = RequestCounts()
     app.add_middleware(RequestCounter, counts=requests)
+    app.add_middleware(HeadAsGet)
     app.state.exposition = Exposition(service, requests)
     return app
