@@ -37,6 +37,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/cli/bench.py": "tests/cli",
     "src/dejaqueue/cli/browse.py": "tests/cli",
     "src/dejaqueue/cli/changes.py": "tests/cli",
+    "src/dejaqueue/cli/config.py": "tests/cli",
     "src/dejaqueue/cli/connection.py": "tests/cli",
     "src/dejaqueue/cli/cron.py": "tests/cli",
     "src/dejaqueue/cli/demo/command.py": "tests/cli",

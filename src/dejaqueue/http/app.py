@@ -63,5 +63,5 @@ def build_app(service: Service) -> FastAPI:
     openapi.install(app, DESCRIPTION)
     requests = RequestCounts()
     app.add_middleware(RequestCounter, counts=requests)
-    app.state.exposition = Exposition(service.broker, requests, service.is_ready)
+    app.state.exposition = Exposition(service, requests)
     return app
