@@ -25,6 +25,7 @@ from dejaqueue.local import LocalTransport
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.testing.faulty_journal import FaultyFileSystem
+from tests.unit.http.conftest import Api
 
 
 @pytest.fixture
@@ -65,6 +66,11 @@ def get(broker: Broker, path: str, gate: Gate | None = None) -> httpx.Response:
             return await client.get(path)
 
     return asyncio.run(ask())
+
+
+def test_probes_may_ask_for_the_head_alone(api: Api) -> None:
+    assert api.http.head("/livez").status_code == 200
+    assert api.http.head("/readyz").status_code in (200, 503)
 
 
 def test_alive_before_it_is_ready(broker: Broker) -> None:
