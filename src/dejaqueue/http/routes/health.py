@@ -13,6 +13,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
+from dejaqueue.access.gate import bearer_of
 from dejaqueue.access.roles import Role
 from dejaqueue.errors import DejaQError
 from dejaqueue.http.readiness import readiness
@@ -48,8 +49,10 @@ def readyz(request: Request) -> JSONResponse:
 
 
 def _may_manage(request: Request) -> bool:
+    """The entrance asks nobody who comes to a public path."""
     try:
-        return principal_of(request).may(Role.MANAGE, "")
+        key = bearer_of(request.headers.get("authorization", ""))
+        return service_of(request).gate.principal(key).may(Role.MANAGE, "")
     except DejaQError:
         return False
 
