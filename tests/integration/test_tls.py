@@ -16,8 +16,9 @@ import trustme
 from dejaqueue.access.tls import ServerTls, load_tls
 from dejaqueue.client import Client, Tls
 from dejaqueue.clock import SystemClock
+from dejaqueue.configuration import load
 from dejaqueue.errors import BadRequest, Unavailable
-from dejaqueue.settings import ServerSettings, load
+from dejaqueue.settings import ServerSettings
 from tests.integration.access_fixture import Site, running
 
 HOST = "localhost"
@@ -249,7 +250,7 @@ def test_wrong_files_are_refused_at_start_by_their_setting(
 )
 def test_settings_that_belong_together_are_refused_alone(given: dict[str, str]) -> None:
     with pytest.raises(BadRequest, match="tls_certificate"):
-        load(None, {"server": given})
+        load(None, {f"server.{name}": (f"--{name}", value) for name, value in given.items()})
 
 
 def test_no_settings_are_no_tls(papers: Papers) -> None:
