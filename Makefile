@@ -73,7 +73,7 @@ sim: venv-dev ## simulate a broker with crashes, power cuts and a bad network (S
 	@PYTHONPATH=src:. $(PY) -m tests.simulation --first $(SEED) --seeds $(N) $(ARGS)
 
 ##@ Measure
-.PHONY: bench bench-scale
+.PHONY: bench bench-scale bench-spark
 bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput, ARGS=...)
 	@scripts/install_servers.sh || true
 	@$(PY) -m bench $(QUESTION) $(ARGS)
@@ -81,6 +81,12 @@ bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput, ARGS=...)
 
 bench-scale: venv-bench ## 100 million scheduled messages: memory, rates, start (ARGS="--messages N")
 	@$(PY) -m bench scale $(ARGS)
+	@$(PY) scripts/generate_reference.py
+
+bench-spark: venv-bench ## Spark writes and reads topics, beside what Spark takes itself
+	@scripts/install.sh spark
+	@scripts/install_java.sh || true
+	@$(PY) -m bench spark $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
 ##@ Keep house
@@ -107,8 +113,9 @@ venv-bench: venv
 # where nothing may be skipped, all of them are installed.
 venv-test: venv-dev
 ifeq ($(REQUIRE_ALL),1)
-	@scripts/install.sh bench
+	@scripts/install.sh bench spark
 	@scripts/install_servers.sh
+	@scripts/install_java.sh
 endif
 
 lint-only: venv-dev

@@ -63,8 +63,9 @@ def main(
 ) -> None:
     """Measure DejaQ and its peers, in turn, on this machine.
 
-    QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, parts (all by default)
-    and scale.
+    QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, parts (all by
+    default),
+    scale and spark.
     """
     names = tuple(name.strip() for name in systems.split(","))
     for name in names:

@@ -23,6 +23,7 @@ TITLES = {
     "fair": "Fair topics",
     "http": "HTTP",
     "scale": "Scale",
+    "spark": "Spark",
     "parts": "Parts",
 }
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from bench.results import Outcome, Row
 
-COLOURS = {"dejaq": "#d1495b", "redis": "#30638e", "beanstalkd": "#9aa5b1"}
+COLOURS = {"dejaq": "#d1495b", "redis": "#30638e", "beanstalkd": "#9aa5b1", "spark": "#9aa5b1"}
 INK, FAINT = "#22262b", "#d8dde3"
 WIDTH_INCHES, DPI = 8.0, 144
 

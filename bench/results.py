@@ -26,6 +26,7 @@ QUESTIONS = (
     "fair",
     "http",
     "scale",
+    "spark",
     "parts",
 )
 """All questions, in the order of the page."""
@@ -37,7 +38,7 @@ class Row:
 
     Attributes:
         question: one of QUESTIONS.
-        system: `dejaq`, `redis` or `beanstalkd`.
+        system: `dejaq`, `redis`, `beanstalkd`, or `spark` where nothing else is measured.
         case: what was done.
         value: the median over the rounds, in `unit`.
         ratio: `value` over that of `ratio_to`, None if there is nothing to compare with.

@@ -54,6 +54,8 @@ TARGETS = (
     Target("scale", "enqueue", "ratio", "≥", 0.8, "× that at 1M"),
     Target("scale", "lease_ack", "ratio", "≥", 0.8, "× that at 1M"),
     Target("scale", "restart", "value", "≤", 30, "s"),
+    Target("spark", "write", "value", "≥", 400_000, "rows/s"),
+    Target("spark", "read", "value", "≥", 1_000_000, "rows/s"),
 )
 
 WORK = {
@@ -80,6 +82,8 @@ WORK = {
     ("scale", "enqueue"): "100 M scheduled, enqueue",
     ("scale", "lease_ack"): "100 M scheduled, lease + ack",
     ("scale", "restart"): "100 M scheduled, start from snapshot",
+    ("spark", "write"): "Spark writes a table, two threads",
+    ("spark", "read"): "Spark reads a topic, two threads",
 }
 """What a target is about, for readers, by question and case."""
 

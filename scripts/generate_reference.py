@@ -280,6 +280,27 @@ def measured(row: dict[str, Any] | None) -> str:
     return f"{value:.3g} {row['unit']}"
 
 
+def metrics_block() -> str:
+    """Every metric of /metrics, by what it is about."""
+    from dejaqueue.http.catalogue import GROUPS
+
+    parts = []
+    for title, metrics in GROUPS.items():
+        rows: list[tuple[object, ...]] = [
+            (
+                f"`{metric.shown_name}`",
+                metric.type,
+                metric.unit,
+                " ".join(f"`{label}`" for label in metric.labels),
+                metric.meaning,
+            )
+            for metric in metrics
+        ]
+        head = ("metric", "type", "unit", "labels", "meaning")
+        parts.append(f"### {title}\n\n{table(head, rows)}")
+    return "\n".join(parts)
+
+
 def schemas_block() -> str:
     """The columns of every batch that crosses the wire."""
     from dejaqueue.schema import messages
@@ -358,6 +379,7 @@ BLOCKS: dict[str, Callable[[], str | None]] = {
     "actions": actions_block,
     "rules": rules_block,
     "figures": figures_block,
+    "metrics": metrics_block,
 }
 
 

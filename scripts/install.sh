@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install locked packages into .venv, then DejaQ itself. Usage: scripts/install.sh run|dev|bench ...
+# Install locked packages into .venv, then DejaQ itself. Usage: scripts/install.sh run|dev|bench|spark ...
 # Every file is checked against its hash. Nothing is done for a set that is there already.
 set -euo pipefail
 cd "$(dirname "$0")/.."

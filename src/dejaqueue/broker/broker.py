@@ -43,9 +43,15 @@ from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 log = logging.getLogger("dejaqueue.broker")
 
+RUNNING = "running"
+"""The phase in which a broker takes calls."""
+
 
 class Broker:
     """A broker on one machine.
+
+    Attributes:
+        phase: what it is doing: starting with what, RUNNING, stopping.
 
     Args:
         settings: where and how; the defaults keep messages in ./dejaq-data.
@@ -82,6 +88,7 @@ class Broker:
         self.keys = KeyRing(self.clock)
         self.counting = BrokerCounts()
         self._running = False
+        self.phase = "not started"
         self.started_us = 0
         self.transactions = Transactions(self.runtime, self.clock)
 
@@ -91,6 +98,7 @@ class Broker:
         """Open the store, read the catalogue, start the workers. Raises Locked, JournalDamaged."""
         if self._running:
             return
+        self.phase = "opening the journal"
         began_us = self.clock.now_us()
         warm_up()
         journal = self.settings.journal
@@ -109,11 +117,13 @@ class Broker:
             self._threads.worker(f"dejaq-worker-{number}", self.clock)
             for number in range(self.settings.dispatch.workers)
         ]
+        self.phase = "starting the workers"
         for worker in self._workers:
             worker.start()
         self._topics = {topic.name: self._serve(topic) for topic in self._catalogue.all()}
         self.started_us = self.clock.now_us()
         self._running = True
+        self.phase = RUNNING
         for runtime in self._topics.values():
             if runtime.topic.kind is TopicKind.CRON:
                 runtime.ring_all()  # entries fire also where nobody asks
@@ -125,6 +135,7 @@ class Broker:
             if not self._running:
                 return
             self._running = False
+            self.phase = "stopping"
             began_us = self.clock.now_us()
             runtimes = list(self._topics.values())
         self.carrier.close()
@@ -136,7 +147,13 @@ class Broker:
         self.snapshot_writer.shutdown()
         self.keys.close()
         self.store.close()
+        self.phase = "stopped"
         news.stopped((self.clock.now_us() - began_us) // 1_000)
+
+    @property
+    def workers(self) -> tuple[PartitionWorker, ...]:
+        """The workers; none before the broker was started."""
+        return tuple(self._workers)
 
     @staticmethod
     def _close_partition(partition: Partition) -> None:

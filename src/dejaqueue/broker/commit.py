@@ -63,6 +63,11 @@ class Committer:
         if self._thread.is_alive():
             self._thread.join()
 
+    @property
+    def is_alive(self) -> bool:
+        """True while its thread runs."""
+        return self._thread.is_alive()
+
     def submit(self, append: Callable[[], None]) -> None:
         """Run `append`, which must not raise, after what was submitted before."""
         self._queue.put(append)

@@ -216,11 +216,6 @@ class Partition:
         return not self._inbox
 
     @property
-    def has_failed(self) -> bool:
-        """True if it serves nothing any more, as its journal failed for good."""
-        return self._failed is not None
-
-    @property
     def mean_payload_bytes(self) -> int:
         """Mean payload of what was sent since the partition was loaded; 0 = not known."""
         return self._payload_bytes_sum // max(1, self._payload_rows_sum)
@@ -303,13 +298,14 @@ class Partition:
 
     def _fail(self, error: DejaQError) -> None:
         """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
-        self._commits.abandon(error)
-        self.loaded = False
-        self.journal.close()
         # A full disk or another owner: reading again may help. A failed sync is final (duty 8).
         if not isinstance(error, ResourceExhausted | Fenced | InternalError):
             self._failed = error
-            self._refuse_inbox(error)
+        self._commits.abandon(error)
+        self.loaded = False
+        self.journal.close()
+        if self._failed is not None:
+            self._refuse_inbox(self._failed)
         name, final = self.topic().name, self._failed is not None
         news.failed(name, self.number, error, final=final)
 

@@ -55,6 +55,11 @@ class PartitionWorker:
             self._thread.join()
         self.committer.stop()
 
+    @property
+    def is_alive(self) -> bool:
+        """True while both of its threads run."""
+        return self._thread.is_alive() and self.committer.is_alive
+
     def submit(self, partition: Partition, request: Request) -> None:
         """Leave a request for a partition of this worker. Any thread; does not block."""
         partition.put(request)

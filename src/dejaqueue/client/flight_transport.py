@@ -431,7 +431,7 @@ class FlightTransport:
         self._check_open()
         content = json.dumps({"op": "scan", **ticket}).encode()
         try:
-            reader = self._consumes.do_get(flight.Ticket(content))
+            reader = self._consumes.do_get(flight.Ticket(content), self._stream_options)
             for chunk in reader:
                 yield chunk.data
         except (pa.ArrowException, OSError) as wrong:

@@ -8,10 +8,11 @@ See: docs/guides/spark.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dejaqueue import limits
 from dejaqueue.client.core import ClientCore
+from dejaqueue.client.credentials import Tls
 from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import check_topic_name
@@ -30,6 +31,11 @@ _KNOWN = (
     "timeout",
     "refusals",
     "refusals.path",
+    "api_key",
+    "tls.ca",
+    "tls.certificate",
+    "tls.key",
+    "tls.server_name",
 )
 
 _SPARKS_OWN = ("checkpointlocation", "queryname")
@@ -48,6 +54,8 @@ class Options:
         timeout_ms: a job that takes longer is aborted.
         fails_on_refusals: True: a row that is refused fails the job.
         refusals_path: where refused rows are written; "" = nowhere.
+        api_key: shown to the broker; None = none is.
+        tls: files for dejaqs://, which every executor must have; None = the system's.
     """
 
     url: str
@@ -57,6 +65,8 @@ class Options:
     timeout_ms: int
     fails_on_refusals: bool
     refusals_path: str
+    api_key: str | None = field(default=None, repr=False)
+    tls: Tls | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Options:
@@ -83,15 +93,26 @@ class Options:
             timeout_ms=1000 * _whole(values, "timeout", TIMEOUT_SECONDS, most_seconds),
             fails_on_refusals=refusals == "fail",
             refusals_path=values.get("refusals.path", ""),
+            api_key=values.get("api_key"),
+            tls=_tls(values),
         )
 
     def transport(self) -> FlightTransport:
         """A connection of one's own, to be closed."""
-        return FlightTransport(self.url)
+        return FlightTransport(self.url, self.api_key, self.tls)
 
     def client(self, name: str) -> ClientCore:
         """A client of one's own, to be closed."""
         return ClientCore(self.transport(), name, RETRY_MS_MAX, None)
+
+
+def _tls(values: Mapping[str, str]) -> Tls | None:
+    files = {
+        name: values[f"tls.{name}"]
+        for name in ("ca", "certificate", "key", "server_name")
+        if f"tls.{name}" in values
+    }
+    return Tls(**files) if files else None
 
 
 def _whole(values: Mapping[str, str], name: str, default: int, most: int) -> int:

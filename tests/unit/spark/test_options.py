@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dejaqueue import limits
+from dejaqueue.client.credentials import Tls
 from dejaqueue.errors import BadRequest
 from dejaqueue.spark.options import TIMEOUT_SECONDS, URL_DEFAULT, Options
 
@@ -18,6 +19,14 @@ def test_a_topic_is_enough() -> None:
 
 def test_a_topic_may_be_the_path__names_have_no_case() -> None:
     assert Options.of({"path": "t", "Rows.Per.Partition": "5"}).rows_per_partition == 5
+
+
+def test_a_key_is_not_shown__tls_is_made_of_its_options() -> None:
+    options = Options.of({"topic": "t", "api_key": "secret", "tls.ca": "/ca.pem"})
+    assert "secret" not in repr(options)
+    assert options.api_key == "secret"
+    assert options.tls == Tls(ca="/ca.pem")
+    assert Options.of({"topic": "t"}).tls is None
 
 
 @pytest.mark.parametrize(
