@@ -141,6 +141,17 @@ def test_expression_asks_for_what_there_is(
     assert asked <= labels, f"{asked - labels} in {texts}"
 
 
+def test_guide_asks_for_what_there_is(page: Page) -> None:
+    guide = (DEPLOY.parent / "docs" / "guides" / "monitoring.md").read_text()
+    known = labels_of(page)
+    named = set(re.findall(r"\b(dejaq_[a-z_]+)\b", guide))
+    assert len(named) >= 7
+    unknown = {name for name in named if name not in known and name not in METRICS}
+    assert unknown == set()
+    for within in re.findall(r'within="(\w+)"', guide):
+        assert within in known["dejaq_due_within"]["within"]
+
+
 def test_panels_have_places_of_their_own() -> None:
     taken: set[tuple[int, int]] = set()
     panels = json.loads(DASHBOARD.read_text())["panels"]

@@ -99,7 +99,7 @@ def test_what_users_felt_is_known_when_their_consumer_is_closed(process: BrokerP
     assert page.get("dejaq_felt_lateness_seconds_count", **TOPIC) == 52
     pushed = page.get("dejaq_lateness_seconds_sum", **TOPIC)
     felt = page.get("dejaq_felt_lateness_seconds_sum", **TOPIC)
-    assert felt >= pushed * 0.999
+    assert felt >= pushed - 52 * 0.005  # the client knows the clock within a few ms
     assert page.get("dejaq_consumers", **TOPIC) == 0
 
 

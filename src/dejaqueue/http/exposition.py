@@ -168,11 +168,11 @@ class Exposition:
     def _add_servers(self, page: _Page) -> None:
         requests, counting = self._requests, self._broker.counting
         names = METRICS["dejaq_http_requests"].labels
-        for labels, count in requests.ended.read().items():
+        for labels, count in requests.ended().items():
             page.add("dejaq_http_requests", _labels(names, labels), count)
         names = METRICS["dejaq_http_request_seconds"].labels
-        for labels, histogram in requests.durations().items():
-            page.add_histogram("dejaq_http_request_seconds", _labels(names, labels), histogram)
+        for pair, histogram in requests.durations().items():
+            page.add_histogram("dejaq_http_request_seconds", _labels(names, pair), histogram)
         page.add("dejaq_http_requests_open", "", requests.open)
         if self.connections is not None:
             page.add("dejaq_http_connections_open", "", len(self.connections.open))

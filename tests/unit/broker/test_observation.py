@@ -6,13 +6,22 @@ nobody used yet or that failed. Not covered: how it is shown (tests/unit/http/te
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.observation import Observer, Outlook, TopicNumbers
-from dejaqueue.model import TopicKind
+from dejaqueue.client import Client
+from dejaqueue.errors import ResourceExhausted
+from dejaqueue.journal.segments.files import FileSystem
+from dejaqueue.journal.segments.store import SegmentStore
+from dejaqueue.local import LocalTransport
+from dejaqueue.model import Topic, TopicKind
+from dejaqueue.settings import BrokerSettings, JournalSettings
+from dejaqueue.testing.faulty_journal import FaultyFileSystem
 from tests.rules.broker_fixture import BrokerFixture
 
 
@@ -80,6 +89,31 @@ def test_partition_that_nobody_used_is_read(tmp_path: Path) -> None:
     fixture.stop()
     assert found.outlook.due_within[-1] == 1
     assert (found.partitions, found.loaded, found.failed) == (1, 1, 0)
+
+
+def test_totals_do_not_fall_and_are_right_when_a_partition_is_read_again(tmp_path: Path) -> None:
+    files = FaultyFileSystem(FileSystem())
+    store = SegmentStore(tmp_path, segment_bytes=1 << 20, reserve_bytes=0, file_system=files)
+    broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")), store=store)
+    broker.start()
+    broker.create_topic(Topic("a"))
+    observer, seen = Observer(broker), []
+    with Client(transport=LocalTransport(broker), retry_ms_max=0) as client:
+        for number in range(1, 6):
+            client.send("a", b"x")
+            if number == 3:  # the disk is full in the middle of a write: the engine is thrown away
+                files.fail("write", number=errno.ENOSPC)
+                with pytest.raises(ResourceExhausted):
+                    client.send("a", b"lost")
+            found = next(observer.topics())
+            seen.append((found.totals["enqueued"], found.appended_bytes))
+    broker.stop()
+    counts, byte_counts = zip(*seen, strict=True)
+    assert counts[:2] == (1, 2)
+    assert counts[-1] == 5
+    assert list(counts) == sorted(counts)
+    assert list(byte_counts) == sorted(byte_counts)
+    assert byte_counts[0] > 0
 
 
 def test_stopped_broker_has_no_topics(fixture: BrokerFixture) -> None:

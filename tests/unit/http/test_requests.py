@@ -45,7 +45,7 @@ def test_template_of_the_route_is_the_label() -> None:
     counts = RequestCounts()
     ask(counts, found, method="GET", path="/topics/a")
     ask(counts, found, method="GET", path="/topics/b")
-    assert counts.ended.read() == {("GET", "/topics/{name}", "200"): 2}
+    assert counts.ended() == {("GET", "/topics/{name}", "200"): 2}
     assert counts.durations()["GET", "/topics/{name}"].count == 2
 
 
@@ -53,14 +53,14 @@ def test_paths_without_a_route_and_made_up_methods_share_a_label() -> None:
     counts = RequestCounts()
     ask(counts, not_found, method="GET", path="/x")
     ask(counts, not_found, method="BREW", path="/y")
-    assert counts.ended.read() == {("GET", UNMATCHED, "404"): 1, ("OTHER", UNMATCHED, "404"): 1}
+    assert counts.ended() == {("GET", UNMATCHED, "404"): 1, ("OTHER", UNMATCHED, "404"): 1}
 
 
 def test_bug_counts_as_500_and_nothing_stays_open() -> None:
     counts = RequestCounts()
     with pytest.raises(RuntimeError):
         ask(counts, broken, method="POST", path="/x")
-    assert counts.ended.read() == {("POST", UNMATCHED, "500"): 1}
+    assert counts.ended() == {("POST", UNMATCHED, "500"): 1}
     assert counts.open == 0
 
 
@@ -72,4 +72,4 @@ def test_what_is_no_request_passes_by() -> None:
 
     asyncio.run(RequestCounter(app, counts)({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
     assert seen == ["lifespan"]
-    assert counts.ended.read() == {}
+    assert counts.ended() == {}
