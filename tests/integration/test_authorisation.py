@@ -195,7 +195,7 @@ def options(key: str | None) -> flight.FlightCallOptions:
 def attempt(call: Any) -> BaseException | None:
     try:
         call()
-    except (flight.FlightError, pa.ArrowException, DejaQError) as error:
+    except (flight.FlightError, pa.ArrowException, OSError, DejaQError) as error:
         return error
     return None
 
@@ -216,6 +216,23 @@ def test_every_way_in_is_known() -> None:
     assert {name for name in ours if not name.startswith("_")} == ways
     assert set(WRITE_OPS) == set(rules.WRITES)
     assert set(STREAMS) >= {*WRITE_OPS, *rules.FLIGHT_TICKETS}
+
+
+def test_ways_that_are_not_served_say_nothing_either(site: Site) -> None:
+    descriptor = flight.FlightDescriptor.for_path(MINE)
+    with flight.FlightClient(site.flight.url.replace("dejaq", "grpc")) as client:
+        for caller in BAD_KEYS:
+            called = options(site.keys[caller])
+            error = attempt(lambda called=called: client.get_schema(descriptor, called))
+            assert outcome(error) is Unauthenticated
+            ticket = flight.Ticket(b'{"op": "nonsense"}')
+            with pytest.raises(flight.FlightUnauthenticatedError):
+                client.do_get(ticket, options(site.keys[caller])).read_all()
+            with pytest.raises(flight.FlightUnauthenticatedError):
+                list(client.do_action(flight.Action("nonsense", b""), options(site.keys[caller])))
+        with pytest.raises((flight.FlightError, pa.ArrowException)) as caught:
+            client.authenticate_basic_token("root", "x")  # gRPC's handshake, which nobody serves
+        assert MINE not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ACTIONS)

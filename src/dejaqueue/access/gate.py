@@ -7,13 +7,16 @@ when its key ends or is revoked, at once.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
 from dejaqueue.access.key_ring import REFUSAL, InMemory, KeyRing
 from dejaqueue.access.roles import EVERYBODY, Principal
 from dejaqueue.clock import SystemClock, Wake
-from dejaqueue.errors import Unauthenticated
+from dejaqueue.errors import DejaQError, Unauthenticated
+
+log = logging.getLogger("dejaqueue.access")
 
 NEEDED = "an API key is needed, as `authorization: Bearer KEY`"
 
@@ -85,7 +88,10 @@ class Gate:
             ended = [one for one in self._open if not self.keys.is_live(one.principal.key_id)]
             self._open.difference_update(ended)
         for one in ended:
-            one.end(Unauthenticated(REFUSAL if one.principal.key_id else NEEDED))
+            try:
+                one.end(Unauthenticated(REFUSAL if one.principal.key_id else NEEDED))
+            except DejaQError as error:  # its topic or broker has just gone; the others still end
+                log.info("a stream of %s had ended already: %s", one.principal.name, error)
 
     def _start_watch(self) -> None:
         """Under the mutex: have a thread wait for the next end of a key."""

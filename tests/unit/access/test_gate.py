@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 
 import pytest
 
@@ -10,7 +11,7 @@ from dejaqueue.access.gate import Gate, bearer_of
 from dejaqueue.access.key_ring import InMemory, KeyRing
 from dejaqueue.access.roles import EVERYBODY
 from dejaqueue.clock import SystemClock
-from dejaqueue.errors import Unauthenticated
+from dejaqueue.errors import Unauthenticated, Unavailable
 from dejaqueue.testing.virtual_clock import VirtualClock
 
 
@@ -54,6 +55,22 @@ def test_open_streams_end_when_their_key_is_revoked(gate: Gate) -> None:
         admissions[1].check()
     gate.keys.revoke("b")
     assert ended == ["a"], "a stream that has ended is not told"
+
+
+def test_a_stream_that_cannot_be_told_does_not_keep_others_open(gate: Gate) -> None:
+    gate.keys.create("root", ["admin:*"])
+    key, _ = gate.keys.create("a", ["consume:x"])
+    ended: list[int] = []
+
+    def fail(number: int) -> None:
+        ended.append(number)
+        raise Unavailable("the topic has gone")
+
+    with ExitStack() as stack:
+        for number in range(3):
+            stack.enter_context(gate.admit(key.principal, lambda _, number=number: fail(number)))
+        gate.keys.revoke("a")
+        assert sorted(ended) == [0, 1, 2]
 
 
 def test_the_first_key_ends_streams_that_have_none(gate: Gate) -> None:
