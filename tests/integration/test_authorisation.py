@@ -51,6 +51,9 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "stats": ("M", {"topic": MINE}),
     "assignments": ("M", {"name": MINE}),
     "scan_ranges": ("M", {"name": MINE}),
+    "claim": ("C", {"topic": MINE, "partition": 0, "rows": 1}),
+    "extend_claims": ("C", {"topic": MINE, "claims": {}}),
+    "ack_claims": ("C", {"topic": MINE, "claims": {}}),
     "counts": ("M", {"topic": MINE}),
     "histogram": ("M", {"topic": MINE, "due_from": 0, "due_to": 10, "bucket_ms": 5}),
     "move_where": ("M", {"topic": MINE}),
@@ -75,8 +78,8 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 STREAMS = {
     "enqueue": "P", "move": "P", "cancel": "P", "ack": "C", "nack": "C", "extend": "C",
-    "consume": "C", "peek": "M", "scan": "M", "get_flight_info": ANY, "list_flights": "key",
-    "list_actions": "key",
+    "consume": "C", "peek": "M", "scan": "M", "claim": "C", "get_flight_info": ANY,
+    "list_flights": "key", "list_actions": "key",
 }  # fmt: skip
 
 T, Q = "/v1/topics/{topic}", "/API/v1/queues/{queue_name}"
@@ -213,8 +216,9 @@ def stream(site: Site, name: str, key: str | None) -> BaseException | None:
     if name == "consume":
         return consume(site, key)
     with flight.FlightClient(site.flight.url.replace("dejaq", "grpc")) as client:
-        if name in ("peek", "scan"):
-            asked = {"op": name, "topic": MINE} | ({"partition": 0} if name == "scan" else {})
+        if name in ("peek", "scan", "claim"):
+            more = {"scan": {"partition": 0}, "claim": {"partition": 0, "claim": 1}}
+            asked = {"op": name, "topic": MINE} | more.get(name, {})
             ticket = flight.Ticket(json.dumps(asked).encode())
             return attempt(lambda: client.do_get(ticket, options(key)).read_all())
         if name == "get_flight_info":

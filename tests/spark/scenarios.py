@@ -114,12 +114,9 @@ def cluster(url: str, folder: Path) -> None:
 
 
 def stream(spark: SparkSession, url: str, folder: Path, disturb: Map | None) -> None:
-    """Write files of `folder`/in into the topic `stream`, one a batch."""
-    files = spark.readStream.format("text").option("maxFilesPerTrigger", 1)
-    table = files.load(str(folder / "in")).selectExpr(
-        "cast(value as binary) payload", "4000000000000 due"
-    )
-    table = table.repartition(2)
+    """From the topic `source` to the topic `stream`, 500 rows a batch."""
+    reader: Any = spark.readStream.format("dejaq").option("url", url).option("max.rows", 500)
+    table = reader.schema("payload binary").load("source")
     if disturb is not None:
         table = table.mapInArrow(disturb, table.schema)
     writer: Any = table.writeStream.format("dejaq").option("url", url).option("topic", "stream")
