@@ -25,7 +25,7 @@ KEPT = ROOT / "results"
 PAGE = ROOT.parent / "docs" / "benchmarks.md"
 OTHER_WORK_PERCENT_MAX = 20.0
 """Above this a run says more about the other programs."""
-DEFAULT_QUESTIONS = ("throughput", "kinds", "lateness", "pollers", "hot_instant", "fair", "parts")
+DEFAULT_QUESTIONS = tuple(question for question in QUESTIONS if question != "scale")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -63,8 +63,8 @@ def main(
 ) -> None:
     """Measure DejaQ and its peers, in turn, on this machine.
 
-    QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, parts (all by default),
-    scale and spark.
+    QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, parts (all by
+    default), scale and spark.
     """
     names = tuple(name.strip() for name in systems.split(","))
     for name in names:

@@ -21,6 +21,7 @@ TITLES = {
     "pollers": "Lateness beside clients that wait over HTTP",
     "hot_instant": "Hot instant",
     "fair": "Fair topics",
+    "http": "HTTP",
     "scale": "Scale",
     "spark": "Spark",
     "parts": "Parts",

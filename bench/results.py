@@ -24,6 +24,7 @@ QUESTIONS = (
     "pollers",
     "hot_instant",
     "fair",
+    "http",
     "scale",
     "spark",
     "parts",

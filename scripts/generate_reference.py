@@ -120,14 +120,16 @@ def settings_block() -> str | None:
     """Every setting, with its default, its bounds and its reason."""
     if importlib.util.find_spec("dejaqueue.settings") is None:
         return None
+    from dejaqueue.setting_words import range_words
     from dejaqueue.settings import BrokerSettings, known_settings
 
     parts: list[str] = []
     rows: dict[str, list[tuple[object, ...]]] = {}
     for group, name, field in known_settings():
         shown = field.default
-        default = spelled(shown) if isinstance(shown, int) else shown
+        default = spelled(shown) if isinstance(shown, int) else f"{shown}"
         bounds = ", ".join(bound_words(item) for item in field.metadata)
+        bounds = bounds or ("" if field.annotation is str else range_words(field))
         rows.setdefault(group, []).append((f"`{name}`", default, bounds, field.description))
     for group, found in rows.items():
         kind = BrokerSettings.model_fields[group].annotation
@@ -278,6 +280,27 @@ def measured(row: dict[str, Any] | None) -> str:
     return f"{value:.3g} {row['unit']}"
 
 
+def metrics_block() -> str:
+    """Every metric of /metrics, by what it is about."""
+    from dejaqueue.http.catalogue import GROUPS
+
+    parts = []
+    for title, metrics in GROUPS.items():
+        rows: list[tuple[object, ...]] = [
+            (
+                f"`{metric.shown_name}`",
+                metric.type,
+                metric.unit,
+                " ".join(f"`{label}`" for label in metric.labels),
+                metric.meaning,
+            )
+            for metric in metrics
+        ]
+        head = ("metric", "type", "unit", "labels", "meaning")
+        parts.append(f"### {title}\n\n{table(head, rows)}")
+    return "\n".join(parts)
+
+
 def schemas_block() -> str:
     """The columns of every batch that crosses the wire."""
     from dejaqueue.schema import messages
@@ -316,6 +339,34 @@ def actions_block() -> str | None:
     return table(("action", "what it does: what its body holds"), rows)
 
 
+def rules_block() -> str:
+    """What every call needs: actions and streams of Flight, routes of HTTP."""
+    from dejaqueue.access import rules
+    from dejaqueue.access.roles import Role
+
+    def words(rule: rules.Rule) -> str:
+        if rule is rules.PUBLIC:
+            return "open"
+        if not rule.roles:
+            return "—" if rule.also is None else "by what it names"
+        if set(rule.roles) == set(Role):
+            return "any"
+        where = "" if rule.field else " on `*`"
+        return ", ".join(f"`{role.value}`" for role in rule.roles) + where
+
+    rows: list[tuple[object, ...]] = [
+        *((f"stream `{name}`", f"`{role.value}`") for name, role in rules.WRITES.items()),
+        ("stream of a consumer", "`consume`"),
+        *((f"ticket `{name}`", words(rule)) for name, rule in rules.FLIGHT_TICKETS.items()),
+        *((f"action `{name}`", words(rule)) for name, rule in rules.FLIGHT_ACTIONS.items()),
+    ]
+    routes: list[tuple[object, ...]] = [
+        (f"`{method} {path}`", words(rule)) for (method, path), rule in rules.HTTP_ROUTES.items()
+    ]
+    flight = table(("over Flight", "role"), rows)
+    return flight + "\n" + table(("over HTTP", "role"), routes)
+
+
 BLOCKS: dict[str, Callable[[], str | None]] = {
     "errors": errors_block,
     "row-statuses": row_statuses_block,
@@ -326,8 +377,23 @@ BLOCKS: dict[str, Callable[[], str | None]] = {
     "lifecycle": lifecycle_block,
     "schemas": schemas_block,
     "actions": actions_block,
+    "rules": rules_block,
     "figures": figures_block,
+    "metrics": metrics_block,
 }
+
+
+def example_file() -> str | None:
+    """A settings file with every setting."""
+    if importlib.util.find_spec("dejaqueue.setting_words") is None:
+        return None
+    from dejaqueue.setting_words import example
+
+    return example()
+
+
+FILES: dict[str, Callable[[], str | None]] = {"docs/reference/dejaq.toml": example_file}
+"""Files that are generated whole."""
 
 
 def pages() -> list[Path]:
@@ -368,6 +434,13 @@ def main() -> int:
             stale.append(page.relative_to(ROOT))
             if not check:
                 page.write_text(after, encoding="utf-8")
+    for name, make in FILES.items():
+        place, made = ROOT / name, make()
+        before = place.read_text(encoding="utf-8") if place.exists() else ""
+        if made is not None and made != before:
+            stale.append(Path(name))
+            if not check:
+                place.write_text(made, encoding="utf-8")
     for path in stale:
         print(f"stale: {path} (make docs writes it)" if check else f"wrote {path}")
     return 1 if check and stale else 0

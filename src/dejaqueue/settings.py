@@ -1,9 +1,9 @@
 """Settings: what an operator may change, grouped by meaning, each with its unit and its reason.
 
-Room: vocabulary. Reads a file and the environment only in `load`; building `BrokerSettings` in code
-reads nothing, so that a library never changes with the shell it was started from.
-Holds: later wins: code < TOML file < environment < command line; a key nobody knows is refused with
-the nearest one that is known; relations between settings are checked when they are built.
+Room: vocabulary. Building `BrokerSettings` in code reads nothing, so that a library never changes
+with the shell it was started from; configuration.py reads files and the environment.
+Holds: relations between settings are checked when they are built; each description ends by saying
+whether the setting can change live, and `adopt` is what changes it.
 See: docs/reference/settings.md, generated from this file; what nobody may change is `limits.py`.
 
 In a file:          [journal]
@@ -13,37 +13,32 @@ In the environment: DEJAQ_JOURNAL__SEGMENT_BYTES=67108864
 
 from __future__ import annotations
 
-import difflib
-import os
-import tomllib
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from dejaqueue import limits
-from dejaqueue.errors import BadRequest
 
-ENVIRONMENT_PREFIX = "DEJAQ_"
-GROUP_DELIMITER = "__"
-"""Between group and field in the environment. Names without it are no settings and are left alone:
-DEJAQ_URL is the client's, and Kubernetes sets DEJAQ_PORT and the like for a service of that name.
-"""
+LIVE_WORDS = "Can change live."
+FIXED_WORDS = "Cannot change live."
+"""One of them ends the description of every setting."""
 
 
 class Group(BaseModel):
     """Settings of one meaning. Unknown fields are refused, built values do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_truth_as_number(cls, value: object, field: ValidationInfo) -> object:
+        """`true` is no number, though Python takes it for one."""
+        if isinstance(value, bool) and cls.model_fields[field.field_name or ""].annotation is int:
+            raise ValueError("true and false are no numbers")
+        return value
 
 
 class JournalSettings(Group):
@@ -69,7 +64,7 @@ class JournalSettings(Group):
         ge=0,
         description="Room on the disk that producers may not use, in bytes, kept so that leases "
         "and acks can still be written when the disk is full (rule 14). 64 MiB: some 250,000 acks "
-        "of single messages. 0 = nothing is kept back. Can change live.",
+        "of single messages. 0 = nothing is kept back. Cannot change live.",
     )
     snapshot_entries: int = Field(
         default=20_000,
@@ -122,7 +117,7 @@ class DispatchSettings(Group):
     inbox_bytes_max: int = Field(
         default=256 << 20,
         ge=1 << 20,
-        description="Bytes of batches that wait in memory to be written, in the whole broker, "
+        description="Bytes of batches that wait in memory to be written, in one partition, "
         "before producers get RESOURCE_EXHAUSTED (rule 14). 256 MiB: a tenth of a second at a "
         "million messages a second leaves it nearly empty. Can change live.",
     )
@@ -153,8 +148,8 @@ class ServerSettings(Group):
     host: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="Address to listen on. This machine alone, because there are no passwords "
-        "yet; `0.0.0.0` = every address. Cannot change live.",
+        description="Address to listen on. This machine alone, because a broker has neither "
+        "keys nor a certificate at first; `0.0.0.0` = every address. Cannot change live.",
     )
     port: int = Field(
         default=7464,
@@ -242,6 +237,38 @@ class ServerSettings(Group):
         return self
 
 
+Level = Literal["debug", "info", "warning", "error"]
+
+
+class LogSettings(Group):
+    """What is written to standard error, and how."""
+
+    level: Level = Field(
+        default="info",
+        description="What is logged at least. info: start, stop, recovery and what administrators "
+        "do; nothing for single messages. Can change live.",
+    )
+    format: Literal["auto", "text", "json"] = Field(
+        default="auto",
+        description="text is for people, json for programs: one object a line. auto: text if "
+        "standard error is a terminal, else json. Can change live.",
+    )
+    levels: dict[str, Level] = Field(
+        default={},
+        description="Levels of single loggers by name, which win over `level`: "
+        '`"dejaqueue.audit" = "warning"`. Other libraries log from warning on unless named here. '
+        "Can change live.",
+    )
+
+
+class Change(NamedTuple):
+    """A setting that differs from what it was."""
+
+    name: str
+    before: Any
+    after: Any
+
+
 class BrokerSettings(BaseSettings):
     """All settings of a broker.
 
@@ -255,6 +282,7 @@ class BrokerSettings(BaseSettings):
     dispatch: DispatchSettings = Field(default_factory=DispatchSettings)
     clock: ClockSettings = Field(default_factory=ClockSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
 
     @classmethod
     def settings_customise_sources(
@@ -265,8 +293,36 @@ class BrokerSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Code alone; `load` reads the rest."""
+        """Code alone; configuration.py reads the rest."""
         return (init_settings,)
+
+    def adopt(self, other: BrokerSettings) -> tuple[list[Change], list[Change]]:
+        """Take over what can change live from `other`. The one way that built settings change.
+
+        Whoever holds these settings, or a group of them, sees the new values at once.
+
+        Returns:
+            What has changed, and what differs but needs a new start.
+        """
+        changed: list[Change] = []
+        refused: list[Change] = []
+        for group, name, field in known_settings():
+            mine = getattr(self, group)
+            before, after = getattr(mine, name), getattr(getattr(other, group), name)
+            if before == after:
+                continue
+            change = Change(f"{group}.{name}", before, after)
+            if changes_live(field):
+                mine.__dict__[name] = after  # frozen for everybody else
+                changed.append(change)
+            else:
+                refused.append(change)
+        return changed, refused
+
+
+def changes_live(field: FieldInfo) -> bool:
+    """True if a running broker takes a new value of this setting."""
+    return (field.description or "").endswith(LIVE_WORDS)
 
 
 def known_settings() -> Iterator[tuple[str, str, FieldInfo]]:
@@ -277,108 +333,3 @@ def known_settings() -> Iterator[tuple[str, str, FieldInfo]]:
         assert issubclass(kind, Group)
         for name, field in kind.model_fields.items():
             yield group, name, field
-
-
-def load(
-    file: Path | None = None,
-    overrides: Mapping[str, Mapping[str, Any]] | None = None,
-) -> BrokerSettings:
-    """The settings of a broker that is started: file, then environment, then `overrides`.
-
-    Args:
-        file: a TOML file; None = no file.
-        overrides: what the command line says, by group and field; a value of None is left out.
-
-    Raises:
-        BadRequest: the file cannot be read, a key is not known, or a value is out of bounds; names
-            the setting, the limit and the value.
-    """
-    chosen: dict[str, Any] = {
-        group: {name: value for name, value in fields.items() if value is not None}
-        for group, fields in (overrides or {}).items()
-    }
-    _check_names(_names_of(_read_file(file)), "the settings file")
-    _check_names(_names_in_environment(), "the environment")
-    try:
-        loaded = _reader(file)(**chosen)
-    except ValidationError as error:
-        raise _to_bad_request(error) from error
-    return BrokerSettings(
-        journal=loaded.journal,
-        dispatch=loaded.dispatch,
-        clock=loaded.clock,
-        server=loaded.server,
-    )
-
-
-def _reader(file: Path | None) -> type[BrokerSettings]:
-    """A `BrokerSettings` that also reads this file and the environment."""
-
-    class LoadedSettings(BrokerSettings):
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            *_: PydanticBaseSettingsSource,
-            **__: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            environment = EnvSettingsSource(
-                settings_cls,
-                env_prefix=ENVIRONMENT_PREFIX,
-                env_nested_delimiter=GROUP_DELIMITER,
-            )
-            if file is None:
-                return (init_settings, environment)
-            return (init_settings, environment, TomlConfigSettingsSource(settings_cls, file))
-
-    return LoadedSettings
-
-
-def _read_file(file: Path | None) -> dict[str, Any]:
-    if file is None:
-        return {}
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadRequest("settings file", "a file that can be read", str(file)) from error
-    except ValueError as error:
-        raise BadRequest("settings file", f"TOML ({error})", str(file)) from error
-
-
-def _names_of(values: dict[str, Any]) -> list[str]:
-    """`group.field` of every value; a value outside of any group gives its bare name."""
-    names = []
-    for group, fields in values.items():
-        if isinstance(fields, dict):
-            names += [f"{group}.{name}" for name in fields] or [group]
-        else:
-            names.append(group)
-    return names
-
-
-def _names_in_environment() -> list[str]:
-    return [
-        name.removeprefix(ENVIRONMENT_PREFIX).lower().replace(GROUP_DELIMITER, ".", 1)
-        for name in sorted(os.environ)
-        if name.startswith(ENVIRONMENT_PREFIX) and GROUP_DELIMITER in name
-    ]
-
-
-def _check_names(names: list[str], source: str) -> None:
-    """Raise BadRequest for a name that is no setting, with the nearest that is one."""
-    known = [f"{group}.{name}" for group, name, _ in known_settings()]
-    groups = list(BrokerSettings.model_fields)
-    for name in names:
-        if name in known or name in groups:
-            continue
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-        raise BadRequest(source, f"known settings; the nearest is {near[0]}", name)
-
-
-def _to_bad_request(error: ValidationError) -> BadRequest:
-    """The first complaint, in our words."""
-    first = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or "settings"
-    text = first["msg"].removeprefix("Value error, ")
-    return BadRequest(field, text[:1].lower() + text[1:], first["input"])

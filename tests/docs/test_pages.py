@@ -108,7 +108,7 @@ def test_every_metric_is_documented() -> None:
     import dejaqueue
 
     text = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
-    documented = set(re.findall(r"`([a-z_]+)`", text))
+    documented = set(re.findall(r"`([a-z0-9_]+)`", text))
     with dejaqueue.open("memory:") as queue:
         queue.create_topic("ticks")
         queue.send("ticks", b"", delay=3_600)

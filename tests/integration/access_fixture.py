@@ -46,7 +46,7 @@ def running(tls: ServerTls | None = None) -> Iterator[Site]:
     broker.start()
     gate = Gate(broker.keys)
     flight = FlightServer(broker, "127.0.0.1", 0, gate=gate, tls=tls)
-    http = HttpServer(Service(broker, gate, lambda: True), "127.0.0.1", 0, tls)
+    http = HttpServer(Service(broker, gate, lambda: True), "127.0.0.1", 0, tls=tls)
     flight.start()
     http.start()
     try:

@@ -146,7 +146,7 @@ def any_failed(machine: Machine) -> bool:
     if broker is None:
         return True
     partitions = broker.runtime(TOPIC).partitions
-    return any(partition.has_failed for partition in partitions)
+    return any(partition.failure is not None for partition in partitions)
 
 
 def _heal_and_drain(

@@ -48,7 +48,7 @@ def test_the_guides_blocks_run(
 def test_the_example_prints_what_it_says(
     in_utc: SparkSession, broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = ROOT / "examples/40-spark/schedule.py"
+    path = ROOT / "examples/50-spark/schedule.py"
     loaded = importlib.util.spec_from_file_location("spark_example", path)
     assert loaded is not None
     assert loaded.loader is not None

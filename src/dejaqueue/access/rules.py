@@ -98,12 +98,23 @@ def _participants(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
     yield from _places(body)
 
 
+def _epoch(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
+    """An epoch of a sink is committed by who may send to each of its topics."""
+    yield (PRODUCE, CONSUME), _text(body, "topic")
+    yield from _places(body)
+
+
 def _places(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
     places = body.get("participants", [])
     if not isinstance(places, list) or not all(isinstance(place, str) for place in places):
         raise BadRequest("participants", "a list of topic/partition", places)
     for topic in sorted({place.partition("/")[0] for place in places}):
         yield (PRODUCE, CONSUME), topic
+
+
+def _named_or_found(body: Body) -> tuple[tuple[Role, ...], str]:
+    """Messages by id or key are a producer's to change, by filter a manager's."""
+    return (MANAGE if "where" in body else PRODUCE,), _text(body, "topic")
 
 
 def may_receive(principal: Principal) -> Callable[[str], bool]:
@@ -150,7 +161,7 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "cron_next": Rule(also=_cron_topic),
     "begin_transaction": Rule((PRODUCE, CONSUME)),
     "commit_transaction": Rule(also=_participants),
-    "commit_epoch": Rule((PRODUCE, CONSUME), also=_places),
+    "commit_epoch": Rule(also=_epoch),
     "abort_transaction": Rule(also=_participants),
     "transactions": _LOOKS,
     "create_key": _KEYS,
@@ -189,12 +200,13 @@ PUBLIC = Rule()
 """Needs no key: probes, and the description of the API, the same for every broker."""
 
 _SENDS, _TAKES = Rule((PRODUCE,)), Rule((CONSUME,))
+_NAMED = Rule(also=lambda body: iter([_named_or_found(body)]))
 _BROKER_LOOKS = Rule((MANAGE,), field=BROKER)
 _TOPIC = "/v1/topics/{topic}"
 _DOQ, _DOQ_MESSAGE = "/API/v1/queues/{queue_name}", "/API/v1/queues/{queue_name}/messages/{id}"
 
 
-def _queue(role: Role, *, audited: bool = False) -> Rule:
+def _doq(role: Role, *, audited: bool = False) -> Rule:
     return Rule((role,), field="queue_name", audited=audited)
 
 
@@ -218,6 +230,29 @@ HTTP_ROUTES: dict[tuple[str, str], Rule] = {
     ("POST", f"{_TOPIC}/pause"): _CHANGES,
     ("POST", f"{_TOPIC}/resume"): _CHANGES,
     ("POST", f"{_TOPIC}/purge"): _CHANGES,
+    ("GET", "/v1/stats"): _BROKER_LOOKS,
+    ("GET", f"{_TOPIC}/assignments"): _LOOKS,
+    ("GET", f"{_TOPIC}/consumers"): _LOOKS,
+    ("GET", f"{_TOPIC}/counts"): _LOOKS,
+    ("GET", f"{_TOPIC}/histogram"): _LOOKS,
+    ("GET", f"{_TOPIC}/stats"): _LOOKS,
+    ("GET", f"{_TOPIC}/messages"): _LOOKS,
+    ("GET", f"{_TOPIC}/messages/{{id}}"): _LOOKS,
+    ("POST", f"{_TOPIC}/move"): _NAMED,
+    ("POST", f"{_TOPIC}/cancel"): _NAMED,
+    ("GET", f"{_TOPIC}/dead-letters"): _LOOKS,
+    ("POST", f"{_TOPIC}/dead-letters/purge"): _CHANGES,
+    ("POST", f"{_TOPIC}/dead-letters/redrive"): Rule((MANAGE,), audited=True, also=_redriven_to),
+    ("POST", "/v1/cron/preview"): Rule(),
+    ("GET", f"{_TOPIC}/cron"): _LOOKS,
+    ("POST", f"{_TOPIC}/cron"): _CHANGES,
+    ("GET", f"{_TOPIC}/cron/{{name}}"): _LOOKS,
+    ("PUT", f"{_TOPIC}/cron/{{name}}"): _CHANGES,
+    ("DELETE", f"{_TOPIC}/cron/{{name}}"): _CHANGES,
+    ("GET", f"{_TOPIC}/cron/{{name}}/firings"): _LOOKS,
+    ("POST", f"{_TOPIC}/cron/{{name}}/pause"): _CHANGES,
+    ("POST", f"{_TOPIC}/cron/{{name}}/resume"): _CHANGES,
+    ("POST", f"{_TOPIC}/cron/{{name}}/run"): _CHANGES,
     ("POST", f"{_TOPIC}/messages"): _SENDS,
     ("POST", f"{_TOPIC}/lease"): _TAKES,
     ("POST", f"{_TOPIC}/ack"): _TAKES,
@@ -225,18 +260,18 @@ HTTP_ROUTES: dict[tuple[str, str], Rule] = {
     ("POST", f"{_TOPIC}/extend"): _TAKES,
     ("GET", "/API/v1/queues"): Rule((MANAGE,), "queue_name", optional=True),
     ("POST", "/API/v1/queues"): Rule((MANAGE,), "name", audited=True),
-    ("GET", _DOQ): _queue(MANAGE),
-    ("PUT", _DOQ): _queue(MANAGE, audited=True),
-    ("DELETE", _DOQ): _queue(MANAGE, audited=True),
+    ("GET", _DOQ): _doq(MANAGE),
+    ("PUT", _DOQ): _doq(MANAGE, audited=True),
+    ("DELETE", _DOQ): _doq(MANAGE, audited=True),
     ("POST", "/API/v1/ids"): Rule(),
-    ("POST", f"{_DOQ}/messages"): _queue(PRODUCE),
-    ("GET", f"{_DOQ}/messages"): _queue(CONSUME),
-    ("GET", _DOQ_MESSAGE): _queue(MANAGE),
-    ("DELETE", _DOQ_MESSAGE): _queue(PRODUCE),
-    ("POST", f"{_DOQ_MESSAGE}/ack"): _queue(CONSUME),
-    ("POST", f"{_DOQ_MESSAGE}/nack"): _queue(CONSUME),
-    ("POST", f"{_DOQ_MESSAGE}/touch"): _queue(CONSUME),
-    ("PUT", f"{_DOQ_MESSAGE}/priority"): _queue(PRODUCE),
+    ("POST", f"{_DOQ}/messages"): _doq(PRODUCE),
+    ("GET", f"{_DOQ}/messages"): _doq(CONSUME),
+    ("GET", _DOQ_MESSAGE): _doq(MANAGE),
+    ("DELETE", _DOQ_MESSAGE): _doq(PRODUCE),
+    ("POST", f"{_DOQ_MESSAGE}/ack"): _doq(CONSUME),
+    ("POST", f"{_DOQ_MESSAGE}/nack"): _doq(CONSUME),
+    ("POST", f"{_DOQ_MESSAGE}/touch"): _doq(CONSUME),
+    ("PUT", f"{_DOQ_MESSAGE}/priority"): _doq(PRODUCE),
 }
 """The rule of each route, by method and path; the routes themselves ask `Principal.require`."""
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.access.key_ring import KeyRing
-from dejaqueue.broker import browse, by_filter, claims, scan
+from dejaqueue.broker import browse, by_filter, claims, news, scan
 from dejaqueue.broker.counting import BrokerCounts
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
@@ -38,14 +38,20 @@ from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
 from dejaqueue.model import Topic, TopicKind
 from dejaqueue.schema.warm import warm_up
-from dejaqueue.settings import BrokerSettings
+from dejaqueue.settings import BrokerSettings, Change
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 log = logging.getLogger("dejaqueue.broker")
 
+RUNNING = "running"
+"""The phase in which a broker takes calls."""
+
 
 class Broker:
     """A broker on one machine.
+
+    Attributes:
+        phase: what it is doing: starting with what, RUNNING, stopping.
 
     Args:
         settings: where and how; the defaults keep messages in ./dejaq-data.
@@ -68,7 +74,8 @@ class Broker:
         store: JournalStore | None = None,
         threads: Threads | None = None,
     ) -> None:
-        self.settings = settings or BrokerSettings()
+        # A copy: `change_settings` must not change those of another broker.
+        self.settings = (settings or BrokerSettings()).model_copy(deep=True)
         self.clock: Clock = clock or SystemClock()
         self.store: JournalStore
         self._given_store = store
@@ -81,6 +88,7 @@ class Broker:
         self.keys = KeyRing(self.clock)
         self.counting = BrokerCounts()
         self._running = False
+        self.phase = "not started"
         self.started_us = 0
         self.transactions = Transactions(self.runtime, self.clock)
 
@@ -90,6 +98,8 @@ class Broker:
         """Open the store, read the catalogue, start the workers. Raises Locked, JournalDamaged."""
         if self._running:
             return
+        self.phase = "opening the journal"
+        began_us = self.clock.now_us()
         warm_up()
         journal = self.settings.journal
         self.store = self._given_store or open_store(
@@ -107,14 +117,17 @@ class Broker:
             self._threads.worker(f"dejaq-worker-{number}", self.clock)
             for number in range(self.settings.dispatch.workers)
         ]
+        self.phase = "starting the workers"
         for worker in self._workers:
             worker.start()
         self._topics = {topic.name: self._serve(topic) for topic in self._catalogue.all()}
         self.started_us = self.clock.now_us()
         self._running = True
+        self.phase = RUNNING
         for runtime in self._topics.values():
             if runtime.topic.kind is TopicKind.CRON:
                 runtime.ring_all()  # entries fire also where nobody asks
+        news.started(len(self._topics), (self.started_us - began_us) // 1_000)
 
     def stop(self) -> None:
         """Finish what waits, take snapshots, close everything."""
@@ -122,6 +135,8 @@ class Broker:
             if not self._running:
                 return
             self._running = False
+            self.phase = "stopping"
+            began_us = self.clock.now_us()
             runtimes = list(self._topics.values())
         self.carrier.close()
         for runtime in runtimes:
@@ -132,6 +147,13 @@ class Broker:
         self.snapshot_writer.shutdown()
         self.keys.close()
         self.store.close()
+        self.phase = "stopped"
+        news.stopped((self.clock.now_us() - began_us) // 1_000)
+
+    @property
+    def workers(self) -> tuple[PartitionWorker, ...]:
+        """The workers; none before the broker was started."""
+        return tuple(self._workers)
 
     @staticmethod
     def _close_partition(partition: Partition) -> None:
@@ -170,13 +192,27 @@ class Broker:
         try:
             if self.topic(name).partitions < count:
                 self.alter_topic(name, {"partitions": count})
-                log.info("topic %s has %d partitions now: an instant is hot", name, count)
+                text = "topic %s has %d partitions now: an instant is hot"
+                log.info(text, name, count, extra={"topic": name})
         except DejaQError as error:
-            log.warning("topic %s can't get %d partitions: %s", name, count, error)
+            text = "topic %s can't get %d partitions: %s"
+            log.warning(text, name, count, error, extra={"topic": name})
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
         """The worker that owns a partition."""
         return self._workers[(sum(topic.encode()) + partition) % len(self._workers)]
+
+    def change_settings(self, settings: BrokerSettings) -> tuple[list[Change], list[Change]]:
+        """Take over the settings that can change live.
+
+        Returns:
+            What has changed, and what differs but needs a new start.
+        """
+        found = self.settings.adopt(settings)
+        with self._lock:
+            for runtime in self._topics.values():
+                runtime.settings_changed(self.settings)
+        return found
 
     # --- topics -------------------------------------------------------------------------------
 
@@ -243,15 +279,14 @@ class Broker:
             stream,
             self.runtime(stream.topic),
             self.clock,
-            self.settings.dispatch.inbox_bytes_max,
+            lambda: self.settings.dispatch.inbox_bytes_max,
             self.transactions.stage(stream.transaction, stream.op) if stream.transaction else None,
         )
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
         """A consumer, without credit yet. Raises TopicUnknown, ResourceExhausted."""
         runtime = self.runtime(options.topic)
-        offset_us_max = self.settings.clock.offset_us_max
-        return ConsumerSession(runtime, options, sink, self.clock, offset_us_max)
+        return ConsumerSession(runtime, options, sink, self.clock, self.settings.clock)
 
     def cron(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
         """One of cron.calls.ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown."""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 
+from dejaqueue.broker import news
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.dispatch import Consumer, Dispatcher, Push
 from dejaqueue.broker.reading import delivery_batches
@@ -62,6 +63,11 @@ class Committer:
         if self._thread.is_alive():
             self._thread.join()
 
+    @property
+    def is_alive(self) -> bool:
+        """True while its thread runs."""
+        return self._thread.is_alive()
+
     def submit(self, append: Callable[[], None]) -> None:
         """Run `append`, which must not raise, after what was submitted before."""
         self._queue.put(append)
@@ -99,6 +105,7 @@ class Commits:
         committer: Committer,
         committed: Callable[[], None],
         counting: PartitionCounts | None = None,
+        topic: str = "",
     ) -> None:
         self.group = Group()
         self.tail = tail
@@ -109,6 +116,7 @@ class Commits:
         self._epoch = epoch
         self._dispatcher = dispatcher
         self._partition = partition
+        self._topic = topic
         self._clock = clock
         self._committer = committer
         self._committed = committed
@@ -207,6 +215,7 @@ class Commits:
                 self.tail = self._journal.append(group.entries, self.tail, self._epoch)
                 took_us = self._clock.now_us() - began_us
                 self.append_us += took_us
+                news.synced(self._topic, self._partition, len(group.entries), took_us)
                 self.append_count += 1
                 self.entry_count += len(group.entries)
                 self._counting.topic.appended(took_us, len(group.entries), group.rows)

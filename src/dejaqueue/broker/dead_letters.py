@@ -406,6 +406,7 @@ class DeadLetters:
                 partition.number,
                 destination or topic.dead_letter_name,
                 error,
+                extra={"topic": topic.name, "partition": partition.number},
             )
         lane.failures += 1
         lane.until_us = partition.clock.now_us() + pause_ms * 1_000

@@ -120,7 +120,7 @@ class Dispatcher:
         self._consumers: list[Consumer] = []
         self._turn = 0
         self._number = 0
-        self._silence_us_max = silence_us_max
+        self.silence_us_max = silence_us_max
         self._on_credit = on_credit
         self._starved = False  # a partition found no credit, perhaps as another had reserved it
         self.filters: tuple[TagFilter | None, ...] = ()
@@ -151,9 +151,9 @@ class Dispatcher:
         """Share the partitions anew among who was heard of lately; under the lock."""
         if self._holders is None:
             return False
-        heard = [c for c in self._consumers if now_us - c.seen_us <= self._silence_us_max]
+        heard = [c for c in self._consumers if now_us - c.seen_us <= self.silence_us_max]
         first_us = min((consumer.seen_us for consumer in heard), default=now_us)
-        self._recheck_us = first_us + self._silence_us_max + 1
+        self._recheck_us = first_us + self.silence_us_max + 1
         return self._holders.share([consumer.number for consumer in heard])
 
     def share_anew(self, now_us: int) -> None:
@@ -251,7 +251,7 @@ class Dispatcher:
 
     def seen(self, consumer: Consumer, now_us: int) -> None:
         """The consumer was heard of."""
-        was_silent = now_us - consumer.seen_us > self._silence_us_max
+        was_silent = now_us - consumer.seen_us > self.silence_us_max
         consumer.seen_us = now_us
         if was_silent:
             with self._lock:
@@ -297,7 +297,7 @@ class Dispatcher:
                     continue
                 if consumer.wanted != wanted:
                     continue
-                if now_us - consumer.seen_us > self._silence_us_max:
+                if now_us - consumer.seen_us > self.silence_us_max:
                     continue
                 self._turn = (place + 1) % count
                 rows = min(consumer.credit, rows_max, consumer.options.batch_rows_max)
@@ -370,7 +370,7 @@ class Dispatcher:
             for consumer in self._served(partition, free=free):
                 if consumer.wanted != wanted:
                     continue
-                if consumer.credit > 0 and now_us - consumer.seen_us <= self._silence_us_max:
+                if consumer.credit > 0 and now_us - consumer.seen_us <= self.silence_us_max:
                     anyone = True
                     if consumer.ahead_ms:
                         holder = True

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.broker import entries
+from dejaqueue.broker import entries, news
 from dejaqueue.engine.commands import Effects, Int64s, OpenEpoch, Relocate
 from dejaqueue.engine.snapshot import (
     SnapshotPlan,
@@ -152,8 +152,10 @@ class Maintenance:
         if isinstance(written, DejaQError):
             # The next snapshot must not build on files of this one.
             abandon_snapshot(partition.engine)
+            news.snapshot_failed(partition.topic().name, partition.number, written)
             return
         self.snapshot_count += 1
+        news.snapshot_taken(partition.topic().name, partition.number, written)
         partition.commits.commit_all()  # an append by the committer would be in the way
         partition.journal.truncate(written)
 

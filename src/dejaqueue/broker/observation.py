@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from dejaqueue.broker.partition import Partition
     from dejaqueue.broker.runtime import TopicRuntime
 
-HORIZONS_S = (1, 10, 60, 600, 3_600)
-"""How far ahead is looked, seconds."""
+HORIZONS = {"1s": 1, "10s": 10, "1m": 60, "10m": 600, "1h": 3_600}
+"""How far ahead is looked, seconds, by the name where people read it."""
 TOPICS_SHOWN_MAX = 1_000
 """Topics that are shown one by one, the oldest ones; the rest is summed under OTHERS."""
 CONSUMERS_SHOWN_MAX = 200
@@ -50,12 +50,12 @@ class Outlook:
 
     Attributes:
         ready: messages that are due and not leased.
-        due_within: scheduled messages that fall due within each of HORIZONS_S.
+        due_within: scheduled messages that fall due within each of HORIZONS.
         excess: by how much these may be too high: messages moved, cancelled or leased since.
     """
 
     ready: int = 0
-    due_within: tuple[int, ...] = (0,) * len(HORIZONS_S)
+    due_within: tuple[int, ...] = (0,) * len(HORIZONS)
     excess: int = 0
 
     def __add__(self, other: Outlook) -> Outlook:
@@ -145,7 +145,7 @@ _HISTOGRAMS = (
 def look_ahead(place: Partition) -> Outlook:
     """What is due when; on the partition's worker. Cost: 20 to 200 µs."""
     now_ms, counts = place.now_ms(), place.engine.counts
-    instants_ms = now_ms + 1 + 1_000 * np.array((0, *HORIZONS_S), dtype=np.int64)
+    instants_ms = now_ms + 1 + 1_000 * np.array((0, *HORIZONS.values()), dtype=np.int64)
     found, excess = place.engine.due_before(instants_ms)
     is_due, *by_then = found.tolist()
     if place.engine.state.ready is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.broker import entries
+from dejaqueue.broker import entries, news
 from dejaqueue.broker.commit import Commits, Committer
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.cron.fire import fire
@@ -216,11 +216,6 @@ class Partition:
         return not self._inbox
 
     @property
-    def has_failed(self) -> bool:
-        """True if it serves nothing any more, as its journal failed for good."""
-        return self._failed is not None
-
-    @property
     def mean_payload_bytes(self) -> int:
         """Mean payload of what was sent since the partition was loaded; 0 = not known."""
         return self._payload_bytes_sum // max(1, self._payload_rows_sum)
@@ -249,12 +244,14 @@ class Partition:
         try:
             self._recover()
         except DejaQError as error:
+            news.failed(self.topic().name, self.number, error, final=False)
             self._refuse_inbox(error)
             return False
         self.loaded = True
         return True
 
     def _recover(self) -> None:
+        began_us = self.clock.now_us()
         journal = self._open_journal()
         try:
             snapshot = journal.latest_snapshot()
@@ -286,10 +283,14 @@ class Partition:
             self._committer,
             lambda: self._ring(self),
             self.counting,
+            self.topic().name,
         )
+        read_from = 0 if snapshot is None else snapshot.position
+        duration_ms = (self.clock.now_us() - began_us) // 1_000
+        news.recovered(self.topic().name, self.number, tail - 1 - read_from, duration_ms)
         self.counting.loaded(engine, journal)
         if self.maintenance is not None:
-            self.maintenance.loaded(self, 0 if snapshot is None else snapshot.position)
+            self.maintenance.loaded(self, read_from)
         if self.dead_letters is not None:
             self.dead_letters.loaded(self)
         if self.staged_watch is not None:
@@ -297,13 +298,16 @@ class Partition:
 
     def _fail(self, error: DejaQError) -> None:
         """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
-        self._commits.abandon(error)
-        self.loaded = False
-        self.journal.close()
         # A full disk or another owner: reading again may help. A failed sync is final (duty 8).
         if not isinstance(error, ResourceExhausted | Fenced | InternalError):
             self._failed = error
-            self._refuse_inbox(error)
+        self._commits.abandon(error)
+        self.loaded = False
+        self.journal.close()
+        if self._failed is not None:
+            self._refuse_inbox(self._failed)
+        name, final = self.topic().name, self._failed is not None
+        news.failed(name, self.number, error, final=final)
 
     def _refuse_inbox(self, error: DejaQError) -> None:
         while self._inbox:

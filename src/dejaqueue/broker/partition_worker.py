@@ -55,6 +55,11 @@ class PartitionWorker:
             self._thread.join()
         self.committer.stop()
 
+    @property
+    def is_alive(self) -> bool:
+        """True while both of its threads run."""
+        return self._thread.is_alive() and self.committer.is_alive
+
     def submit(self, partition: Partition, request: Request) -> None:
         """Leave a request for a partition of this worker. Any thread; does not block."""
         partition.put(request)
@@ -103,7 +108,9 @@ class PartitionWorker:
         try:
             next_us = partition.step(busy=busy)
         except Exception:  # our bug: the other partitions of this thread must go on
-            log.exception("partition %s of %s", partition.number, partition.topic().name)
+            topic, number = partition.topic().name, partition.number
+            facts = {"topic": topic, "partition": number}
+            log.exception("topic %s, partition %d: a step broke off", topic, number, extra=facts)
             next_us = None
         if next_us is None:
             self._wake_of.pop(partition, None)

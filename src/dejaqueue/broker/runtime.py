@@ -35,6 +35,10 @@ from dejaqueue.wire.frames import Reply
 Answer = TypeVar("Answer")
 
 
+def _silence_us(settings: BrokerSettings) -> int:
+    return settings.dispatch.consumer_silence_ms_max * 1_000
+
+
 class TopicRuntime:
     """A topic that is being served: its partitions, and the consumers they share.
 
@@ -62,8 +66,7 @@ class TopicRuntime:
         grow: Callable[[str, int], None] = lambda _name, _count: None,
     ) -> None:
         self.topic = topic
-        silence_us = settings.dispatch.consumer_silence_ms_max * 1_000
-        self.dispatcher = Dispatcher(silence_us, self.ring_all)
+        self.dispatcher = Dispatcher(_silence_us(settings), self.ring_all)
         self.counting = TopicCounts()
         self._workers: list[PartitionWorker] = []
         self.partitions: list[Partition] = []
@@ -118,6 +121,11 @@ class TopicRuntime:
         self._share()
         if topic.partitions > self.route.count:
             self.route = Route((*self.route.counts, topic.partitions))
+        self.ring_all()
+
+    def settings_changed(self, settings: BrokerSettings) -> None:
+        """Serve by these settings of the broker from now on."""
+        self.dispatcher.silence_us_max = _silence_us(settings)
         self.ring_all()
 
     def again(self, send: Callable[[], None]) -> None:

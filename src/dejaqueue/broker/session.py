@@ -19,6 +19,7 @@ from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.writer import JoinedReply
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
+from dejaqueue.settings import ClockSettings
 from dejaqueue.wire.descriptors import ConsumeStream, check_lease
 from dejaqueue.wire.frames import Ping, Pong, Reply, Settle, SettleOp
 
@@ -34,11 +35,11 @@ class ConsumerSession:
         options: ConsumeStream,
         sink: Sink,
         clock: Clock,
-        offset_us_max: int,
+        settings: ClockSettings,
     ) -> None:
         self._topic = topic
         self._clock = clock
-        self._offset_us_max = offset_us_max
+        self._settings = settings
         self._warned = False
         self.consumer = topic.dispatcher.add(options, sink, clock.now_us(), 0)
 
@@ -128,7 +129,7 @@ class ConsumerSession:
         consumer.offset_us, consumer.uncertainty_us = ping.offset_us, ping.uncertainty_us
         if ping.report is not None:
             self._topic.counting.felt_by(ping.report)
-        limit_us = self._offset_us_max
+        limit_us = self._settings.offset_us_max
         known = 0 <= ping.uncertainty_us <= limit_us and abs(ping.offset_us) <= limit_us
         ahead_ms = limits.LEASE_AHEAD_MS_MAX if known and consumer.options.holds else 0
         if ping.uncertainty_us >= 0 and not known and not self._warned:
@@ -141,6 +142,10 @@ class ConsumerSession:
                 ping.offset_us,
                 ping.uncertainty_us,
                 limit_us,
+                extra={
+                    "topic": self._topic.topic.name,
+                    "consumer": consumer.options.consumer,
+                },
             )
         if ahead_ms != consumer.ahead_ms:
             consumer.ahead_ms = ahead_ms

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from dejaqueue.broker.observation import HORIZONS, look_ahead
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.runtime import TopicRuntime
 
@@ -19,6 +20,7 @@ def partition_stats(place: Partition, now_ms: int) -> dict[str, int]:
     head_ms = engine.next_due_ms()
     numbers = {
         "ready": engine.due_count(now_ms),
+        **_due_within(place),
         "next_due_ms": -1 if head_ms is None else head_ms,
         "position": place.position,
         "journal_bytes": place.journal.byte_count(),
@@ -31,6 +33,12 @@ def partition_stats(place: Partition, now_ms: int) -> dict[str, int]:
         numbers["snapshots"] = place.maintenance.snapshot_count
         numbers["copied_rows"] = place.maintenance.copied_rows
     return asdict(counts) | numbers
+
+
+def _due_within(place: Partition) -> dict[str, int]:
+    """What falls due soon, of the order index: a little too high after moves and cancels."""
+    found = look_ahead(place).due_within
+    return {f"due_within_{name}": n for name, n in zip(HORIZONS, found, strict=True)}
 
 
 def topic_stats(topic: TopicRuntime, now_ms: int) -> dict[str, Any]:

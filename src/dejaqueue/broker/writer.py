@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -106,7 +107,7 @@ class Writer:
         stream: WriteStream,
         topic: TopicRuntime,
         clock: Clock,
-        bytes_max: int,
+        bytes_max: Callable[[], int],
         stage: Stage | None = None,
     ) -> None:
         self._stream = stream
@@ -354,7 +355,7 @@ class Writer:
 
     def _put(self, partition: int, request: Request) -> None:
         place = self._topic.partitions[partition]
-        if place.inbox_bytes + request.byte_count > self._bytes_max:
+        if place.inbox_bytes + request.byte_count > self._bytes_max():
             raise ResourceExhausted(
                 f"{place.inbox_bytes} bytes wait to be written in partition {partition} of topic "
                 f"{self._topic.topic.name}; retry when they are",

@@ -21,6 +21,7 @@ from dejaqueue.version import __version__
 
 COMMANDS = {
     "serve": "dejaqueue.cli.serve:serve",
+    "config": "dejaqueue.cli.config:config",
     "demo": "dejaqueue.cli.demo.command:demo",
     "topic": "dejaqueue.cli.topics:topic",
     "cron": "dejaqueue.cli.cron:cron",

@@ -1,30 +1,33 @@
 """`dejaq serve`: a broker on this machine, until it is told to stop.
 
 Room: cli. Puts settings, broker and servers together; decides nothing else.
-Holds: SIGTERM and SIGINT stop gracefully, a second one at once; one line says where it listens when
-it listens, and not before.
+Holds: SIGTERM and SIGINT stop gracefully, a second one at once; SIGHUP reads the settings again, or
+stops too if the terminal is gone; one line says where it listens when it listens, and not before.
 """
 
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import resource
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from dejaqueue.cli.config import read_settings, settings_options
 from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.output import print_json
+from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
     from dejaqueue.access.gate import Gate
     from dejaqueue.access.tls import ServerTls
     from dejaqueue.broker.broker import Broker
+    from dejaqueue.configuration import Loaded
     from dejaqueue.http.health import HealthServer
     from dejaqueue.http.server import HttpServer
     from dejaqueue.settings import BrokerSettings
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 # would wait for behind a thread that decodes batches; 0.5 ms costs little and keeps lateness low.
 SWITCH_INTERVAL_SECONDS = 0.0005
 STOPPING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+TERMINAL = "/dev/tty"
+
+log = logging.getLogger("dejaqueue.serve")
 
 
 @click.command(
@@ -40,67 +46,37 @@ STOPPING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
     "`dejaq serve --data memory: --port 0`. Every setting can also be in the --config file or in "
     "the environment, as DEJAQ_SERVER__PORT; this line wins over both.",
 )
-@click.option(
-    "--data", metavar="DIR", help="Where messages are kept, or `memory:`.  [default: dejaq-data]"
-)
-@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
-@click.option("--port", type=int, help="Port; 0 = any free one.  [default: 7464]")
-@click.option(
-    "--http-port",
-    type=int,
-    help="Port of /livez, /readyz and /stats; 0 = any free one.  [default: 7465]",
-)
-@click.option(
-    "--config",
-    "file",
-    type=click.Path(path_type=Path),
-    envvar="DEJAQ_CONFIG",
-    show_envvar=True,
-    help="A TOML file with settings.",
-)
+@settings_options
 @json_option("Print where it listens as JSON.")
-def serve(
-    *,
-    data: str | None,
-    host: str | None,
-    port: int | None,
-    http_port: int | None,
-    file: Path | None,
-    as_json: bool,
-) -> None:
+def serve(*, as_json: bool, **chosen: Any) -> None:
     """Run a broker until SIGTERM or Ctrl-C, then stop gracefully.
 
-    A port of 0 also frees the other port from its default, unless it is given.
+    SIGHUP reads the settings again. A port of 0 also frees the other port from its default, unless
+    it is given.
     """
-    from dejaqueue.settings import load
-
-    if port == 0 and http_port is None:
-        http_port = 0
-    settings = load(
-        file,
-        {
-            "journal": {"url": data},
-            "server": {"host": host, "port": port, "http_port": http_port},
-        },
-    )
+    loaded = read_settings(chosen)
     # gRPC reports a port in use in words of its own before we can say it in ours.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Blocked before any thread starts, so that all inherit it and only `sigwait` takes them.
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING_SIGNALS)
-    _run(settings, as_json=as_json)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (*STOPPING_SIGNALS, signal.SIGHUP))
+    _run(loaded, lambda: read_settings(chosen), as_json=as_json)
 
 
-def _run(settings: BrokerSettings, *, as_json: bool) -> None:
+def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> None:
     """Start everything from the inside out, wait for a signal, stop in reverse."""
     from dejaqueue.access.gate import Gate
     from dejaqueue.access.tls import load_tls
     from dejaqueue.broker.broker import Broker
     from dejaqueue.errors import BadRequest
     from dejaqueue.flight.server import FlightServer
+    from dejaqueue.logs import set_up
 
+    settings = loaded.settings
+    set_up(settings.log)
+    log.info("dejaq %s, process %d, settings from %s", __version__, os.getpid(), loaded.file)
     host = settings.server.host
-    _let_files_be_open()
     tls = load_tls(settings.server)
+    _let_files_be_open()
     broker = Broker(settings)
     gate = Gate(broker.keys)
     ready = False
@@ -119,11 +95,12 @@ def _run(settings: BrokerSettings, *, as_json: bool) -> None:
         flight.start()
         _keep_pauses_short()
         ready = True
+        log.info("serving at port %d, HTTP at port %d", flight.port, http.port)
         _say_where(settings, flight.url, http.port, as_json=as_json)
-        signal.sigwait(STOPPING_SIGNALS)
+        _wait_for_the_end(lambda: _change_settings(broker, read_again))
         _let_a_second_signal_end_it()
         ready = False
-        click.echo("stopping (once more to stop at once; nothing is lost)", err=True)
+        log.info("stopping (once more to stop at once; nothing is lost)")
         flight.stop()
     finally:
         broker.stop()
@@ -137,16 +114,16 @@ def _warn_if_open(host: str, gate: Gate, tls: ServerTls | None) -> None:
     if host == "localhost" or is_near(host):
         return
     if not gate.keys.required:
-        click.echo(
-            f"warning: {host} is open to others and there is no API key: whoever reaches the ports "
-            "may read, send and delete everything (`dejaq key create --help`)",
-            err=True,
+        log.warning(
+            "%s is open to others and there is no API key: whoever reaches the ports may read, "
+            "send and delete everything (`dejaq key create --help`)",
+            host,
         )
     if tls is None:
-        click.echo(
-            f"warning: {host} is open to others without TLS: messages and API keys can be read on "
-            "the way (server.tls_certificate, server.tls_key)",
-            err=True,
+        log.warning(
+            "%s is open to others without TLS: messages and API keys can be read on the way "
+            "(server.tls_certificate, server.tls_key)",
+            host,
         )
 
 
@@ -165,7 +142,7 @@ def _http_server(
         from dejaqueue.http.health import HealthServer
 
         hint = 'only health is served over HTTP; the rest: pip install "dejaqueue[http]"'
-        click.echo(f"{hint} ({missing.name} is missing)", err=True)
+        log.warning("%s (%s is missing)", hint, missing.name)
         return HealthServer(host, port, is_ready, broker.stats, gate, tls)
     from dejaqueue.http.service import Service
 
@@ -195,6 +172,51 @@ def _keep_pauses_short() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     gc.collect()
     gc.freeze()
+
+
+def _wait_for_the_end(read_again: Callable[[], None]) -> None:
+    """Return at a signal to stop."""
+    had_terminal = _has_terminal()
+    while True:
+        number = signal.sigwait((*STOPPING_SIGNALS, signal.SIGHUP))
+        if number != signal.SIGHUP or (had_terminal and not _has_terminal()):
+            return
+        read_again()
+
+
+def _has_terminal() -> bool:
+    """True if this process can be stopped from a terminal."""
+    try:
+        os.close(os.open(TERMINAL, os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def _change_settings(broker: Broker, read_again: Callable[[], Loaded]) -> None:
+    """Read the settings again and take over what can change live; say what that is."""
+    from dejaqueue.errors import BadRequest
+    from dejaqueue.logs import set_up
+    from dejaqueue.setting_words import masked
+
+    try:
+        loaded = read_again()
+    except BadRequest as error:
+        log.error("the settings stay as they are: %s", error)
+        return
+    changed, refused = broker.change_settings(loaded.settings)
+    set_up(broker.settings.log)
+    for change in (*changed, *refused):
+        before, after = masked(change.name, change.before), masked(change.name, change.after)
+        facts = {"setting": change.name}
+        source = loaded.source_of(change.name)
+        if change in changed:
+            log.info("%s: %r instead of %r (%s)", change.name, after, before, source, extra=facts)
+        else:
+            text = "%s: needs a new start to be %r (%s); it stays %r"
+            log.warning(text, change.name, after, source, before, extra=facts)
+    if not changed and not refused:
+        log.info("settings read again: nothing has changed")
 
 
 def _let_a_second_signal_end_it() -> None:

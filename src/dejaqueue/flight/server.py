@@ -249,14 +249,15 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             values = _json_object(ticket.ticket, "ticket")
             op = values.pop("op", None)
             if op not in rules.FLIGHT_TICKETS:
-                raise BadRequest("ticket.op", f"one of {', '.join(rules.FLIGHT_TICKETS)}", op)
+                raise BadRequest("ticket.op", " or ".join(rules.FLIGHT_TICKETS), op)
             caller, topic = caller_of(context), str(values.get("topic"))
             with audit.recorded(caller.name, context.peer(), op, topic):
                 rules.FLIGHT_TICKETS[op].require(caller, values)
             if op in ("scan", "claim"):
                 read = self._broker.scan if op == "scan" else self._broker.read_claim
                 schema, batches = read(values)
-                return flight.GeneratorStream(schema, _translating(batches))
+                check = partial(self._gate.check, caller)
+                return flight.GeneratorStream(schema, _translating(batches, check))
             batch = self._broker.peek(values)
             return flight.RecordBatchStream(pa.Table.from_batches([batch]))
 
@@ -428,7 +429,11 @@ def _json_object(content: bytes, field: str) -> dict[str, Any]:
     return values
 
 
-def _translating(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches; an error on the way is Flight's."""
+def _translating(
+    batches: Iterator[pa.RecordBatch], check_caller: Callable[[], None]
+) -> Iterator[pa.RecordBatch]:
+    """The batches; an error on the way is Flight's. Each is for a caller who still has a key."""
     with translated():
-        yield from batches
+        for batch in batches:
+            check_caller()
+            yield batch

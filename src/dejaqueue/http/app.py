@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from dejaqueue.http import auditing, openapi, problems
+from dejaqueue.http import entrance, openapi, problems
 from dejaqueue.http.doq import routes as doq
 from dejaqueue.http.exposition import Exposition
 from dejaqueue.http.fast_lane import FastLane, calls_of
@@ -23,6 +23,7 @@ from dejaqueue.http.routes import (
     leases,
     letters,
     metrics,
+    page,
     sending,
     topics,
 )
@@ -41,17 +42,25 @@ def build_app(service: Service) -> FastAPI:
     Args:
         service: what the routes need; the broker in it may be not started yet.
     """
-    app = FastAPI(title="DejaQ", version=__version__, openapi_url="/openapi.json")
+    app = FastAPI(
+        title="DejaQ",
+        version=__version__,
+        openapi_url="/openapi.json",
+        docs_url=None,  # routes/page.py has a page of our own
+        redoc_url=None,
+    )
     app.state.service = service
     problems.install(app)
-    auditing.install(app)
-    for part in (sending, leases, changing, browsing, letters, cron, topics, keys, metrics, health):
+    for part in (sending, leases, changing, browsing, letters, cron, topics, keys):
+        app.include_router(part.router)
+    for part in (metrics, health, page):
         app.include_router(part.router)
     doq.install(app, service)
     direct = [*sending.router.routes, *leases.router.routes]
     app.add_middleware(FastLane, calls=calls_of(direct))  # first, and so innermost
+    entrance.install(app, service.gate)
     openapi.install(app, DESCRIPTION)
     requests = RequestCounts()
     app.add_middleware(RequestCounter, counts=requests)
-    app.state.exposition = Exposition(service.broker, requests, service.is_ready)
+    app.state.exposition = Exposition(service, requests)
     return app

@@ -9,6 +9,7 @@ names field and row (rule 15).
 from __future__ import annotations
 
 import binascii
+import re
 from collections.abc import Callable, Sequence
 from operator import methodcaller
 from typing import Any
@@ -40,10 +41,67 @@ FIELDS = frozenset(
     ]
 )
 """What a message may have."""
+PIECE_BYTES = 1 << 20
+"""NDJSON parsed in one go: some milliseconds, in which no other thread of Python runs."""
 _PAYLOADS = ("payload", "payload_base64", "json")
 _NONE = type(None)
 
 Values = list[Any]
+
+
+def lines_batch(content: bytes, now_ms: int) -> pa.RecordBatch:
+    """The batch of NDJSON lines, as `send_batch`. Raises BadRequest.
+
+    A long text is taken in pieces, so that other threads run between them.
+    """
+    batches: list[pa.RecordBatch] = []
+    first = line_count = row_count = 0
+    while first < len(content):
+        end = _piece_end(content, first)
+        piece = content[first:end] if first or end < len(content) else content
+        try:
+            values = parse_lines(piece)
+            if values:
+                batches.append(send_batch(values, now_ms))
+        except BadRequest as wrong:
+            raise _moved(wrong, line_count, row_count) from None
+        line_count += piece.count(b"\n")
+        row_count += len(values)
+        first = end
+    if not batches:
+        raise BadRequest("messages", "at least one message", 0)
+    return batches[0] if len(batches) == 1 else _joined(batches, now_ms)
+
+
+def _piece_end(content: bytes, first: int) -> int:
+    """Where a piece ends that begins at `first`: behind a line."""
+    if len(content) - first <= PIECE_BYTES:
+        return len(content)
+    end = content.rfind(b"\n", first, first + PIECE_BYTES) + 1
+    return end or content.find(b"\n", first + PIECE_BYTES) + 1 or len(content)
+
+
+def _moved(wrong: BadRequest, line_count: int, row_count: int) -> BadRequest:
+    """What is wrong with a piece, named by its place in the whole."""
+
+    def place(found: re.Match[str]) -> str:
+        before = line_count if found[1] == "line" else row_count
+        return f"{found[1]} {int(found[2]) + before}"
+
+    field = re.sub(r"\b(line|row) (\d+)$", place, wrong.field)
+    return BadRequest(field, wrong.limit, wrong.value)
+
+
+def _joined(batches: list[pa.RecordBatch], now_ms: int) -> pa.RecordBatch:
+    """Batches as one; what only some of them have has its default in the others."""
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    whole = pa.concat_tables(tables, promote_options="default").combine_chunks().to_batches()[0]
+    defaults = {"due": now_ms, "priority": limits.PRIORITY_DEFAULT}
+    columns = {
+        name: column.fill_null(defaults[name]) if name in defaults else column
+        for name, column in zip(whole.schema.names, whole.columns, strict=True)
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
 def parse_lines(content: bytes) -> list[Any]:

@@ -10,7 +10,6 @@ See: catalogue.py for what there is; broker/observation.py for where it comes fr
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,14 +17,15 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from dejaqueue.broker.counting import GAUGES
-from dejaqueue.broker.observation import HORIZONS_S, Observer, TopicNumbers
+from dejaqueue.broker.observation import HORIZONS, Observer, TopicNumbers
 from dejaqueue.http.catalogue import METRICS, TOPIC
+from dejaqueue.http.readiness import readiness
 from dejaqueue.metrics import COUNT_BOUNDS, DURATION_BOUNDS_US, HistogramCounts
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
-    from dejaqueue.broker.broker import Broker
     from dejaqueue.http.requests import RequestCounts
+    from dejaqueue.http.service import Service
 
 _TOTALS = {
     "dejaq_enqueued": "enqueued",
@@ -61,9 +61,6 @@ _NUMBERS = {
     "dejaq_inbox_bytes": "inbox_bytes",
 }
 _OUTCOMES = {"DUPLICATE": "rejected", "KEPT": "kept"}
-WITHIN = ("1s", "10s", "1m", "10m", "1h")
-"""How HORIZONS_S is written in a label."""
-assert len(WITHIN) == len(HORIZONS_S)
 
 
 class _Page:
@@ -125,18 +122,15 @@ class Exposition:
     """What /metrics answers.
 
     Args:
-        broker: may be not started yet.
+        service: its broker may be not started yet.
         requests: what the application counted.
-        is_ready: what /readyz goes by.
     """
 
-    def __init__(
-        self, broker: Broker, requests: RequestCounts, is_ready: Callable[[], bool]
-    ) -> None:
-        self._broker = broker
+    def __init__(self, service: Service, requests: RequestCounts) -> None:
+        self._service = service
+        self._broker = service.broker
         self._requests = requests
-        self._is_ready = is_ready
-        self._observer = Observer(broker)
+        self._observer = Observer(service.broker)
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
@@ -160,7 +154,10 @@ class Exposition:
         versions = (__version__, platform.python_version(), pa.__version__)
         page.add("dejaq_build_info", _labels(METRICS["dejaq_build_info"].labels, versions), 1)
         page.add("dejaq_topics", "", len(broker.runtimes()))
-        page.add("dejaq_ready_state", "", int(self._is_ready()))
+        page.add("dejaq_ready_state", "", int(readiness(self._service).is_ready))
+        alive = sum(worker.is_alive for worker in broker.workers)
+        page.add("dejaq_workers", 'state="alive"', alive)
+        page.add("dejaq_workers", 'state="dead"', len(broker.workers) - alive)
         page.add("dejaq_start_time_seconds", "", broker.started_us / 1e6)
 
     def _add_servers(self, page: _Page) -> None:
@@ -190,7 +187,7 @@ def _add_topic(page: _Page, topic: TopicNumbers) -> None:
     for state in GAUGES:
         page.add("dejaq_messages", f'{labels},state="{state}"', topic.states[state])
     page.add("dejaq_ready", labels, topic.states["ready"])
-    for within, count in zip(WITHIN, topic.outlook.due_within, strict=True):
+    for within, count in zip(HORIZONS, topic.outlook.due_within, strict=True):
         page.add("dejaq_due_within", f'{labels},within="{within}"', count)
     page.add("dejaq_due_within_excess", labels, topic.outlook.excess)
     for name, attribute in _HISTOGRAMS.items():

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from dejaqueue.errors import DejaQError
+from dejaqueue.http.auditing import note_error
 from dejaqueue.http.direct import DirectRoute
 from dejaqueue.http.problems import framework_problem, problem
 
@@ -75,6 +76,7 @@ async def _answer(
     try:
         response: Response = await route.endpoint(request, topic)
     except DejaQError as error:
+        note_error(request.scope, error)
         response = problem(error)
     except HTTPException as error:
         response = framework_problem(error)

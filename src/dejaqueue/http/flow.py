@@ -51,6 +51,10 @@ class Flow:
         self._gathers[stream] = made
         return made
 
+    def now_ms(self) -> int:
+        """The broker's time, UTC milliseconds."""
+        return self.broker.clock.now_ms()
+
     def close(self) -> None:
         """Tell those who wait for messages that the broker stops."""
         self.leases.close()

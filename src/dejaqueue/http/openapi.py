@@ -47,7 +47,7 @@ def ref(model: type[Any]) -> Description:
 
 
 def body(
-    model: type[Any],
+    model: type[Any] | list[type[Any]],
     example: Any,
     *,
     required: bool = True,
@@ -56,9 +56,11 @@ def body(
     """What a route takes, for `openapi_extra`.
 
     Args:
+        model: one, or several of which the body is one.
         more: other kinds of content.
     """
-    content = {"application/json": {"schema": ref(model), "example": example}}
+    schema = {"anyOf": [ref(one) for one in model]} if isinstance(model, list) else ref(model)
+    content = {"application/json": {"schema": schema, "example": example}}
     content |= more or {}
     return {"requestBody": {"required": required, "content": content}}
 
@@ -122,6 +124,7 @@ def install(app: FastAPI, description: str) -> None:
             }
             made["security"] = [{}, {"api_key": []}]
             _drop_framework_errors(made)
+            _add_problems(made)
             app.openapi_schema = made
         return app.openapi_schema
 
@@ -147,10 +150,20 @@ def _schemas() -> dict[str, Description]:
     return schemas
 
 
+def _add_problems(document: Description) -> None:
+    """Any call of the API may end with these."""
+    for path, operations in document["paths"].items():
+        for operation in operations.values() if path.startswith("/v1/") else ():
+            for status in _ALWAYS:
+                operation["responses"].setdefault(str(status), _problem(status))
+
+
 def _drop_framework_errors(document: Description) -> None:
     """What is wrong with parameters is a problem 400 here, not the framework's 422."""
     for path in document["paths"].values():
         for operation in path.values():
-            operation["responses"].pop("422", None)
+            found = operation["responses"].get("422", {})
+            if MEDIA_TYPE not in found.get("content", {}):
+                operation["responses"].pop("422", None)
     for name in ("HTTPValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)

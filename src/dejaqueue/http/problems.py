@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 import math
+import re
+from functools import lru_cache
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, TryLater, Unauthenticated
 from dejaqueue.http.auditing import note_error
@@ -54,12 +57,28 @@ def _fields(error: DejaQError) -> dict[str, Any]:
     return found | {"id": str(found["id"])} if "id" in found else found
 
 
+def _allowed(app: FastAPI, path: str) -> list[str]:
+    """The methods of a path; the framework only knows those of the first route that it tried."""
+    found = {
+        method.upper()
+        for template, operations in app.openapi()["paths"].items()
+        for method in operations
+        if _pattern(template).fullmatch(path)
+    }
+    return sorted(found)
+
+
+@lru_cache(maxsize=256)
+def _pattern(template: str) -> re.Pattern[str]:
+    return compile_path(template)[0]
+
+
 def install(app: FastAPI) -> None:
     """Have every error of the application answered as a problem."""
 
     @app.exception_handler(DejaQError)
     async def ours(request: Request, error: DejaQError) -> JSONResponse:
-        note_error(request, error)
+        note_error(request.scope, error)
         return problem(error)
 
     @app.exception_handler(RequestValidationError)
@@ -67,11 +86,13 @@ def install(app: FastAPI) -> None:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         wrong = BadRequest(field, str(first["msg"]), first.get("input"))
-        note_error(request, wrong)
+        note_error(request.scope, wrong)
         return problem(wrong)
 
     @app.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 405:
+            error.headers = {"Allow": ", ".join(_allowed(app, request.url.path))}
         return framework_problem(error)
 
     @app.exception_handler(Exception)

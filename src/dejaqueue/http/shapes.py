@@ -7,17 +7,18 @@ Holds: every model is a part of the document (openapi.py).
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from dejaqueue import limits
 
-Instant = Field(ge=0, le=limits.INSTANT_MS_MAX)
 Id = Field(pattern=r"^[0-9]{1,19}$", examples=["140737488355333"])
-KeyText = Field(max_length=limits.KEY_BYTES_MAX)
-GroupText = Field(max_length=limits.GROUP_BYTES_MAX)
-Priority = Field(ge=0, le=limits.PRIORITY_MAX)
+Instant: TypeAlias = (
+    Annotated[int, Field(ge=0, le=limits.INSTANT_MS_MAX)]
+    | Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+)
+"""UTC milliseconds, or ISO 8601 with a zone."""
 
 
 class Shape(BaseModel):
@@ -42,12 +43,19 @@ class Problem(BaseModel):
 class NewMessage(Shape):
     """A message to send. One of payload, payload_base64 and json is needed."""
 
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "anyOf": [{"required": [name]} for name in ("payload", "payload_base64", "json")]
+        },
+    )
+
     payload: str | None = Field(None, description="The payload as text; kept as UTF-8.")
     payload_base64: str | None = Field(
         None, description="The payload's bytes in base64.", json_schema_extra={"format": "byte"}
     )
     json_: Any = Field(None, alias="json", description="Any JSON value; kept as compact JSON.")
-    due: int | str | None = Field(
+    due: Instant | None = Field(
         None,
         description="Not before: UTC milliseconds, or ISO 8601 with a zone. Default: now.",
         examples=["2030-01-31T09:30:00Z", 1896082200000],
@@ -64,7 +72,7 @@ class NewMessage(Shape):
     )
     tags: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
     headers: dict[str, str] | None = Field(None, description="At most 4 KiB together.")
-    expires: int | str | None = Field(None, description="Dead if not done by then; as due.")
+    expires: Instant | None = Field(None, description="Dead if not done by then; as due.")
     ttl_ms: int | None = Field(
         None, ge=0, le=limits.INSTANT_MS_MAX, description="Instead of expires: so long after due."
     )
@@ -264,8 +272,8 @@ class Filter(Shape):
     """Which messages: all that fit every field that is given."""
 
     state: Literal["scheduled", "ready"] | None = None
-    due_from: int | str | None = Field(None, description="Due then or later; as due.")
-    due_to: int | str | None = Field(None, description="Due before then; as due.")
+    due_from: Instant | None = Field(None, description="Due then or later; as due.")
+    due_to: Instant | None = Field(None, description="Due before then; as due.")
     group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
     tags_any: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
     tags_all: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
@@ -279,7 +287,7 @@ class Moved(Shape):
 
     id: str | None = Id
     key: str | None = Field(None, max_length=limits.KEY_BYTES_MAX)
-    due: int | str | None = None
+    due: Instant | None = None
     priority: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
     group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
 
@@ -289,7 +297,7 @@ class MoveRequest(Shape):
 
     messages: list[Moved] | None = Field(None, description="All by id, or all by key.")
     where: Filter | None = Field(None, description="Instead of messages: all that fit.")
-    due: int | str | None = Field(None, description="With where: the new due time.")
+    due: Instant | None = Field(None, description="With where: the new due time.")
     by_ms: int | None = Field(None, description="With where: so much later; negative: earlier.")
     set_priority: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
     set_group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
@@ -481,3 +489,49 @@ class Redriven(Shape):
     moved: int
     left: int
     next: str | None = Field(description="Give it as `after` for the rest; null = done.")
+
+
+# --- API keys -------------------------------------------------------------------------------------
+
+
+class NewKey(Shape):
+    """What an API key is to be."""
+
+    name: str = Field(description="Who will have it; no two keys have the same.")
+    grants: list[str] = Field(
+        min_length=1,
+        max_length=limits.API_KEY_GRANTS_MAX,
+        description="What it may do, as ROLE:PATTERN; roles are produce, consume, manage, admin.",
+    )
+    ends_ms: int | None = Field(
+        default=None, description="It is refused from then on, UTC milliseconds; null = never."
+    )
+
+
+class KeyShown(Shape):
+    """What is told of an API key."""
+
+    id: str
+    name: str
+    grants: list[str]
+    created_ms: int
+    ends_ms: int | None
+
+
+class KeyListed(KeyShown):
+    """An API key in the list."""
+
+    ended: bool
+
+
+class KeyMade(KeyShown):
+    """An API key that was made."""
+
+    api_key: str = Field(description="The key itself, which is shown this once.")
+
+
+class Keys(Shape):
+    """All API keys."""
+
+    required: bool = Field(description="False while there was never a key: anybody may call.")
+    keys: list[KeyListed]

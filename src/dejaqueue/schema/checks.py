@@ -159,13 +159,17 @@ def _column(batch: pa.RecordBatch, name: str, wanted: pa.DataType) -> pa.Array |
     column = batch.column(place)
     if column.type == wanted:
         return column
+    if pa.types.is_timestamp(column.type):
+        # Rounded down to the millisecond would be early; up is late by less than one.
+        instant = pa.timestamp("ms", column.type.tz)
+        column = pc.ceil_temporal(column, unit="millisecond").cast(instant, safe=False)
+    return _cast(name, column, wanted)
+
+
+def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
     try:
-        if pa.types.is_timestamp(column.type):
-            # Rounded down to the millisecond would be early; up is late by less than one.
-            instant = pa.timestamp("ms", column.type.tz)
-            column = pc.ceil_temporal(column, unit="millisecond").cast(instant, safe=False)
         return column.cast(wanted)
-    except pa.ArrowInvalid as wrong:
+    except pa.ArrowException as wrong:
         raise BadRequest(name, f"values that fit {wanted}", str(wrong)) from None
 
 
@@ -196,6 +200,13 @@ def _check_bytes(name: str, column: pa.Array, byte_count_max: int) -> None:
     if len(lengths) and (most := int(lengths.max())) > byte_count_max:
         row = int(lengths.argmax())
         raise BadRequest(f"{name} of row {row}", f"at most {byte_count_max} bytes", most)
+
+
+def _check_batch_bytes(*texts: pa.Array | None) -> None:
+    """Refuse a batch that is larger than what is written in one append."""
+    byte_count = sum(text_bytes(text) for text in texts if text is not None)
+    if byte_count > limits.BATCH_BYTES_MAX:
+        raise BadRequest("batch", f"at most {limits.BATCH_BYTES_MAX} bytes of texts", byte_count)
 
 
 def _check_range(name: str, values: npt.NDArray[np.int64], low: int, high: int) -> None:
@@ -229,7 +240,7 @@ def _tags(batch: pa.RecordBatch) -> pa.Array | None:
     place = batch.schema.get_field_index("tags")
     if place < 0 or batch.column(place).null_count == batch.num_rows:
         return None
-    column = batch.column(place).cast(pa.list_(pa.utf8()))
+    column = _cast("tags", batch.column(place), pa.list_(pa.utf8()))
     counts = np.asarray(pc.list_value_length(column).fill_null(0))
     if int(counts.max()) > limits.TAGS_MAX:
         row = int(counts.argmax())
@@ -254,7 +265,7 @@ def _headers(batch: pa.RecordBatch) -> pa.Array | None:
     place = batch.schema.get_field_index("headers")
     if place < 0 or batch.column(place).null_count == batch.num_rows:
         return None
-    headers = batch.column(place).cast(pa.map_(pa.utf8(), pa.utf8()))
+    headers = _cast("headers", batch.column(place), pa.map_(pa.utf8(), pa.utf8()))
     _, first, last = packing.list_bounds(headers)
     names = headers.keys.slice(first, last - first)
     values = headers.items.slice(first, last - first)
@@ -305,10 +316,6 @@ def check_send(batch: pa.RecordBatch, topic: Topic, now_ms: int) -> SendColumns:
         raise BadRequest("payload", "a column of this name", ", ".join(batch.schema.names))
     _refuse_nulls("payload", payloads)
     _check_bytes("payload", payloads, topic.max_payload_bytes)
-    payload_bytes = text_bytes(payloads)
-    if payload_bytes > limits.BATCH_BYTES_MAX:
-        limit = f"at most {limits.BATCH_BYTES_MAX} bytes in one batch"
-        raise BadRequest("payload", limit, payload_bytes)
     dues_ms = _instants(batch, "due")
     if dues_ms is None:
         dues_ms = np.full(rows, now_ms, dtype=np.int64)
@@ -325,16 +332,19 @@ def check_send(batch: pa.RecordBatch, topic: Topic, now_ms: int) -> SendColumns:
     priorities = _priorities(batch)
     if priorities is not None and bool((priorities == DEFAULT_PRIORITY).all()):
         priorities = None
+    groups = _text(batch, "group", limits.GROUP_BYTES_MAX)
+    tags, headers = _tags(batch), _headers(batch)
+    _check_batch_bytes(payloads, keys, groups, tags, headers)
     return SendColumns(
         rows=rows,
         dues_ms=dues_ms,
         payloads=payloads,
         keys=keys,
-        groups=_text(batch, "group", limits.GROUP_BYTES_MAX),
-        tags=_tags(batch),
-        headers=_headers(batch),
+        groups=groups,
+        tags=tags,
+        headers=headers,
         partitions=partitions,
-        payload_bytes=payload_bytes,
+        payload_bytes=text_bytes(payloads),
         priorities=priorities,
         expires_ms=_expires(batch),
     )
@@ -378,4 +388,5 @@ def check_named(op: str, batch: pa.RecordBatch) -> NamedRows:
     if attempts is not None:
         _refuse_nulls("attempts", attempts)
         named.attempts = attempts.to_numpy()
+    _check_batch_bytes(named.keys, named.groups)
     return named

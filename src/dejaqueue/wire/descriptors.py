@@ -113,8 +113,9 @@ class ConsumeStream:
     def check(self) -> ConsumeStream:
         """Return it, with tuples where JSON has lists, or raise BadRequest."""
         check_topic_name(self.topic)
-        if not isinstance(self.consumer, str) or len(self.consumer) > limits.TOPIC_NAME_BYTES_MAX:
-            raise BadRequest("consumer", "a text of at most 255 characters", self.consumer)
+        most = limits.TOPIC_NAME_BYTES_MAX
+        if not isinstance(self.consumer, str) or len(self.consumer.encode()) > most:
+            raise BadRequest("consumer", f"a text of at most {most} bytes", self.consumer)
         if self.lease_ms != 0:
             check_lease(self.lease_ms)
         rows, most = self.batch_rows_max, limits.DISPATCH_ROWS_MAX

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dejaqueue.errors import BadRequest
-from dejaqueue.http.columns import FIELDS, instants, parse_lines, send_batch
+from dejaqueue.http import columns
+from dejaqueue.http.columns import FIELDS, instants, lines_batch, parse_lines, send_batch
 from dejaqueue.model import Topic
 from dejaqueue.schema.checks import check_send
 
@@ -129,6 +130,26 @@ def test_any_json_is_a_batch_or_a_bad_request(messages: list[dict[str, Any]]) ->
 
 def test_lines_are_values() -> None:
     assert parse_lines(b'{"a":1}\n\n [2] \r\n"x"') == [{"a": 1}, [2], "x"]
+
+
+def test_long_texts_are_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "PIECE_BYTES", 40)
+    lines = [{"payload": str(number)} for number in range(20)]
+    lines[11] |= {"due": 5, "priority": 1, "key": "k"}
+    lines[12] |= {"payload": "x" * 100}
+    content = "\n".join(json.dumps(line) for line in lines).encode()
+    batch = lines_batch(content, NOW_MS)
+    check_send(batch, Topic("t"), NOW_MS)
+    found = batch.to_pylist()
+    assert [row["payload"].decode() for row in found] == [line["payload"] for line in lines]
+    assert [row["due"] for row in found[10:13]] == [NOW_MS, 5, NOW_MS]
+    assert [row["priority"] for row in found[10:13]] == [32_768, 1, 32_768]
+    for line, field in ((b"no", "line 21"), (b'{"key":1}', "payload of row 20")):
+        with pytest.raises(BadRequest) as refused:
+            lines_batch(content + b"\n" + line, NOW_MS)
+        assert refused.value.field == field
+    with pytest.raises(BadRequest, match="at least one"):
+        lines_batch(b"\n" * 100, NOW_MS)
 
 
 @pytest.mark.parametrize(

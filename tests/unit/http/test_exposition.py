@@ -11,10 +11,12 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from dejaqueue.access.gate import Gate
 from dejaqueue.broker import observation
 from dejaqueue.http.catalogue import METRICS
 from dejaqueue.http.exposition import Exposition
 from dejaqueue.http.requests import RequestCounts
+from dejaqueue.http.service import Service
 from dejaqueue.model import Topic
 from tests.integration.metrics_page import Page
 from tests.rules.broker_fixture import BrokerFixture
@@ -28,7 +30,9 @@ def fixture() -> Iterator[BrokerFixture]:
 
 
 def read(fixture: BrokerFixture) -> Page:
-    content, _ = Exposition(fixture.broker, RequestCounts(), lambda: True).render("")
+    content, _ = Exposition(Service(fixture.broker, Gate(), lambda: True), RequestCounts()).render(
+        ""
+    )
     return Page(list(text_string_to_metric_families(content.decode())))
 
 

@@ -435,6 +435,14 @@ def test_what_is_unusual_gets_an_answer(
     assert patient.is_well()
 
 
+def test_a_method_that_is_not_there_gets_those_that_are(patient: Web) -> None:
+    for path, methods in (("q", b"DELETE, GET, PUT"), ("q/messages/1", b"DELETE, GET")):
+        request = f"PATCH /API/v1/queues/{path} HTTP/1.1\r\nhost: a\r\n\r\n"
+        answer = patient.ask(request.encode())
+        assert answer.startswith(b"HTTP/1.1 405 ")
+        assert b"allow: " + methods + b"\r\n" in answer
+
+
 def test_an_upgrade_is_answered_as_any_request_and_closed(patient: Web) -> None:
     connection = patient.connect()
     upgrade = b"connection: upgrade\r\nupgrade: websocket\r\n\r\n"

@@ -1,36 +1,26 @@
-"""Who calls is read from the header."""
+"""What routes are told: their service, and who the entrance let in."""
 
 from __future__ import annotations
 
 import pytest
 from fastapi import FastAPI, Request
 
-from dejaqueue.access.roles import EVERYBODY, Principal
+from dejaqueue.access.gate import Gate
+from dejaqueue.access.roles import EVERYBODY
 from dejaqueue.broker.broker import Broker
+from dejaqueue.http.auditing import PRINCIPAL
 from dejaqueue.http.service import Service, principal_of, service_of
 
 
-class Noting:
-    """A gate that notes what it was asked."""
-
-    def __init__(self) -> None:
-        self.keys: list[str | None] = []
-
-    def principal(self, api_key: str | None) -> Principal:
-        self.keys.append(api_key)
-        return EVERYBODY
-
-
-@pytest.mark.parametrize(
-    ("header", "key"),
-    [("Bearer abc", "abc"), ("bearer  abc ", "abc"), ("Basic abc", None), ("", None)],
-)
-def test_the_key_is_a_bearer(broker: Broker, header: str, key: str | None) -> None:
-    gate = Noting()
+def test_a_route_is_told_its_service_and_its_caller(broker: Broker) -> None:
     app = FastAPI()
-    app.state.service = Service(broker, gate, lambda: True)  # type: ignore[arg-type]
-    headers = [(b"authorization", header.encode())] if header else []
-    request = Request({"type": "http", "headers": headers, "app": app})
+    app.state.service = Service(broker, Gate(), lambda: True)
+    request = Request({"type": "http", "headers": [], "app": app, PRINCIPAL: EVERYBODY})
     assert principal_of(request) is EVERYBODY
-    assert gate.keys == [key]
     assert service_of(request).broker is broker
+
+
+def test_a_route_that_nobody_was_let_in_to_answers_nobody(broker: Broker) -> None:
+    request = Request({"type": "http", "headers": []})
+    with pytest.raises(KeyError):
+        principal_of(request)

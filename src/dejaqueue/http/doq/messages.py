@@ -26,7 +26,7 @@ from dejaqueue.errors import DejaQError, Refused, TopicUnknown
 from dejaqueue.http.doq import rows
 from dejaqueue.http.doq.lapses import Lapses
 from dejaqueue.http.doq.rows import Row
-from dejaqueue.http.doq.shapes import NewMessage
+from dejaqueue.http.doq.shapes import DoqNewMessage
 from dejaqueue.http.doq.topics import is_queue
 from dejaqueue.model import RowStatus, TopicKind, unpack_id
 from dejaqueue.wire.descriptors import WriteStream
@@ -65,7 +65,7 @@ class Messages:
             raise TopicUnknown(queue_name)
         return topic
 
-    async def enqueue(self, queue_name: str, message: NewMessage) -> str:
+    async def enqueue(self, queue_name: str, message: DoqNewMessage) -> str:
         """Send; returns the message's id."""
         kind = self.topic(queue_name).topic.kind
         key = rows.own_key(message.id)
@@ -186,7 +186,7 @@ class Messages:
         acked = await self._write(WriteStream(queue_name, "ack", transaction=begun), held)
         if acked.all_statuses()[0]:
             raise Refused(_TOLD[RowStatus.LEASE_LOST])
-        message = NewMessage(
+        message = DoqNewMessage(
             content=row.content, priority=priority, group=row.group, metadata=metadata
         )
         # The old one has its key until all is decided.

@@ -37,6 +37,32 @@ FAILURES = {
 """Name of the route: its status and what it says where the state says no."""
 
 
+def documented(route: str) -> dict[int | str, dict[str, Any]]:
+    """What a route answers where it refuses, for the OpenAPI document."""
+    texts = {
+        400: "The body is not JSON.",
+        401: "An API key is needed, or this one is not known.",
+        403: "The API key has no such role for this topic.",
+        422: "A field is wrong: `errors` says which.",
+        429: "Backlog, memory or disk is full; Retry-After says how long to wait.",
+        503: "The broker is starting or stopping; Retry-After says how long to wait.",
+    }
+    status, detail = FAILURES.get(route, (400, "The body is not JSON"))
+    texts[status] = f"{detail}: `errors` says why."
+    schema = {
+        "type": "object",
+        "required": ["title", "status"],
+        "properties": {
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+            "errors": {"type": "array", "items": {"type": "object"}},
+        },
+    }
+    content = {MEDIA_TYPE: {"schema": schema}}
+    return {code: {"description": text, "content": content} for code, text in sorted(texts.items())}
+
+
 def refusal(status: int, detail: str, errors: list[dict[str, Any]]) -> JSONResponse:
     """An answer of DOQ's shape."""
     body = {

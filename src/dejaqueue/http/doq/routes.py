@@ -16,11 +16,12 @@ from fastapi.responses import JSONResponse
 from dejaqueue.access.roles import Role
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import Refused, TopicUnknown
+from dejaqueue.http.auditing import note
 from dejaqueue.http.doq import shapes, topics
 from dejaqueue.http.doq.ids import Ids
 from dejaqueue.http.doq.messages import Messages
 from dejaqueue.http.doq.rates import Rates
-from dejaqueue.http.doq.refusals import DoqRoute
+from dejaqueue.http.doq.refusals import DoqRoute, documented
 from dejaqueue.http.doq.rows import Row
 from dejaqueue.http.service import Service, principal_of, service_of
 from dejaqueue.model import Topic
@@ -54,9 +55,10 @@ def _doq(request: Request) -> Doq:
 # --- queues -----------------------------------------------------------------------------------
 
 
-@router.post("/queues", response_model=shapes.Made)
-async def create_queue(request: Request, body: shapes.NewQueue) -> JSONResponse:
+@router.post("/queues", response_model=shapes.DoqMade, responses=documented("create_queue"))
+async def create_queue(request: Request, body: shapes.DoqNewQueue) -> JSONResponse:
     """Make a queue. One of that name and type that is there already is fine."""
+    note(request, topic=body.name)
     principal_of(request).require(Role.MANAGE, body.name)
     asked = topics.topic_of(body.name, body.type, body.settings)
     topic = await run_in_threadpool(_create, service_of(request), asked)
@@ -80,7 +82,7 @@ def _create(service: Service, asked: Topic) -> Topic:
     return known
 
 
-@router.get("/queues", response_model=shapes.Listing)
+@router.get("/queues", response_model=shapes.DoqListing, responses=documented("list_queues"))
 async def list_queues(request: Request) -> JSONResponse:
     """All queues that the caller may look at."""
     principal, broker = principal_of(request), service_of(request).broker
@@ -106,7 +108,7 @@ def _stats(broker: Broker, names: list[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-@router.get(_QUEUE, response_model=shapes.Described)
+@router.get(_QUEUE, response_model=shapes.DoqDescribed, responses=documented("get_queue"))
 async def get_queue(request: Request, queue_name: str) -> JSONResponse:
     """A queue, and how full it is."""
     principal_of(request).require(Role.MANAGE, queue_name)
@@ -116,9 +118,9 @@ async def get_queue(request: Request, queue_name: str) -> JSONResponse:
     return JSONResponse(topics.describe(topic, stats, doq.rates.of(queue_name)))
 
 
-@router.put(_QUEUE, response_model=shapes.Changed)
+@router.put(_QUEUE, response_model=shapes.DoqChanged, responses=documented("update_queue"))
 async def update_queue(
-    request: Request, queue_name: str, body: shapes.ChangedQueue
+    request: Request, queue_name: str, body: shapes.DoqChangedQueue
 ) -> JSONResponse:
     """Change the settings of a queue."""
     principal_of(request).require(Role.MANAGE, queue_name)
@@ -131,7 +133,7 @@ async def update_queue(
     )
 
 
-@router.delete(_QUEUE, response_model=shapes.Deleted)
+@router.delete(_QUEUE, response_model=shapes.DoqDeleted, responses=documented("delete_queue"))
 async def delete_queue(request: Request, queue_name: str) -> JSONResponse:
     """Delete a queue and its messages."""
     principal_of(request).require(Role.MANAGE, queue_name)
@@ -159,15 +161,17 @@ def _metadata(metadata: dict[str, str] | None) -> dict[str, Any]:
     return {"metadata": metadata} if metadata else {}
 
 
-@router.post("/ids", response_model=shapes.Ids)
-async def generate_ids(request: Request, body: shapes.NewIds) -> JSONResponse:
+@router.post("/ids", response_model=shapes.DoqIds, responses=documented("generate_ids"))
+async def generate_ids(request: Request, body: shapes.DoqNewIds) -> JSONResponse:
     """Ids for messages that are to be sent; who sends one twice has sent it once."""
     principal_of(request)
     return JSONResponse({"ids": _doq(request).ids.take(body.number)})
 
 
-@router.post(_QUEUE + "/messages", response_model=shapes.Message)
-async def enqueue(request: Request, queue_name: str, body: shapes.NewMessage) -> JSONResponse:
+@router.post(
+    _QUEUE + "/messages", response_model=shapes.DoqMessage, responses=documented("enqueue")
+)
+async def enqueue(request: Request, queue_name: str, body: shapes.DoqNewMessage) -> JSONResponse:
     """Put a message into a queue; answered when it is durable."""
     principal_of(request).require(Role.PRODUCE, queue_name)
     doq = _doq(request)
@@ -183,7 +187,7 @@ async def enqueue(request: Request, queue_name: str, body: shapes.NewMessage) ->
     return JSONResponse(answer | _metadata(body.metadata))
 
 
-@router.get(_QUEUE + "/messages", response_model=shapes.Message)
+@router.get(_QUEUE + "/messages", response_model=shapes.DoqMessage, responses=documented("dequeue"))
 async def dequeue(
     request: Request, queue_name: str, ack: Annotated[bool, Query()] = False
 ) -> JSONResponse:
@@ -197,14 +201,14 @@ async def dequeue(
     return _answer("DEQUEUED", row)
 
 
-@router.get(_MESSAGE, response_model=shapes.Message)
+@router.get(_MESSAGE, response_model=shapes.DoqMessage, responses=documented("get_message"))
 async def get_message(request: Request, queue_name: str, id: str) -> JSONResponse:  # noqa: A002
     """A message as it is, without taking it."""
     principal_of(request).require(Role.MANAGE, queue_name)
     return _answer("GOT", await _doq(request).messages.get(queue_name, id))
 
 
-@router.delete(_MESSAGE, status_code=204)
+@router.delete(_MESSAGE, status_code=204, responses=documented("delete_message"))
 async def delete_message(request: Request, queue_name: str, id: str) -> Response:  # noqa: A002
     """Delete a message, whether it waits or is with a consumer."""
     principal_of(request).require(Role.PRODUCE, queue_name)
@@ -212,7 +216,7 @@ async def delete_message(request: Request, queue_name: str, id: str) -> Response
     return Response(status_code=204)
 
 
-@router.post(_MESSAGE + "/ack", response_model=shapes.Done)
+@router.post(_MESSAGE + "/ack", response_model=shapes.DoqDone, responses=documented("ack"))
 async def ack(request: Request, queue_name: str, id: str) -> JSONResponse:  # noqa: A002
     """A message is done."""
     principal_of(request).require(Role.CONSUME, queue_name)
@@ -222,24 +226,24 @@ async def ack(request: Request, queue_name: str, id: str) -> JSONResponse:  # no
     return JSONResponse({"status": "ACKNOWLEDGED", "id": id})
 
 
-@router.post(_MESSAGE + "/nack", response_model=shapes.Done)
+@router.post(_MESSAGE + "/nack", response_model=shapes.DoqDone, responses=documented("nack"))
 async def nack(
     request: Request,
     queue_name: str,
     id: str,  # noqa: A002
-    body: shapes.Returned | None = None,
+    body: shapes.DoqReturned | None = None,
 ) -> JSONResponse:
     """A message goes back to its place, or to that of another priority, perhaps with other
     metadata."""
     principal_of(request).require(Role.CONSUME, queue_name)
-    doq, returned = _doq(request), body or shapes.Returned()
+    doq, returned = _doq(request), body or shapes.DoqReturned()
     await doq.messages.nack(queue_name, id, returned.priority, returned.metadata)
     doq.rates.note(queue_name, "nack")
     answer = {"status": "UNACKNOWLEDGED", "id": id, "priority": returned.priority}
     return JSONResponse(answer | _metadata(returned.metadata))
 
 
-@router.post(_MESSAGE + "/touch", response_model=shapes.Done)
+@router.post(_MESSAGE + "/touch", response_model=shapes.DoqDone, responses=documented("touch"))
 async def touch(request: Request, queue_name: str, id: str) -> JSONResponse:  # noqa: A002
     """The acknowledgement timeout of a message begins anew."""
     principal_of(request).require(Role.CONSUME, queue_name)
@@ -247,12 +251,14 @@ async def touch(request: Request, queue_name: str, id: str) -> JSONResponse:  # 
     return JSONResponse({"status": "TOUCHED", "id": id})
 
 
-@router.put(_MESSAGE + "/priority", response_model=shapes.Done)
+@router.put(
+    _MESSAGE + "/priority", response_model=shapes.DoqDone, responses=documented("set_priority")
+)
 async def set_priority(
     request: Request,
     queue_name: str,
     id: str,  # noqa: A002
-    body: shapes.NewPriority,
+    body: shapes.DoqNewPriority,
 ) -> JSONResponse:
     """A message that waits gets another priority, and so another place or time."""
     principal_of(request).require(Role.PRODUCE, queue_name)

@@ -29,7 +29,7 @@ from dejaqueue.broker.at_once import Name, find, is_leased, read_headers
 from dejaqueue.broker.partition import Partition
 from dejaqueue.engine.commands import Ack, Cancel, Extend, Move, Nack, Words
 from dejaqueue.errors import BadRequest
-from dejaqueue.http.doq.shapes import DEFAULT_GROUP, UINT64_MAX, NewMessage
+from dejaqueue.http.doq.shapes import DEFAULT_GROUP, UINT64_MAX, DoqNewMessage
 from dejaqueue.model import RowStatus, TopicKind
 from dejaqueue.schema.messages import HEADERS
 
@@ -70,7 +70,7 @@ def headers_of(priority: int, metadata: dict[str, str] | None) -> dict[str, str]
     return {**(metadata or {}), PRIORITY: str(priority)}
 
 
-def send_batch(kind: TopicKind, message: NewMessage, key: str) -> pa.RecordBatch:
+def send_batch(kind: TopicKind, message: DoqNewMessage, key: str) -> pa.RecordBatch:
     """The batch that sends a message. Raises BadRequest."""
     headers = headers_of(message.priority, message.metadata)
     columns: dict[str, Any] = {

@@ -39,7 +39,7 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class QueueSettings(Body):
+class DoqSettings(Body):
     """Settings of a queue; what is left out has DOQ's default."""
 
     strategy: Text = ""
@@ -49,21 +49,21 @@ class QueueSettings(Body):
     """Seconds until an unacknowledged message comes back; 0 = a minute."""
 
 
-class NewQueue(Body):
+class DoqNewQueue(Body):
     """A queue to make."""
 
     name: Text
     type: Literal["delayed", "fair"]
-    settings: QueueSettings = QueueSettings()
+    settings: DoqSettings = DoqSettings()
 
 
-class ChangedQueue(Body):
+class DoqChangedQueue(Body):
     """What a queue is to be like."""
 
-    settings: QueueSettings
+    settings: DoqSettings
 
 
-class NewMessage(Body):
+class DoqNewMessage(Body):
     """A message to enqueue."""
 
     content: Text
@@ -73,26 +73,26 @@ class NewMessage(Body):
     metadata: Metadata | None = None
 
 
-class Returned(Body):
+class DoqReturned(Body):
     """How a message goes back to its queue."""
 
     priority: Priority = 0
     metadata: Metadata | None = None
 
 
-class NewPriority(Body):
+class DoqNewPriority(Body):
     """The priority that a message is to have."""
 
     priority: Priority
 
 
-class NewIds(Body):
+class DoqNewIds(Body):
     """How many ids to give."""
 
     number: Annotated[StrictInt, Field(ge=1, le=IDS_MAX)]
 
 
-class Made(BaseModel):
+class DoqMade(BaseModel):
     """A queue was made, or was there."""
 
     status: Literal["CREATED"]
@@ -101,7 +101,7 @@ class Made(BaseModel):
     settings: dict[str, Any]
 
 
-class Changed(BaseModel):
+class DoqChanged(BaseModel):
     """A queue was changed."""
 
     status: Literal["UPDATED"]
@@ -109,13 +109,13 @@ class Changed(BaseModel):
     settings: dict[str, Any]
 
 
-class Deleted(BaseModel):
+class DoqDeleted(BaseModel):
     """A queue is gone."""
 
     status: Literal["DELETED"]
 
 
-class Described(BaseModel):
+class DoqDescribed(BaseModel):
     """A queue and how full it is."""
 
     name: str
@@ -130,13 +130,13 @@ class Described(BaseModel):
     total: int
 
 
-class Listing(BaseModel):
+class DoqListing(BaseModel):
     """All queues."""
 
-    queues: list[Described]
+    queues: list[DoqDescribed]
 
 
-class Message(BaseModel):
+class DoqMessage(BaseModel):
     """A message."""
 
     status: Literal["ENQUEUED", "DEQUEUED", "GOT"]
@@ -147,7 +147,7 @@ class Message(BaseModel):
     metadata: dict[str, str] | None = None
 
 
-class Done(BaseModel):
+class DoqDone(BaseModel):
     """What happened to a message."""
 
     status: Literal["ACKNOWLEDGED", "UNACKNOWLEDGED", "TOUCHED", "UPDATED"]
@@ -156,7 +156,7 @@ class Done(BaseModel):
     metadata: dict[str, str] | None = None
 
 
-class Ids(BaseModel):
+class DoqIds(BaseModel):
     """New ids."""
 
     ids: list[str]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from dejaqueue.errors import BadRequest
-from dejaqueue.http.doq.shapes import DEFAULT_GROUP, QueueSettings
+from dejaqueue.http.doq.shapes import DEFAULT_GROUP, DoqSettings
 from dejaqueue.model import OnDuplicate, Topic, TopicKind
 
 ACK_TIMEOUT_SECONDS = 60
@@ -23,7 +23,7 @@ EQUAL_WEIGHTS = {DEFAULT_GROUP: 1}
 """Says WEIGHTED while nobody has given weights: 1 is what every group has."""
 
 
-def strategy_of(settings: QueueSettings) -> str:
+def strategy_of(settings: DoqSettings) -> str:
     """The strategy that is asked for. Raises BadRequest."""
     strategy = settings.strategy.upper() or ROUND_ROBIN
     if strategy not in (ROUND_ROBIN, WEIGHTED):
@@ -31,7 +31,7 @@ def strategy_of(settings: QueueSettings) -> str:
     return strategy
 
 
-def changes_of(kind: TopicKind, settings: QueueSettings, weights: dict[str, int]) -> dict[str, Any]:
+def changes_of(kind: TopicKind, settings: DoqSettings, weights: dict[str, int]) -> dict[str, Any]:
     """What the settings mean for a topic.
 
     Args:
@@ -45,7 +45,7 @@ def changes_of(kind: TopicKind, settings: QueueSettings, weights: dict[str, int]
     return changes
 
 
-def topic_of(name: str, kind_name: str, settings: QueueSettings) -> Topic:
+def topic_of(name: str, kind_name: str, settings: DoqSettings) -> Topic:
     """The topic for a new queue. Raises BadRequest."""
     kind = KINDS[kind_name]
     changes = changes_of(kind, settings, {})

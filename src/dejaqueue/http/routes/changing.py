@@ -16,6 +16,7 @@ from dejaqueue.access.roles import Role
 from dejaqueue.errors import BadRequest
 from dejaqueue.http import answers as shown
 from dejaqueue.http import shapes
+from dejaqueue.http.auditing import note_administers
 from dejaqueue.http.bodies import json_object, yes_or_no
 from dejaqueue.http.direct import json_answer
 from dejaqueue.http.flow import flow_of
@@ -51,8 +52,7 @@ async def move(request: Request, topic: TopicName) -> Response:
 
     By filter a call does a piece of the work: while `next` is not null, give it as `after`.
     """
-    principal_of(request).require(Role.PRODUCE, topic)
-    values = await json_object(request)
+    values = await _permitted(request, topic)
     if "where" not in values:
         return await _by_name(request, topic, values, "move", *CHANGES)
     return await _by_filter(request, topic, values, "move", *_WHERE_CHANGES)
@@ -68,11 +68,22 @@ async def cancel(request: Request, topic: TopicName) -> Response:
 
     By filter a call does a piece of the work: while `next` is not null, give it as `after`.
     """
-    principal_of(request).require(Role.PRODUCE, topic)
-    values = await json_object(request)
+    values = await _permitted(request, topic)
     if "where" not in values:
         return await _by_name(request, topic, values, "cancel")
     return await _by_filter(request, topic, values, "cancel")
+
+
+async def _permitted(request: Request, topic: str) -> dict[str, Any]:
+    """The body, if the caller may do it: by name it takes a producer, by filter a manager."""
+    caller = principal_of(request)
+    values = await json_object(request)
+    if "where" in values:
+        note_administers(request)
+        caller.require(Role.MANAGE, topic)
+    else:
+        caller.require(Role.PRODUCE, topic)
+    return values
 
 
 async def _by_name(

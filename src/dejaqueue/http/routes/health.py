@@ -3,7 +3,7 @@
 Room: http.
 
     GET /livez   200 while this process answers at all
-    GET /readyz  200 when the broker takes calls, 503 while it starts or stops
+    GET /readyz  200 when the broker should get work, else 503; says why not
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from dejaqueue.access.roles import Role
+from dejaqueue.errors import DejaQError
+from dejaqueue.http.readiness import readiness
 from dejaqueue.http.service import principal_of, service_of
 
 router = APIRouter(tags=["health"])
@@ -27,11 +29,27 @@ async def livez() -> JSONResponse:
 
 
 @router.get("/readyz")
-async def readyz(request: Request) -> JSONResponse:
-    """200 when the broker takes calls, 503 while it starts or stops."""
-    ready = service_of(request).is_ready()
-    status = "ready" if ready else "not ready"
-    return JSONResponse({"status": status}, 200 if ready else 503, _NOT_KEPT)
+def readyz(request: Request) -> JSONResponse:
+    """200 when the broker should get work, else 503 and the `reasons`; `warnings` either way.
+
+    Who may manage the broker gets `details`, too.
+    """
+    health = readiness(service_of(request))
+    body: dict[str, Any] = {"status": "ready" if health.is_ready else "not ready"}
+    if health.reasons:
+        body["reasons"] = health.reasons
+    if health.warnings:
+        body["warnings"] = health.warnings
+    if health.details and _may_manage(request):
+        body["details"] = health.details
+    return JSONResponse(body, 200 if health.is_ready else 503, _NOT_KEPT)
+
+
+def _may_manage(request: Request) -> bool:
+    try:
+        return principal_of(request).may(Role.MANAGE, "")
+    except DejaQError:
+        return False
 
 
 @router.get("/stats")

@@ -13,7 +13,7 @@ from fastapi.responses import Response
 
 from dejaqueue import limits
 from dejaqueue.access.roles import Role
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, Unauthenticated
 from dejaqueue.http import answers as shown
 from dejaqueue.http import shapes
 from dejaqueue.http.bodies import (
@@ -31,7 +31,7 @@ from dejaqueue.http.flow import Flow, flow_of
 from dejaqueue.http.leasing import Delivered, Taken
 from dejaqueue.http.named import settled_rows
 from dejaqueue.http.openapi import TopicName, answers, body
-from dejaqueue.http.service import principal_of
+from dejaqueue.http.service import principal_of, service_of
 from dejaqueue.model import RowStatus
 from dejaqueue.schema.messages import DELIVERY
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_lease, check_span
@@ -86,7 +86,8 @@ async def lease(request: Request, topic: TopicName) -> Response:
     Answered as soon as there is one. Accept chooses between JSON, NDJSON (a message a line) and an
     Arrow stream.
     """
-    principal_of(request).require(Role.CONSUME, topic)
+    caller = principal_of(request)
+    caller.require(Role.CONSUME, topic)
     flow = flow_of(request)
     values = parse_object(await read_body(request), _LEASE_FIELDS)
     rows_max = whole(values, "max", 1, 1, limits.LEASE_ROWS_MAX)
@@ -101,6 +102,12 @@ async def lease(request: Request, topic: TopicName) -> Response:
 
     options = _options(topic, values)
     taken = await flow.leases.lease(options, rows_max, wait_ms, gone)
+    if taken and wait_ms:
+        try:
+            service_of(request).gate.check(caller)
+        except Unauthenticated:  # the key was revoked while the request waited
+            flow.leases.session(options).give_back(taken)
+            raise
     if auto_ack and taken:
         taken = await _ack_now(flow, topic, taken)
     return _leased(taken, kind, as_base64=as_base64)

@@ -11,9 +11,11 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from dejaqueue import limits
+from dejaqueue.access import audit, rules
 from dejaqueue.access.roles import Role
 from dejaqueue.errors import BadRequest
 from dejaqueue.http import shapes
+from dejaqueue.http.auditing import note
 from dejaqueue.http.bodies import json_object
 from dejaqueue.http.direct import json_answer
 from dejaqueue.http.named import check_id
@@ -112,12 +114,14 @@ def purge(request: Request, topic: TopicName, values: Body) -> Response:
 
 
 def _move(request: Request, topic: str, values: dict[str, Any]) -> Response:
-    principal_of(request).require(Role.MANAGE, topic)
+    caller = principal_of(request)
     call = {**values, "topic": topic, "after": from_cursor(values.get("after"))}
+    rules.FLIGHT_ACTIONS["redrive"].require(caller, call)
+    note(request, **audit.facts("redrive", values))
     ids = values.get("ids")
     if ids is not None:
         if type(ids) is not list:
             raise BadRequest("ids", "a list of ids", ids)
         call["ids"] = [check_id(value, "ids") for value in ids]
-    found = service_of(request).broker.redrive(call)
+    found = service_of(request).broker.redrive(call, rules.may_receive(caller))
     return json_answer(found | {"next": to_cursor(found["next"])})

@@ -6,6 +6,9 @@ Room: http. Called most: no framework between request and answer (direct.py).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from fastapi import APIRouter, HTTPException, Request
@@ -18,7 +21,7 @@ from dejaqueue.errors import BadRequest
 from dejaqueue.http import answers as shown
 from dejaqueue.http import shapes
 from dejaqueue.http.bodies import ARROW, JSON, NDJSON, content_kind, header, parse_json, read_body
-from dejaqueue.http.columns import parse_lines, send_batch
+from dejaqueue.http.columns import lines_batch, send_batch
 from dejaqueue.http.direct import DirectRoute, JsonAnswer, json_answer
 from dejaqueue.http.flow import flow_of
 from dejaqueue.http.gather import Answered, write
@@ -26,6 +29,7 @@ from dejaqueue.http.openapi import TopicName, answers, body
 from dejaqueue.http.service import principal_of
 from dejaqueue.wire.descriptors import WriteStream
 
+Parsed = TypeVar("Parsed")
 router = APIRouter(prefix="/v1/topics/{topic}", tags=["messages"], route_class=DirectRoute)
 OFF_LOOP_BYTES = 32 << 10
 """A larger body is parsed on another thread, so that other requests go on meanwhile."""
@@ -40,7 +44,7 @@ _LINES = '{"payload":"stand up","delay_ms":60000}\n{"payload":"sit down","delay_
     "/messages",
     status_code=201,
     openapi_extra=body(
-        shapes.NewMessage,
+        [shapes.NewMessage, shapes.NewMessages],
         _ONE,
         more={
             NDJSON: {"schema": {"type": "string"}, "example": _LINES},
@@ -83,38 +87,46 @@ async def send(request: Request, topic: TopicName) -> Response:
     flow.broker.runtime(topic)
     content = await read_body(request)
     kind = content_kind(request)
-    named = header(request, b"idempotency-key")
     if kind == JSON:
-        values = parse_json(content)
+        values = await _off_loop(parse_json, content, byte_count=len(content))
         if type(values) is not dict:
             raise BadRequest("body", "a message, or an object with messages", values)
         if "messages" not in values:
-            if not named and "partition" not in values and len(content) <= OFF_LOOP_BYTES:
-                answered = await flow.gather(WriteStream(topic)).put([values])
-            else:
-                now_ms = flow.broker.clock.now_ms()
-                answered = await _write(request, principal, topic, send_batch([values], now_ms))
-            return json_answer(shown.one_sent(answered, str(values.get("key"))), 201)
-    batch = await _batch_of(request, kind, content)
-    return _many(await _write(request, principal, topic, batch))
-
-
-def _many(answered: Answered) -> JsonAnswer:
+            return await _send_one(request, principal, topic, values, len(content))
+        parse: Callable[[], pa.RecordBatch] = partial(_of_messages, values, flow.now_ms())
+    elif kind == NDJSON:
+        parse = partial(lines_batch, content, flow.now_ms())
+    elif kind == ARROW:
+        parse = partial(_of_arrow, content)
+    else:
+        raise HTTPException(415, f"content-type: {JSON}, {NDJSON} or {ARROW}, got: {kind[:100]}")
+    batch = await _off_loop(parse, byte_count=len(content))
+    answered = await _write(request, principal, topic, batch)
     return json_answer({"messages": shown.sent(answered)}, 201)
 
 
-async def _batch_of(request: Request, kind: str, content: bytes) -> pa.RecordBatch:
-    now_ms = flow_of(request).broker.clock.now_ms()
-    parse = _PARSERS.get(kind)
-    if parse is None:
-        raise HTTPException(415, f"content-type: {', '.join(_PARSERS)}, got: {kind[:100]}")
-    if len(content) <= OFF_LOOP_BYTES:
-        return parse(content, now_ms)
-    return await run_in_threadpool(parse, content, now_ms)
+async def _send_one(
+    request: Request, principal: Principal, topic: str, message: dict[str, Any], byte_count: int
+) -> JsonAnswer:
+    """Send a message: with what others send now, unless it needs a batch of its own."""
+    flow = flow_of(request)
+    named = header(request, b"idempotency-key")
+    if named or "partition" in message or byte_count > OFF_LOOP_BYTES:
+        batch = send_batch([message], flow.now_ms())
+        answered = await _write(request, principal, topic, batch)
+    else:
+        answered = await flow.gather(WriteStream(topic)).put([message])
+    return json_answer(shown.one_sent(answered, str(message.get("key"))), 201)
 
 
-def _of_json(content: bytes, now_ms: int) -> pa.RecordBatch:
-    values = parse_json(content)
+async def _off_loop(parse: Callable[..., Parsed], *values: Any, byte_count: int) -> Parsed:
+    """Parse a large body on another thread, a small one here."""
+    if byte_count <= OFF_LOOP_BYTES:
+        return parse(*values)
+    return await run_in_threadpool(parse, *values)
+
+
+def _of_messages(values: dict[str, Any], now_ms: int) -> pa.RecordBatch:
     for name in values:
         if name != "messages":
             raise BadRequest(name, "messages alone", values[name])
@@ -123,11 +135,7 @@ def _of_json(content: bytes, now_ms: int) -> pa.RecordBatch:
     return send_batch(values["messages"], now_ms)
 
 
-def _of_lines(content: bytes, now_ms: int) -> pa.RecordBatch:
-    return send_batch(parse_lines(content), now_ms)
-
-
-def _of_arrow(content: bytes, _now_ms: int) -> pa.RecordBatch:
+def _of_arrow(content: bytes) -> pa.RecordBatch:
     """All batches of an Arrow stream as one."""
     try:
         with pa.ipc.open_stream(content) as reader:
@@ -139,9 +147,6 @@ def _of_arrow(content: bytes, _now_ms: int) -> pa.RecordBatch:
     if len(batches) != 1:
         raise BadRequest("rows", f"from 1 to {limits.BATCH_ROWS_MAX}", table.num_rows)
     return batches[0]
-
-
-_PARSERS = {JSON: _of_json, NDJSON: _of_lines, ARROW: _of_arrow}
 
 
 async def _write(

@@ -10,9 +10,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
+from dejaqueue.access import audit, rules
 from dejaqueue.access.roles import Role
 from dejaqueue.errors import BadRequest
 from dejaqueue.http import shapes
+from dejaqueue.http.auditing import note
 from dejaqueue.http.bodies import json_object, yes_or_no
 from dejaqueue.http.direct import json_answer
 from dejaqueue.http.openapi import TopicName, answers, body
@@ -36,8 +38,8 @@ _SHOWN = answers(shapes.TopicShown, _EXAMPLE, "The topic.", 404)
 def create_topic(request: Request, values: Body) -> Response:
     """Make a topic. What is not given keeps its default."""
     exist_ok = yes_or_no(values, "exist_ok")
-    name = values.get("name")
-    principal_of(request).require(Role.MANAGE, name if isinstance(name, str) else "")
+    note(request, topic=str(values.get("name")))
+    rules.FLIGHT_ACTIONS["create_topic"].require(principal_of(request), values)
     settings = {key: value for key, value in _given(values).items() if key != "exist_ok"}
     made = service_of(request).broker.create_topic(Topic.from_dict(settings), exist_ok=exist_ok)
     return json_answer(made.to_dict(), 201)
@@ -50,7 +52,7 @@ def list_topics(request: Request) -> Response:
     shown = [
         topic.to_dict()
         for topic in service_of(request).broker.topics()
-        if principal.may(Role.MANAGE, topic.name)
+        if principal.sees(topic.name)
     ]
     return json_answer({"topics": shown})
 
@@ -58,7 +60,7 @@ def list_topics(request: Request) -> Response:
 @router.get("/{topic}", responses=_SHOWN)
 def show_topic(request: Request, topic: TopicName) -> Response:
     """The settings of a topic."""
-    principal_of(request).require(Role.MANAGE, topic)
+    rules.require_any(principal_of(request), rules.ANY, topic)
     return json_answer(service_of(request).broker.topic(topic).to_dict())
 
 
@@ -69,7 +71,8 @@ def show_topic(request: Request, topic: TopicName) -> Response:
 )
 def alter_topic(request: Request, topic: TopicName, values: Body) -> Response:
     """Change settings; they hold at once."""
-    principal_of(request).require(Role.MANAGE, topic)
+    rules.FLIGHT_ACTIONS["alter_topic"].require(principal_of(request), {**values, "name": topic})
+    note(request, **audit.facts("alter_topic", values))
     return json_answer(service_of(request).broker.alter_topic(topic, _given(values)).to_dict())
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.doq import rows
-from dejaqueue.http.doq.shapes import NewMessage
+from dejaqueue.http.doq.shapes import DoqNewMessage
 from dejaqueue.model import TopicKind
 
 ROW = {
@@ -55,7 +55,7 @@ def test_what_is_no_id_is_refused(text: str) -> None:
 
 
 def test_a_batch_says_when_and_for_whom() -> None:
-    message = NewMessage(content="a", priority=60, group="g", metadata={"retry": "1"})
+    message = DoqNewMessage(content="a", priority=60, group="g", metadata={"retry": "1"})
     delayed = rows.send_batch(TopicKind.TIMELINE, message, "").to_pylist()[0]
     assert (delayed["due"], "group" in delayed, "key" in delayed) == (60_000, False, False)
     assert dict(delayed["headers"]) == {"retry": "1", rows.PRIORITY: "60"}

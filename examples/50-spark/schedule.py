@@ -1,6 +1,6 @@
 """A table of people becomes messages at nine in each one's own morning; then the topic is a table.
 
-Run it against a broker: python examples/40-spark/schedule.py dejaq://localhost:7464
+Run it against a broker: python examples/50-spark/schedule.py dejaq://localhost:7464
 """
 
 import sys

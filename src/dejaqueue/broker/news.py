@@ -1,0 +1,102 @@
+"""News of the broker for its log: what an operator wants to know, each at its level.
+
+Room: broker. Called where it happens; decides how loud it is and which facts go with it.
+Holds: nothing here is called for single messages; the facts are those of `logs.FIELDS`.
+See: docs/guides/logs.md.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from dejaqueue.errors import DejaQError, Fenced, ResourceExhausted
+
+log = logging.getLogger("dejaqueue.broker")
+
+LONG_RECOVERY_MS = 100
+"""A partition that was read again in less is news only for debugging: there may be thousands."""
+SLOW_SYNC_MS = 1_000
+"""An append that takes longer holds up everything that its partition does."""
+
+
+def started(topic_count: int, duration_ms: int) -> None:
+    """The broker serves; partitions are read when they are first used."""
+    log.info(
+        "started with %d topics in %d ms",
+        topic_count,
+        duration_ms,
+        extra={"duration_ms": duration_ms},
+    )
+
+
+def stopped(duration_ms: int) -> None:
+    """Everything is durable and closed."""
+    log.info("stopped in %d ms", duration_ms, extra={"duration_ms": duration_ms})
+
+
+def recovered(topic: str, partition: int, entry_count: int, duration_ms: int) -> None:
+    """A partition was read: a snapshot, if there was one, and so many entries after it."""
+    log.log(
+        logging.INFO if duration_ms >= LONG_RECOVERY_MS else logging.DEBUG,
+        "topic %s, partition %d: read in %d ms, with %d entries after the snapshot",
+        topic,
+        partition,
+        duration_ms,
+        entry_count,
+        extra=_place(topic, partition) | {"entry_count": entry_count, "duration_ms": duration_ms},
+    )
+
+
+def failed(topic: str, partition: int, error: DejaQError, *, final: bool) -> None:
+    """A partition could not be read, or a step of it broke off."""
+    expected = isinstance(error, ResourceExhausted | Fenced)
+    log.log(
+        logging.WARNING if expected else logging.ERROR,
+        "topic %s, partition %d: %s; %s",
+        topic,
+        partition,
+        error,
+        "it is served again after a new start" if final else "it is read again",
+        extra=_place(topic, partition),
+    )
+
+
+def synced(topic: str, partition: int, entry_count: int, duration_us: int) -> None:
+    """A group of entries is durable; said only if the disk was slow."""
+    duration_ms = duration_us // 1_000
+    if duration_ms >= SLOW_SYNC_MS:
+        log.warning(
+            "topic %s, partition %d: the disk took %d ms for %d entries",
+            topic,
+            partition,
+            duration_ms,
+            entry_count,
+            extra=_place(topic, partition)
+            | {"entry_count": entry_count, "duration_ms": duration_ms},
+        )
+
+
+def snapshot_taken(topic: str, partition: int, position: int) -> None:
+    """The state up to this entry is durable as a snapshot; older segments are given back."""
+    log.debug(
+        "topic %s, partition %d: snapshot at entry %d",
+        topic,
+        partition,
+        position,
+        extra=_place(topic, partition),
+    )
+
+
+def snapshot_failed(topic: str, partition: int, error: DejaQError) -> None:
+    """It is tried again; until then the journal grows."""
+    log.warning(
+        "topic %s, partition %d: no snapshot: %s",
+        topic,
+        partition,
+        error,
+        extra=_place(topic, partition),
+    )
+
+
+def _place(topic: str, partition: int) -> dict[str, object]:
+    return {"topic": topic, "partition": partition}

@@ -1,0 +1,40 @@
+"""The commands of docs/guides/security.md make certificates that work, on both ports."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from pathlib import Path
+
+import httpx
+
+from dejaqueue.access.tls import load_tls
+from dejaqueue.client import Client, Tls
+from dejaqueue.settings import ServerSettings
+from tests.integration.access_fixture import running
+
+GUIDE = Path(__file__).parents[2] / "docs/guides/security.md"
+
+
+def test_certificates_of_the_guide_work(tmp_path: Path) -> None:
+    script = GUIDE.read_text(encoding="utf-8").split("```sh\n")[1].split("```")[0]
+    found = subprocess.run(
+        ["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert found.returncode == 0, found.stderr
+    ca, shop = str(tmp_path / "ca.pem"), (str(tmp_path / "shop.pem"), str(tmp_path / "shop.key"))
+    assert (tmp_path / "shop.key").stat().st_mode & 0o777 == 0o600
+    settings = ServerSettings(
+        tls_certificate=str(tmp_path / "broker.pem"),
+        tls_key=str(tmp_path / "broker.key"),
+        tls_client_ca=ca,
+    )
+    with running(load_tls(settings)) as site:
+        for host in ("localhost", "127.0.0.1"):
+            tls = Tls(ca, *shop)
+            with Client(f"dejaqs://{host}:{site.flight.port}", tls=tls) as client:
+                client.connect()
+            context = ssl.create_default_context(cafile=ca)
+            context.load_cert_chain(*shop)
+            url = f"https://{host}:{site.http.port}/livez"
+            assert httpx.get(url, verify=context).status_code == 200
