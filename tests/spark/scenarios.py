@@ -29,6 +29,11 @@ WAIT_SECONDS = 60
 Map = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
+def say(text: str) -> None:
+    """A line for the log, with the time."""
+    print(f"{time.perf_counter():.1f} {text}", flush=True)
+
+
 def parent_of(pid: int) -> int:
     """The parent of a process."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
@@ -103,14 +108,20 @@ def cluster(url: str, folder: Path) -> None:
         "spark.speculation.multiplier": "1.01",
         "spark.speculation.minTaskRuntime": "0ms",
     }
+    say("begin")
     spark = start_spark(CLUSTER, **fast)
     register(spark)
     table = table_of(spark)
+    say("started")
     save(table.mapInArrow(wait_for_rival(folder), table.schema), url, "rivals")
+    say("rivals are done")
     killer = kill_executor(url, "killed", folder / "killed")
     save(table.mapInArrow(killer, table.schema), url, "killed")
+    say("the job whose executor was killed is done")
     stream(spark, url, folder, kill_executor(url, "stream", folder / "stream-killed"))
+    say("so is the query")
     spark.stop()
+    say("stopped")
 
 
 def stream(spark: SparkSession, url: str, folder: Path, disturb: Map | None) -> None:
