@@ -22,6 +22,7 @@ import dejaqueue
 from dejaqueue.client.flight_transport import FlightTransport
 from tests.crash.broker_process import BrokerProcess
 from tests.spark.scenarios import ROWS
+from tests.spark.standalone import ENVIRONMENT, Standalone
 from tests.spark.test_stream_read import fill
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,13 +48,14 @@ def topics(broker: BrokerProcess, tmp_path: Path) -> Iterator[Path]:
             client.delete_topic(name)
 
 
-def run(name: str, broker: BrokerProcess, folder: Path) -> int:
+def run(name: str, broker: BrokerProcess, folder: Path, master: str) -> int:
     """The exit status of a scenario."""
+    arguments = [name, broker.url, str(folder), master]
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.scenarios", name, broker.url, str(folder)],
+            [sys.executable, "-m", "tests.spark.scenarios", *arguments],
             cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
+            env=os.environ | ENVIRONMENT,
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -91,10 +93,16 @@ def drained(rows: int) -> Counter[bytes]:
 def test_executors_are_killed_and_tasks_are_done_twice__each_row_is_there_once(
     broker: BrokerProcess, topics: Path
 ) -> None:
-    status = run("cluster", broker, topics)
+    cluster = Standalone(topics / "cluster")
+    try:
+        cluster.start()
+        status = run("cluster", broker, topics, cluster.url)
+    finally:
+        cluster.stop()
     assert status == 0, (topics / "log").read_text()[-4_000:]
     whole = Counter(b"p%d" % number for number in range(ROWS))
-    assert (topics / "0-1").exists()  # a rival was there
+    assert (topics / "0-1").exists()
+    assert not (topics / "no rival came").exists()
     assert payloads(broker, "rivals") == whole
     assert (topics / "killed").exists()
     assert payloads(broker, "killed") == whole
@@ -107,9 +115,11 @@ def test_executors_are_killed_and_tasks_are_done_twice__each_row_is_there_once(
 def test_the_driver_is_killed_and_starts_again_from_its_checkpoint__each_row_is_there_once(
     broker: BrokerProcess, topics: Path
 ) -> None:
-    assert run("driver", broker, topics) == -signal.SIGKILL, (topics / "log").read_text()[-4_000:]
+    assert run("driver", broker, topics, "local[2]") == -signal.SIGKILL, (
+        topics / "log"
+    ).read_text()[-4_000:]
     assert payloads(broker, "stream") == drained(500)
-    assert run("driver", broker, topics) == 0, (topics / "log").read_text()[-4_000:]
+    assert run("driver", broker, topics, "local[2]") == 0, (topics / "log").read_text()[-4_000:]
     assert payloads(broker, "stream") == drained(DRAINED)
     assert left(broker, "source") == {}
     assert "staged" not in left(broker, "stream")
