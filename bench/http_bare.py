@@ -26,7 +26,9 @@ async def nothing() -> dict[str, str]:
 def main() -> None:
     """Serve until the input ends."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=2_048)
-    server = uvicorn.Server(uvicorn_config(app))
+    config = uvicorn_config(app)
+    config.http = "httptools"  # without our bounds on connections: as bare as can be
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     print("ready", flush=True)

@@ -154,6 +154,10 @@ CRON_CALL_ENTRIES_MAX: Final = 10_000
 # Firings in one preview.
 CRON_PREVIEW_MAX: Final = 1_000
 
+# Streams of producers and consumers over Flight that are open at once: each has two threads.
+FLIGHT_STREAMS_MAX: Final = 16_384
+# The body of an action or a ticket over Flight: the longest list of ids, names or cron entries.
+ACTION_BYTES_MAX: Final = 64 << 20
 # API keys of one broker: they are kept in memory, and stored anew with every change.
 API_KEYS_MAX: Final = 10_000
 # Roles and patterns of one key: each is tried on every call.

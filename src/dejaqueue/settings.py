@@ -191,8 +191,8 @@ class ServerSettings(Group):
         default=10_000,
         ge=1,
         description="The headers of an HTTP request have come so long after its first byte, in "
-        "milliseconds, or it gets 408. 10 s: headers are one packet, and a lost one is sent again "
-        "within seconds. Cannot change live.",
+        "milliseconds, or it gets 408; so has a TLS handshake, or it is closed. 10 s: headers are "
+        "one packet, and a lost one is sent again within seconds. Cannot change live.",
     )
     http_body_ms_max: int = Field(
         default=30_000,

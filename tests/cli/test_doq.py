@@ -43,12 +43,12 @@ class Server:
         assert self._process.stdout is not None
         self._url = json.loads(self._process.stdout.readline())["http_url"]
 
-    def stop(self) -> None:
-        """As an operator stops it."""
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """As an operator stops it, or as a power cut does."""
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(number)
         self._process.communicate(timeout=SECONDS_MAX)
-        assert self._process.returncode == 0
+        assert self._process.returncode == (0 if number == signal.SIGTERM else -number)
 
     def curl(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
         """Status and JSON of a call."""
@@ -129,7 +129,8 @@ def test_a_time_as_priority_waits_for_it(server: Server) -> None:
     assert (taken[1]["content"], SystemClock().now_ms() >= second * 1_000) == ("x", True)
 
 
-def test_all_of_it_survives_a_restart(path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_all_of_it_survives_a_restart(path: Path, number: int) -> None:
     first = Server(path)
     settings = '{"strategy": "WEIGHTED", "max_unacked": 3, "ack_timeout": 600}'
     body = f'{{"name": "fair", "type": "fair", "settings": {settings}}}'
@@ -144,7 +145,7 @@ def test_all_of_it_survives_a_restart(path: Path) -> None:
     held = first.curl("GET", "/queues/q/messages")[1]
     assert held["content"] == "a"
     queues = first.curl("GET", "/queues")[1]["queues"]
-    first.stop()
+    first.stop(number)
 
     second = Server(path)
     again = second.curl("GET", "/queues")[1]["queues"]

@@ -12,6 +12,7 @@ import httpx
 import pyarrow.flight as flight
 import pytest
 
+from dejaqueue import limits
 from dejaqueue.access import audit
 from dejaqueue.client import AsyncClient, Client
 from dejaqueue.client.flight_errors import error_of
@@ -189,6 +190,42 @@ def test_letters_go_back_only_where_the_caller_may_send(site: Site) -> None:
         assert message.payload == b"mine.a"
         assert root.counts(THEIRS)["ready"] == 0
         assert manager.counts("mine.dead")["ready"] == 1
+
+
+def test_a_request_that_waits_with_a_revoked_key_gets_nothing(site: Site) -> None:
+    waiting, answers = threading.Event(), []
+
+    def lease() -> None:
+        headers = {"Authorization": f"Bearer {site.keys['consume mine']}"}
+        waiting.set()
+        body = {"max": 1, "wait_ms": 20_000}
+        url = f"{site.http_url}/v1/topics/{MINE}/lease"
+        answers.append(httpx.post(url, json=body, headers=headers, timeout=60))
+
+    thread = threading.Thread(target=lease)
+    thread.start()
+    assert waiting.wait(20)
+    with client_of(site, "manage mine") as looker:
+        until_ms = SystemClock().now_ms() + 20_000
+        while not site.broker.stats(MINE)["consumers"] and SystemClock().now_ms() < until_ms:
+            pass
+        revoke(site, "consume mine")
+        with client_of(site, "produce mine") as sender:
+            sender.send(MINE, b"one")
+        thread.join(60)
+        assert answers[0].status_code == 401
+        with client_of(site, "admin mine") as other:
+            [message] = other.consume(MINE, max_messages=1, idle_ms=20_000)
+            assert message.payload == b"one"
+        assert looker.counts(MINE)["ready"] == 0
+
+
+def test_a_body_beyond_the_limit_is_refused_by_name(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ACTION_BYTES_MAX", 1_000)
+    with client_of(site, "root") as root, pytest.raises(BadRequest, match=r"action\.body"):
+        root._core.transport.action("clock", {"x": "y" * 1_000}).result(30)
 
 
 # --- what is written down ------------------------------------------------------------------------

@@ -6,7 +6,9 @@ numbers are counted (tests/unit/test_metrics.py, tests/unit/broker/test_counting
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from dejaqueue.clock import SystemClock
 from dejaqueue.errors import TopicUnknown
 from dejaqueue.http.catalogue import METRICS
 from tests.crash.broker_process import BrokerProcess
-from tests.integration.metrics_page import Page, fetch
+from tests.integration.metrics_page import SECONDS_MAX, Page, fetch
 
 TOPIC = {"topic": "work", "kind": "timeline"}
 
@@ -174,3 +176,24 @@ def test_routes_are_counted_by_template(process: BrokerProcess) -> None:
     assert page.get("dejaq_http_requests_total", route="unmatched", status="404") == 2
     assert page.get("dejaq_http_request_seconds_count", route="/livez") == 1
     assert page.get("dejaq_http_requests_open") == 1  # this one
+    assert page.get("dejaq_http_connections_total", outcome="opened") == 4
+    assert page.get("dejaq_http_connections_open") >= 1
+
+
+def test_calls_past_the_router_are_counted_by_template(process: BrokerProcess) -> None:
+    with Client(process.url) as client:
+        client.create_topic("work")
+    connection = HTTPConnection("127.0.0.1", process.http_port, timeout=SECONDS_MAX)
+    for path in ("/v1/topics/work/messages", "/v1/topics/none/messages"):
+        body = json.dumps({"payload": "x"})
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        connection.getresponse().read()
+    connection.close()
+    page = Page.read(process.http_port)
+    asked = {"method": "POST", "route": "/v1/topics/{topic}/messages"}
+    statuses = {
+        dict(labels)["status"]: count
+        for labels, count in page.all("dejaq_http_requests_total", **asked).items()
+    }
+    assert statuses in ({"200": 1, "404": 1}, {"201": 1, "404": 1})
+    assert page.get("dejaq_enqueued_total", **TOPIC) == 1

@@ -16,8 +16,9 @@ import trustme
 from dejaqueue.access.tls import ServerTls, load_tls
 from dejaqueue.client import Client, Tls
 from dejaqueue.clock import SystemClock
+from dejaqueue.configuration import load
 from dejaqueue.errors import BadRequest, Unavailable
-from dejaqueue.settings import ServerSettings, load
+from dejaqueue.settings import ServerSettings
 from tests.integration.access_fixture import Site, running
 
 HOST = "localhost"

@@ -93,7 +93,7 @@ def test_a_clean_end_hands_over_at_once(make_broker: MakeBroker) -> None:
 def test_the_silent_give_up_their_partitions(make_broker: MakeBroker) -> None:
     broker = make_broker(assignment="exclusive", lease_ms=1_000)
     silence_us = 2_000_000
-    broker.broker.runtime("t").dispatcher._silence_us_max = silence_us
+    broker.broker.runtime("t").dispatcher.silence_us_max = silence_us
     one, two = broker.consumer(consumer="one"), broker.consumer(consumer="two")
     broker.send([b"a"])
     assert one.payloads() == [b"a"]

@@ -67,6 +67,8 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/client/aio_transaction.py": "tests/integration/test_transactions.py",
     "src/dejaqueue/client/transport.py": "a contract",
     "src/dejaqueue/engine/commands.py": "records",
+    "src/dejaqueue/http/doq/calls.py": "tests/unit/http/doq/test_routes.py",
+    "src/dejaqueue/http/doq/state.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/lapses.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/messages.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/refusals.py": "tests/unit/http/doq/test_routes.py",

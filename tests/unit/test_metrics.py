@@ -74,6 +74,34 @@ def test_random_durations_are_counted_as_one_by_one() -> None:
     assert found.sum == sum(everything)
 
 
+@pytest.mark.parametrize("spread_ms", [1, 3, 60, 4_000_000])
+def test_how_long_ago_instants_were_is_counted_as_one_by_one(spread_ms: int) -> None:
+    random = np.random.default_rng(5)
+    histogram, everything = Histogram(), []
+    now_us = 1_700_000_000_123_456
+    for size in (0, 1, 2, 3, 100, 1_000):
+        for ahead_ms in (-spread_ms, 0, spread_ms // 2, 2 * spread_ms):
+            since_ms = now_us // 1_000 + ahead_ms
+            instants_ms = np.sort(random.integers(since_ms - spread_ms, since_ms + 2, size))
+            histogram.add_since(now_us, instants_ms)
+            everything += [now_us - 1_000 * instant for instant in instants_ms.tolist()]
+    for bound in DURATION_BOUNDS_US[3:]:  # exactly a bound ago, and a little less or more
+        for now_us in (bound + 4_000, bound + 4_001, bound + 3_999):
+            histogram.add_since(now_us, np.array([3, 4, 5]))
+            everything += [now_us - 1_000 * instant for instant in (3, 4, 5)]
+    found = histogram.read()
+    assert found.counts.tolist() == counted_slowly(everything, DURATION_BOUNDS_US)
+    assert found.sum == sum(max(value, 0) for value in everything)
+
+
+def test_a_few_values_may_stand_for_more() -> None:
+    histogram = Histogram(BOUNDS)
+    histogram.add_each([5, -3, 50], 10, 4)
+    found = histogram.read()
+    assert found.counts.tolist() == [10, 10, 4, 0]
+    assert (found.count, found.sum) == (24, 50 + 200)
+
+
 def test_values_that_are_counted_are_left_alone() -> None:
     values = np.array([5, 3, 9])
     Histogram(BOUNDS).add_many(values)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from dejaqueue.access.key_ring import KeyRing
@@ -63,6 +64,7 @@ def _revoke(keys: KeyRing, body: dict[str, Any]) -> dict[str, Any]:
     return keys.revoke(body["key"], force=force).to_dict()
 
 
+@lru_cache(maxsize=1_024)
 def is_near(address: str) -> bool:
     """True for an address of this machine's loopback, as sockets or gRPC write it.
 

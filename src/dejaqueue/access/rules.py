@@ -215,8 +215,6 @@ HTTP_ROUTES: dict[tuple[str, str], Rule] = {
     ("GET", "/readyz"): PUBLIC,
     ("GET", "/openapi.json"): PUBLIC,
     ("GET", "/docs"): PUBLIC,
-    ("GET", "/docs/oauth2-redirect"): PUBLIC,
-    ("GET", "/redoc"): PUBLIC,
     ("GET", "/stats"): _BROKER_LOOKS,
     ("GET", "/metrics"): _BROKER_LOOKS,
     ("GET", "/v1/keys"): _KEYS,

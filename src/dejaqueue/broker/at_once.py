@@ -1,6 +1,6 @@
 """One message at once: leased without a consumer, and found by its name.
 
-Room: broker. Any thread may call `lease_now`; `find` runs on the partition's worker.
+Room: broker. All of it runs on the partition's worker (TopicRuntime.change).
 Holds: who leases at once gets an answer at once, also if nothing is due; what was leased so belongs
 to no session, and comes back when its lease ends.
 See: http/doq, which serves callers that know nothing but a message's name.
@@ -8,9 +8,7 @@ See: http/doq, which serves callers that know nothing but a message's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -22,81 +20,36 @@ from dejaqueue.broker.growth import key_partitions
 from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.leasing import apply_lease
 from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.reading import delivery_batches
-from dejaqueue.broker.requests import ChangeRequest
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.engine.commands import Ack, Int64s, Lease
-from dejaqueue.errors import BadRequest, DejaQError, InternalError, Refused
+from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.model import MessageState, unpack_id
 from dejaqueue.schema import packing
-from dejaqueue.wire.frames import Reply
 
 
-def lease_now(
-    topic: TopicRuntime,
-    partition: int,
-    *,
-    lease_ms: int = 0,
-    done: bool = False,
-    before: Callable[[Partition], None] | None = None,
-) -> Future[Push | None]:
-    """Lease the first message of a partition that is due; None if none is.
+def lease_now(place: Partition, *, lease_ms: int = 0, done: bool = False) -> Push | None:
+    """Lease the first message that is due; None if none is, or the topic is paused.
 
     Args:
         lease_ms: 0 = the topic's.
-        done: ack it in the same step (at most once); the push then carries its batch.
-        before: what to do on the worker before that.
+        done: ack it in the same step (at most once).
 
     Raises:
         Refused: the topic is exclusive, so that its consumers alone have its messages.
     """
-    if topic.dispatcher.is_exclusive:
-        raise Refused(f"topic {topic.topic.name} is exclusive: it is read by its consumers alone")
-    future: Future[Push | None] = Future()
-    pushes: list[Push] = []
-
-    def change(place: Partition) -> None:
-        if before is not None:
-            before(place)
-        push = None if place.topic().paused else _lease(place, lease_ms, done=done)
-        if push is not None:
-            pushes.append(push)
-
-    def answered(reply: Reply) -> None:
-        if reply.error is not None:
-            future.set_exception(reply.error)
-        elif not pushes:
-            future.set_result(None)
-        else:
-            _hand_over(future, pushes[0])
-
-    topic.submit(partition, ChangeRequest(change, answered))
-    return future
-
-
-def _lease(place: Partition, lease_ms: int, *, done: bool) -> Push | None:
+    topic = place.topic()
+    if place.dispatcher.is_exclusive:
+        raise Refused(f"topic {topic.name} is exclusive: it is read by its consumers alone")
+    if topic.paused:
+        return None
     now_ms, position = place.now_ms(), place.next_position()
-    end_ms = now_ms + (lease_ms or place.topic().lease_ms)
+    end_ms = now_ms + (lease_ms or topic.lease_ms)
     leased = apply_lease(place, Lease(now_ms, position, now_ms, 1, end_ms))
     if leased is None:
         return None
     if done:
         place.apply(Ack(now_ms, position))
-    return Push(place.number, place.journal, leased, 1, done)
-
-
-def _hand_over(future: Future[Push | None], push: Push) -> None:
-    """What is done is read here: its row is freed in a moment. Must not raise."""
-    try:
-        future.set_result(replace(push, batch=_read(push)) if push.is_done else push)
-    except DejaQError as error:
-        future.set_exception(error)
-    except Exception as wrong:  # noqa: BLE001 - the asker gets it, the partition goes on
-        future.set_exception(InternalError(f"{type(wrong).__name__}: {wrong}"))
-
-
-def _read(push: Push) -> pa.RecordBatch:
-    return delivery_batches([push])[0]
+    return Push(place.number, place.journal, leased, limits.DISPATCH_ROWS_MAX, done)
 
 
 @dataclass(frozen=True, slots=True)

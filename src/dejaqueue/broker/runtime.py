@@ -28,7 +28,7 @@ from dejaqueue.broker.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.model import Assignment, Topic
+from dejaqueue.model import Assignment, Topic, TopicKind
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply
 
@@ -92,7 +92,8 @@ class TopicRuntime:
                 worker.committer,
                 worker.ring,
             )
-            partition.counting = PartitionCounts(self.counting)
+            in_due_order = topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
+            partition.counting = PartitionCounts(self.counting, in_due_order=in_due_order)
             partition.maintenance = Maintenance(snapshot_writer)
             partition.dead_letters = DeadLetters(carrier)
             partition.staged_watch = StagedWatch(transactions)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,8 @@ from dejaqueue.cli.times import Instant, Span, show_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from dejaqueue import Client
 
     Act = Callable[[str, dict[str, Any]], dict[str, Any]]
 
@@ -35,12 +38,23 @@ def key() -> None:
     """API keys: who may do what. From the first key on, every call needs one."""
 
 
+def _ask(client: Client, name: str, body: dict[str, Any]) -> dict[str, Any]:
+    """An action on keys, by a broker."""
+    match name:
+        case "create_key":
+            return client.create_key(body["name"], body["grants"], ends=body.get("ends_ms"))
+        case "list_keys":
+            return {"keys": client.keys()}
+        case _:
+            return client.revoke_key(body["key"], force=body["force"])
+
+
 @contextmanager
 def _keys(directory: str | None, url: str) -> Iterator[Act]:
     """What does an action on keys: a broker, or its directory."""
     if directory is None:
         with connect(url) as client:
-            yield lambda name, body: client._action(name, body)
+            yield partial(_ask, client)
         return
     from dejaqueue.access import administration
     from dejaqueue.access.key_ring import KeyRing

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from dejaqueue import limits
 from dejaqueue.access import administration, audit, rules
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.roles import Principal
@@ -23,6 +24,7 @@ from dejaqueue.access.tls import ServerTls
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
 from dejaqueue.errors import BadRequest
+from dejaqueue.flight.bounds import OpenStreams
 from dejaqueue.flight.callers import KEY, Callers, caller_of
 from dejaqueue.flight.calls import CallCounter
 from dejaqueue.flight.consume import serve_consumer
@@ -116,6 +118,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
         self._gate = gate
+        self._open_streams = OpenStreams(limits.FLIGHT_STREAMS_MAX)
         self._streams: set[Callable[[], None]] = set()
         self._streams_lock = threading.Lock()
         self._ending = False
@@ -183,7 +186,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             with audit.recorded(caller.name, context.peer(), stream.op, stream.topic):
                 rules.require_write(caller, stream)
             target = self._broker.open_write(stream)
-            serve_writer(target, stream, reader, writer, partial(self._gate.check, caller))
+            with self._open_streams:
+                serve_writer(target, stream, reader, writer, partial(self._gate.check, caller))
 
     def do_exchange(
         self,
@@ -200,7 +204,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 rules.require_consume(caller, options)
             admit = partial(self._gate.admit, caller)
             stops = self.register, self.unregister
-            serve_consumer(self._broker, options, reader, writer, stops, admit)
+            with self._open_streams:
+                serve_consumer(self._broker, options, reader, writer, stops, admit)
 
     # --- one call, one answer -----------------------------------------------------------------
 
@@ -212,7 +217,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             call = self._actions.get(action.type)
             if call is None:
                 raise BadRequest("action", f"one of {', '.join(self._actions)}", action.type)
-            body = action.body.to_pybytes() if action.body is not None else b""
+            body = _bounded(action.body, "action.body")
             values = _json_object(body or b"{}", "action.body")
             answer = self._act(action.type, call, values, caller_of(context), context.peer())
             return iter([flight.Result(json.dumps(answer).encode())])
@@ -246,7 +251,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     ) -> flight.FlightDataStream:
         """Rows without leasing: {"op": "peek", …}, or {"op": "scan", …}."""
         with translated():
-            values = _json_object(ticket.ticket, "ticket")
+            values = _json_object(_bounded(pa.py_buffer(ticket.ticket), "ticket"), "ticket")
             op = values.pop("op", None)
             if op not in rules.FLIGHT_TICKETS:
                 raise BadRequest("ticket.op", " or ".join(rules.FLIGHT_TICKETS), op)
@@ -417,6 +422,15 @@ def _topic_name(body: dict[str, Any]) -> str:
     if not isinstance(name, str):
         raise BadRequest("name", "the name of a topic", name)
     return name
+
+
+def _bounded(content: pa.Buffer | None, field: str) -> bytes:
+    """The bytes, if they are not too many: parsing takes many times their size."""
+    if content is None:
+        return b""
+    if content.size > limits.ACTION_BYTES_MAX:
+        raise BadRequest(field, f"at most {limits.ACTION_BYTES_MAX} bytes", content.size)
+    return bytes(content.to_pybytes())
 
 
 def _json_object(content: bytes, field: str) -> dict[str, Any]:

@@ -53,8 +53,9 @@ def build_app(service: Service) -> FastAPI:
     problems.install(app)
     for part in (sending, leases, changing, browsing, letters, cron, topics, keys):
         app.include_router(part.router)
-    for part in (metrics, health, page):
+    for part in (metrics, health):
         app.include_router(part.router)
+    app.add_api_route("/docs", page.docs, include_in_schema=False)
     doq.install(app, service)
     direct = [*sending.router.routes, *leases.router.routes]
     app.add_middleware(FastLane, calls=calls_of(direct))  # first, and so innermost

@@ -211,6 +211,14 @@ _SERVERS = (
         "From a request's arrival to the end of its answer; long polls wait on purpose",
     ),
     _gauge("dejaq_http_requests_open", "requests", (), "Requests that are being answered"),
+    _gauge("dejaq_http_connections_open", "connections", (), "HTTP connections that are open"),
+    _counter(
+        "dejaq_http_connections",
+        "connections",
+        ("outcome",),
+        "HTTP connections `opened`, and those that were refused or closed for what they did, by "
+        "what that was",
+    ),
     _counter(
         "dejaq_flight_calls",
         "calls",

@@ -2,18 +2,23 @@
 
 Room: http. Middleware around the whole application.
 Holds: once there is a key, nothing but what is public is answered without one, not even that a
-path is not there.
+path is not there; while there is none, pages that a browser shows cannot call a broker either.
 See: access/gate.py for who calls; access/rules.py for what is public; auditing.py for the log.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+from ipaddress import ip_address
+
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dejaqueue.access.administration import is_near
 from dejaqueue.access.gate import Gate, bearer_of
+from dejaqueue.access.roles import EVERYBODY
 from dejaqueue.access.rules import HTTP_ROUTES, PUBLIC
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, Forbidden
 from dejaqueue.http.auditing import PRINCIPAL, note_error, record
 from dejaqueue.http.problems import problem
 
@@ -38,7 +43,10 @@ class _Entrance:
             await self._app(scope, receive, send)
             return
         try:
-            scope[PRINCIPAL] = self._gate.principal(_bearer(scope))
+            bearer, host, origin = _headers(scope)
+            scope[PRINCIPAL] = self._gate.principal(bearer)
+            if scope[PRINCIPAL] is EVERYBODY:
+                _check_page(scope, host, origin)
         except DejaQError as error:
             note_error(scope, error)
             await problem(error)(scope, receive, send)
@@ -55,8 +63,42 @@ class _Entrance:
         await self._app(scope, receive, write_down)
 
 
-def _bearer(scope: Scope) -> str | None:
+def _headers(scope: Scope) -> tuple[str | None, str, str]:
+    """API key, host and origin of a request; origin "" = no page of a browser asks."""
+    bearer, host, origin = None, "", ""
     for name, value in scope["headers"]:
         if name == b"authorization":
-            return bearer_of(value.decode("latin-1"))
-    return None
+            bearer = bearer_of(value.decode("latin-1"))
+        elif name == b"host":
+            host = value.decode("latin-1")
+        elif name == b"origin":
+            origin = value.decode("latin-1")
+    return bearer, host, origin
+
+
+def _check_page(scope: Scope, host: str, origin: str) -> None:
+    """Raise Forbidden for what a page of some web site has a browser on this machine ask.
+
+    While there are no keys, nothing else would stop it. A page of another origin says so in a
+    header; one that has had its own name resolved to this machine's address is known by that name.
+    """
+    if origin and origin.partition("://")[2] != host:
+        raise Forbidden(f"while there is no API key, pages of {origin[:100]} may not call this")
+    client = scope.get("client")
+    if client is not None and _is_outside(host) and is_near(client[0]):
+        raise Forbidden(
+            f"while there is no API key, this machine is not called {host[:100]} by its programs"
+        )
+
+
+@lru_cache(maxsize=256)
+def _is_outside(host: str) -> bool:
+    """True for a name that the network gives, as `queue.example:80`; False for an address."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    if "." not in name or name.endswith(".localhost"):
+        return False
+    try:
+        ip_address(name)
+    except ValueError:
+        return True
+    return False

@@ -24,6 +24,7 @@ from dejaqueue.metrics import COUNT_BOUNDS, DURATION_BOUNDS_US, HistogramCounts
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
+    from dejaqueue.http.protocol import Connections
     from dejaqueue.http.requests import RequestCounts
     from dejaqueue.http.service import Service
 
@@ -121,6 +122,9 @@ def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
 class Exposition:
     """What /metrics answers.
 
+    Attributes:
+        connections: those of the server around the application, if it has one.
+
     Args:
         service: its broker may be not started yet.
         requests: what the application counted.
@@ -131,6 +135,7 @@ class Exposition:
         self._broker = service.broker
         self._requests = requests
         self._observer = Observer(service.broker)
+        self.connections: Connections | None = None
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
@@ -169,6 +174,10 @@ class Exposition:
         for labels, histogram in requests.durations().items():
             page.add_histogram("dejaq_http_request_seconds", _labels(names, labels), histogram)
         page.add("dejaq_http_requests_open", "", requests.open)
+        if self.connections is not None:
+            page.add("dejaq_http_connections_open", "", len(self.connections.open))
+            for outcome, count in self.connections.counters.values().items():
+                page.add("dejaq_http_connections", f'outcome="{outcome}"', count)
         # What ends while this is read may be in one and not yet in the other.
         begun, ended = counting.flight_begun.read(), counting.flight_ended.read()
         for (method, status), count in ended.items():

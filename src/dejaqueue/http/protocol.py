@@ -7,7 +7,7 @@ its way already, and is closed; every connection that was opened is closed at so
 See: limits.py and settings.ServerSettings for the bounds, and why they are so.
 
 What a connection does is noted in two fields, its phase and since when; one timer for all of them
-looks every second (Connections.look). So a request costs no timer of its own.
+looks every second (Connections). So a request costs no timer of its own.
 
     NEW ─▶ HEAD ─▶ BODY ─▶ IDLE ─▶ HEAD …      IDLE: a request is being answered, or none is there
              └──────┴────────┴────▶ DEAF        DEAF: refused; what still comes is thrown away
@@ -31,6 +31,8 @@ from dejaqueue.settings import ServerSettings
 
 LOOK_SECONDS = 1.0
 """How often connections are looked at: so much later than its bound something may be noticed."""
+LOOK_CONNECTIONS = 256
+"""How many are looked at in one go: half a millisecond."""
 LINGER_SECONDS = 2.0
 """Who was refused in the middle of a request may go on sending for so long: closing at once would
 make its system throw our answer away."""
@@ -140,6 +142,7 @@ class Connections:
     counters: Counters = field(default_factory=Counters)
     open: set[BoundedProtocol] = field(default_factory=set)
     body_bytes: int = 0
+    _unseen: list[BoundedProtocol] = field(default_factory=list)
     _timer: asyncio.TimerHandle | None = None
 
     def add(self, connection: BoundedProtocol) -> None:
@@ -150,14 +153,18 @@ class Connections:
             self._plan(connection.loop)
 
     def _plan(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = loop.call_later(self.bounds.look_seconds, self.look, loop)
+        parts = len(self.open) // LOOK_CONNECTIONS + 1
+        self._timer = loop.call_later(self.bounds.look_seconds / parts, self._look, loop)
 
-    def look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close those whose time is over."""
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close those whose time is over; some of them now, the others soon."""
         self._timer = None
+        if not self._unseen:
+            self._unseen = list(self.open)
         now = loop.time()
-        for connection in list(self.open):
+        for connection in self._unseen[-LOOK_CONNECTIONS:]:
             connection.look(now)
+        del self._unseen[-LOOK_CONNECTIONS:]
         if self.open:
             self._plan(loop)
 
@@ -200,7 +207,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self._forget_body()
         self._unset_keepalive_if_required()
         self.pipeline.clear()
+        if self._is_answering:  # uvicorn only tells the request that came last
+            self._silence(self._running)
         super().connection_lost(exc)
+
+    @staticmethod
+    def _silence(cycle: Any) -> None:
+        """Tell the application that nobody listens to this answer any more."""
+        cycle.disconnected = True
+        cycle.message_event.set()
 
     def eof_received(self) -> None:
         """Who sends no more is gone: nobody waits for a message on its behalf."""
@@ -334,8 +349,7 @@ class BoundedProtocol(HttpToolsProtocol):
         elif running.response_started:
             self.transport.abort()
         else:
-            running.disconnected = True  # the application is told that nobody listens
-            running.message_event.set()
+            self._silence(running)
             self._say(status, detail)
 
     def _last_one(self) -> None:
@@ -369,6 +383,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def look(self, now: float) -> None:
         """Close it if its time is over."""
+        if self not in self.shared.open:
+            return  # it was closed since it was put on the list
         if self.transport.is_closing():
             self._closing_since = self._closing_since or now
             if now - self._closing_since > CLOSE_SECONDS:

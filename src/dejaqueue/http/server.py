@@ -10,6 +10,7 @@ import asyncio
 import math
 import socket
 import threading
+from typing import Any
 
 import uvicorn
 import uvloop
@@ -19,7 +20,7 @@ from dejaqueue.access.tls import ServerTls
 from dejaqueue.http.app import build_app
 from dejaqueue.http.flow import Flow
 from dejaqueue.http.gather import call_soon
-from dejaqueue.http.protocol import Bounds, Connections, bounded
+from dejaqueue.http.protocol import CLOSE_SECONDS, Bounds, Connections, bounded
 from dejaqueue.http.service import Service
 
 STOP_SECONDS_MAX = 5
@@ -45,6 +46,21 @@ def uvicorn_config(app: FastAPI, connections: Connections | None = None) -> uvic
         proxy_headers=False,
         timeout_graceful_shutdown=STOP_SECONDS_MAX,
     )
+
+
+class _Loop(uvloop.Loop):
+    """An event loop whose servers end TLS handshakes that take too long: uvicorn does not ask."""
+
+    def __init__(self, handshake_seconds: float) -> None:
+        super().__init__()
+        self._handshake_seconds = handshake_seconds
+
+    async def create_server(self, *arguments: Any, **named: Any) -> Any:
+        """As uvloop does."""
+        if named.get("ssl") is not None:
+            named["ssl_handshake_timeout"] = self._handshake_seconds
+            named["ssl_shutdown_timeout"] = CLOSE_SECONDS
+        return await super().create_server(*arguments, **named)
 
 
 class HttpServer:
@@ -78,6 +94,7 @@ class HttpServer:
         bounds = bounds or Bounds.of(service.broker.settings.server)
         self.connections = Connections(bounds)
         self._app = build_app(service)
+        self._app.state.exposition.connections = self.connections
         config = uvicorn_config(self._app, self.connections)
         if tls is not None:
             config.load()
@@ -87,7 +104,8 @@ class HttpServer:
         self._thread = threading.Thread(target=self._run, name="dejaq-http", daemon=True)
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        handshake_seconds = self.connections.bounds.head_seconds
+        with asyncio.Runner(loop_factory=lambda: _Loop(handshake_seconds)) as runner:
             self._loop = runner.get_loop()
             runner.run(self._server.serve(sockets=[self._socket]))
 

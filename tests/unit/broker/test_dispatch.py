@@ -34,6 +34,17 @@ def test_without_credit_nobody_takes_a_row() -> None:
     assert dispatcher.reserve(5, 0, holding=False) is None
 
 
+def test_credit_can_be_taken_back_as_far_as_it_was_not_used() -> None:
+    dispatcher, (consumer,), _ = make()
+    dispatcher.credit(consumer, 7, 0)
+    assert dispatcher.withdraw(consumer, 3) == 3
+    assert dispatcher.reserve(2, 0, holding=False) == (consumer, 2)
+    assert dispatcher.withdraw(consumer, 5) == 2
+    assert dispatcher.reserve(1, 0, holding=False) is None
+    dispatcher.give_back(consumer, 1)
+    assert dispatcher.withdraw(consumer, 5) == 1
+
+
 def test_the_turn_goes_round_over_those_with_credit() -> None:
     dispatcher, (one, two, three), _ = make(3)
     dispatcher.credit(one, 100, 0)

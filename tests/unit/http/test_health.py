@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dejaqueue.access.gate import Gate
 from dejaqueue.errors import Unavailable
 from dejaqueue.http.health import HealthServer
 
@@ -40,10 +41,13 @@ def server(broker: Broker) -> Iterator[HealthServer]:
     server.stop()
 
 
-def ask(server: HealthServer, path: str, method: str = "GET") -> tuple[int, bytes]:
+def ask(
+    server: HealthServer, path: str, method: str = "GET", key: str | None = None
+) -> tuple[int, bytes]:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
     try:
-        connection.request(method, path)
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        connection.request(method, path, headers=headers)
         answer = connection.getresponse()
         assert answer.getheader("Content-Type") == "application/json"
         return answer.status, answer.read()
@@ -99,3 +103,18 @@ def test_stop_twice_and_stop_without_start_give_the_port_back() -> None:
 def test_port_that_is_taken_is_refused(server: HealthServer) -> None:
     with pytest.raises(OSError):
         HealthServer("127.0.0.1", server.port, lambda: True, dict)
+
+
+def test_numbers_are_for_those_with_a_key_once_there_is_one(broker: Broker) -> None:
+    gate = Gate()
+    server = HealthServer("127.0.0.1", 0, lambda: True, broker.stats, gate)
+    server.start()
+    try:
+        assert ask(server, "/stats")[0] == 200
+        root = gate.keys.create("root", ["admin:*"])[1]
+        one = gate.keys.create("one", ["manage:a"])[1]
+        assert [ask(server, path)[0] for path in ("/livez", "/readyz")] == [200, 200]
+        found = [ask(server, "/stats", key=key)[0] for key in (None, "dq_1_2", one, root)]
+        assert found == [401, 401, 403, 200]
+    finally:
+        server.stop()

@@ -6,7 +6,10 @@ Each test ends with no connection left. Bounds are small, so that nothing takes 
 from __future__ import annotations
 
 import json
+import logging
+import random
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -45,10 +48,24 @@ GET = b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n"
 POST = b"POST /API/v1/queues HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
 
 
+class Complaints(logging.Handler):
+    """What the server writes into its log as an error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+        for name in ("uvicorn.error", "dejaqueue", "asyncio"):
+            logging.getLogger(name).addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(self.format(record))
+
+
 class Web:
     """A server, and raw connections to it."""
 
     def __init__(self, bounds: Bounds) -> None:
+        self._complaints = Complaints()
         self.broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
         self.broker.start()
         service = Service(self.broker, Gate(), lambda: True)
@@ -88,6 +105,8 @@ class Web:
         assert not shared.open
         assert shared.body_bytes == 0
         shared.counters = Counters()
+        texts, self._complaints.texts = self._complaints.texts, []
+        assert texts == []
 
     def stop(self) -> None:
         self.reset()
@@ -472,3 +491,58 @@ def test_a_broken_request_behind_a_good_one_takes_nothing_from_it(patient: Web) 
     answers = read_all(connection)
     assert answers.startswith(b"HTTP/1.1 200")
     assert patient.counts["malformed"] == 1
+
+
+def test_a_client_that_goes_away_is_no_error(patient: Web) -> None:
+    heads = [GET[:7], GET, POST + b"content-length: 9\r\n\r\n{", b"content-length: 2\r\n\r\n{}"]
+    for head in heads * 5:
+        connection = patient.connect()
+        connection.sendall(head)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()  # a reset: the rudest way to go
+    assert patient.is_well()
+
+
+SEEDS = [
+    GET,
+    b"GET /API/v1/queues/q/messages?ack=true HTTP/1.1\r\nhost: a\r\n\r\n",
+    POST + b'content-length: 32\r\n\r\n{"name": "q", "type": "delayed"}',
+    POST + b"transfer-encoding: chunked\r\n\r\n3\r\n{} \r\n0\r\n\r\n",
+    b'POST /v1/topics/q/lease HTTP/1.1\r\nhost: a\r\ncontent-length: 13\r\n\r\n{"wait_ms":1}',
+    b"PUT /API/v1/queues/q HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n{}",
+]
+
+
+def mutated(draw: random.Random) -> bytes:
+    """A request with some bytes changed, taken out, doubled, or cut off."""
+    found = bytearray(draw.choice(SEEDS))
+    for _ in range(draw.randint(1, 6)):
+        first = draw.randrange(len(found))
+        end = first + draw.randint(1, 12)
+        match draw.randrange(4):
+            case 0:
+                found[first:end] = draw.randbytes(draw.randint(1, 12))
+            case 1:
+                del found[first:end]
+            case 2:
+                found[first:first] = found[first:end] * draw.randint(1, 3)
+            case _:
+                found[first:first] = draw.choice([b"\r\n", b": ", b"\x00", b"%00", b"{", b" "])
+        found = found or bytearray(b"\r")
+    return bytes(found)
+
+
+def test_whatever_is_sent_is_no_error_of_ours(web: Web) -> None:
+    draw = random.Random(20261121)
+    for _ in range(300):
+        connection = web.connect()
+        try:
+            connection.sendall(mutated(draw) + mutated(draw))
+            connection.settimeout(SECONDS_MAX)
+            answers = read_all(connection)
+        except (BrokenPipeError, ConnectionResetError):
+            continue
+        finally:
+            connection.close()
+        assert b"HTTP/1.1 5" not in answers, answers[:300]
+    assert web.is_well()

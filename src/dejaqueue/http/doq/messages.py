@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from dejaqueue.broker.at_once import Name, lease_now
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.errors import DejaQError, Refused, TopicUnknown
 from dejaqueue.http.doq import rows
@@ -28,6 +28,8 @@ from dejaqueue.http.doq.lapses import Lapses
 from dejaqueue.http.doq.rows import Row
 from dejaqueue.http.doq.shapes import DoqNewMessage
 from dejaqueue.http.doq.topics import is_queue
+from dejaqueue.http.doq.turns import Turns
+from dejaqueue.http.gather import Gather
 from dejaqueue.model import RowStatus, TopicKind, unpack_id
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
@@ -38,6 +40,8 @@ _TOLD = {
     RowStatus.LEASED: "the message is with a consumer",
 }
 NACK_SECONDS_MAX = 30
+GATHERS_MAX = 1_024
+"""Queues that messages are gathered for; those with nothing to do go first."""
 
 
 Change = Callable[[Partition, Name], RowStatus]
@@ -48,15 +52,23 @@ def _named(change: Change, name: Name, place: Partition) -> RowStatus:
     return change(place, name)
 
 
+def _take(lapses: Lapses | None, done: bool, place: Partition) -> Push | None:
+    if lapses is not None:
+        lapses.bring_back(place)
+    return lease_now(place, done=done)
+
+
 class Messages:
     """The messages of all queues."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._turn = 0
+        self._gathers: dict[str, Gather] = {}
         # By the topic that is served, not by its name: one that is deleted is forgotten.
         self._lapses: WeakKeyDictionary[TopicRuntime, defaultdict[int, Lapses]]
         self._lapses = WeakKeyDictionary()
+        self._turns_of: WeakKeyDictionary[TopicRuntime, dict[int, Turns]] = WeakKeyDictionary()
 
     def topic(self, queue_name: str) -> TopicRuntime:
         """The topic behind a queue. Raises TopicUnknown, Unavailable."""
@@ -69,9 +81,21 @@ class Messages:
         """Send; returns the message's id."""
         kind = self.topic(queue_name).topic.kind
         key = rows.own_key(message.id)
-        batch = rows.send_batch(kind, message, key)
-        reply = await self._write(WriteStream(queue_name), batch)
-        return rows.id_of(int(reply.all_ids()[0]), key)
+        sending = rows.sending_of(kind, message, key)
+        answered = await self._gather(queue_name).put([sending])
+        return rows.id_of(answered.ids[0], key)
+
+    def _gather(self, queue_name: str) -> Gather:
+        """Messages of one queue that come at once are sent at once."""
+        found = self._gathers.get(queue_name)
+        if found is None:
+            if len(self._gathers) >= GATHERS_MAX:
+                self._gathers = {k: v for k, v in self._gathers.items() if not v.is_idle}
+            clock = self._broker.clock
+            stream = WriteStream(queue_name)
+            found = Gather(self._broker, stream, lambda r: rows.send_batch(r, clock.now_ms()))
+            self._gathers[queue_name] = found
+        return found
 
     async def _write(self, stream: WriteStream, batch: pa.RecordBatch) -> Reply:
         answer: Future[Reply] = Future()
@@ -89,17 +113,22 @@ class Messages:
         for step in range(count):
             number = (self._turn + step) % count
             lapses = self._lapses_of(topic, number)
-            taken = lease_now(topic, number, done=ack, before=lapses.bring_back if lapses else None)
-            push = await asyncio.wrap_future(taken)
+            push = await self._turns(topic, number).run(partial(_take, lapses, ack))
             if push is None:
                 continue
             if lapses is not None and not ack:
                 leased = push.leased
                 lapses.note(leased.lease_end_ms, int(leased.sequences[0]), int(leased.dues_ms[0]))
-            [batch] = await asyncio.to_thread(delivery_batches, [push])
-            if batch.num_rows:
-                return rows.row_of(topic.topic.kind, batch.to_pylist()[0])
+            if push.batch.num_rows:
+                return rows.row_of(topic.topic.kind, push.batch.to_pylist()[0])
         raise Refused("queue is empty")
+
+    def _turns(self, topic: TopicRuntime, number: int) -> Turns:
+        turns = self._turns_of.setdefault(topic, {})
+        found = turns.get(number)
+        if found is None:
+            found = turns[number] = Turns(topic, number)
+        return found
 
     def _lapses_of(self, topic: TopicRuntime, number: int) -> Lapses | None:
         """None for fair queues, where a message comes back to its place by itself."""
@@ -191,7 +220,8 @@ class Messages:
         )
         # The old one has its key until all is decided.
         key = row.id if row.key.endswith(rows.AGAIN) else row.id + rows.AGAIN
-        batch = rows.send_batch(self.topic(queue_name).topic.kind, message, key)
+        sending = rows.sending_of(self.topic(queue_name).topic.kind, message, key)
+        batch = rows.send_batch([sending], self._broker.clock.now_ms())
         sent = await self._write(WriteStream(queue_name, transaction=begun), batch)
         return unpack_id(int(sent.all_ids()[0]))[0]
 
@@ -200,8 +230,7 @@ class Messages:
         topic, name = self.topic(queue_name), rows.name_of(text)
         status = RowStatus.NOT_FOUND
         for number in name.homes(topic):
-            changed = topic.change(number, partial(_named, change, name))
-            status = await asyncio.wrap_future(changed)
+            status = await self._turns(topic, number).run(partial(_named, change, name))
             if status is not RowStatus.NOT_FOUND:
                 break
         if status is not RowStatus.OK:

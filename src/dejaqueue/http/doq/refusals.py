@@ -7,9 +7,9 @@ request 422, or 400 if it is not JSON; what may be tried again, or is not allowe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from dejaqueue.errors import BadRequest, Refused, TopicUnknown
+from dejaqueue.http.auditing import note_error
 from dejaqueue.http.problems import MEDIA_TYPE
 
 VALUE_CHARACTERS_MAX = 200
@@ -92,26 +93,49 @@ def _invalid(error: RequestValidationError) -> JSONResponse:
     return refusal(422, "validation failed", found)
 
 
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def guarded(route: str, answer: Endpoint) -> Endpoint:
+    """An endpoint whose refusals are DOQ's."""
+    status, detail = FAILURES.get(route, (400, "Failed"))
+
+    async def call(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except RequestValidationError as error:
+            return _invalid(error)
+        except (TopicUnknown, Refused) as error:
+            note_error(request.scope, error)
+            return refusal(status, detail, [{"message": _printable(error)}])
+        except BadRequest as error:
+            note_error(request.scope, error)
+            field = {"message": error.limit, "location": error.field}
+            return refusal(422, "validation failed", [field | {"value": _printable(error.value)}])
+
+    return call
+
+
 class DoqRoute(APIRoute):
-    """A route whose errors are DOQ's."""
+    """A route whose refusals are DOQ's."""
 
     # tidy: allow name, because it is the name of the framework
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The endpoint, and what becomes of its errors."""
-        answer = super().get_route_handler()
-        status, detail = FAILURES.get(self.name, (400, "Failed"))
+        call = guarded(self.name, super().get_route_handler())
+        return cast(Callable[[Request], Coroutine[Any, Any, Response]], call)
 
-        async def guarded(request: Request) -> Response:
-            try:
-                return await answer(request)
-            except RequestValidationError as error:
-                return _invalid(error)
-            except (TopicUnknown, Refused) as error:
-                return refusal(status, detail, [{"message": _printable(error)}])
-            except BadRequest as error:
-                field = {"message": error.limit, "location": error.field}
-                return refusal(
-                    422, "validation failed", [field | {"value": _printable(error.value)}]
-                )
 
-        return guarded
+class DirectDoqRoute(APIRoute):
+    """The same without the framework between request and endpoint, which takes the parts of the
+    path and reads the rest of the request itself: for what is called most."""
+
+    # tidy: allow name, because it is the name of the framework
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The endpoint, and what becomes of its errors."""
+        endpoint: Callable[..., Awaitable[Response]] = self.endpoint
+
+        async def answer(request: Request) -> Response:
+            return await endpoint(request, **request.path_params)
+
+        return cast(Callable[[Request], Coroutine[Any, Any, Response]], guarded(self.name, answer))

@@ -1,4 +1,4 @@
-"""DOQ's paths.
+"""DOQ's paths; those that are called most are in calls.py.
 
 Room: http. Checks who calls, and puts answers into DOQ's shape.
 See: docs/guides/moving-from-doq.md for what each answers.
@@ -7,9 +7,9 @@ See: docs/guides/moving-from-doq.md for what each answers.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
@@ -17,12 +17,10 @@ from dejaqueue.access.roles import Role
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import Refused, TopicUnknown
 from dejaqueue.http.auditing import note
-from dejaqueue.http.doq import shapes, topics
-from dejaqueue.http.doq.ids import Ids
-from dejaqueue.http.doq.messages import Messages
-from dejaqueue.http.doq.rates import Rates
+from dejaqueue.http.doq import calls, shapes, topics
+from dejaqueue.http.doq.calls import Lane
 from dejaqueue.http.doq.refusals import DoqRoute, documented
-from dejaqueue.http.doq.rows import Row
+from dejaqueue.http.doq.state import Doq, doq_of, message_answer, metadata_part
 from dejaqueue.http.service import Service, principal_of, service_of
 from dejaqueue.model import Topic
 
@@ -31,25 +29,12 @@ _QUEUE = "/queues/{queue_name}"
 _MESSAGE = _QUEUE + "/messages/{id}"
 
 
-class Doq:
-    """What the routes share."""
-
-    def __init__(self, service: Service) -> None:
-        clock = service.broker.clock
-        self.messages = Messages(service.broker)
-        self.ids = Ids(clock)
-        self.rates = Rates(clock)
-
-
 def install(app: FastAPI, service: Service) -> None:
     """Serve DOQ's paths."""
     app.state.doq = Doq(service)
+    app.include_router(calls.router)
     app.include_router(router)
-
-
-def _doq(request: Request) -> Doq:
-    found: Doq = request.app.state.doq
-    return found
+    app.add_middleware(Lane)
 
 
 # --- queues -----------------------------------------------------------------------------------
@@ -87,7 +72,7 @@ async def list_queues(request: Request) -> JSONResponse:
     """All queues that the caller may look at."""
     principal, broker = principal_of(request), service_of(request).broker
     found = [topic for topic in broker.topics() if topics.is_queue(topic)]
-    rates = _doq(request).rates
+    rates = doq_of(request).rates
     rates.keep(topic.name for topic in found)
     shown = [topic for topic in found if principal.may(Role.MANAGE, topic.name)]
     stats = await run_in_threadpool(_stats, broker, [topic.name for topic in shown])
@@ -112,7 +97,7 @@ def _stats(broker: Broker, names: list[str]) -> dict[str, dict[str, Any]]:
 async def get_queue(request: Request, queue_name: str) -> JSONResponse:
     """A queue, and how full it is."""
     principal_of(request).require(Role.MANAGE, queue_name)
-    doq = _doq(request)
+    doq = doq_of(request)
     topic = doq.messages.topic(queue_name).topic
     stats = await run_in_threadpool(service_of(request).broker.stats, queue_name)
     return JSONResponse(topics.describe(topic, stats, doq.rates.of(queue_name)))
@@ -124,7 +109,7 @@ async def update_queue(
 ) -> JSONResponse:
     """Change the settings of a queue."""
     principal_of(request).require(Role.MANAGE, queue_name)
-    topic = _doq(request).messages.topic(queue_name).topic
+    topic = doq_of(request).messages.topic(queue_name).topic
     changes = topics.changes_of(topic.kind, body.settings, topic.weights)
     alter = service_of(request).broker.alter_topic
     topic = await run_in_threadpool(alter, queue_name, changes)
@@ -137,7 +122,7 @@ async def update_queue(
 async def delete_queue(request: Request, queue_name: str) -> JSONResponse:
     """Delete a queue and its messages."""
     principal_of(request).require(Role.MANAGE, queue_name)
-    _doq(request).messages.topic(queue_name)
+    doq_of(request).messages.topic(queue_name)
     await run_in_threadpool(service_of(request).broker.delete_topic, queue_name)
     return JSONResponse({"status": "DELETED"})
 
@@ -145,85 +130,26 @@ async def delete_queue(request: Request, queue_name: str) -> JSONResponse:
 # --- messages ---------------------------------------------------------------------------------
 
 
-def _answer(status: str, row: Row) -> JSONResponse:
-    answer: dict[str, Any] = {
-        "status": status,
-        "id": row.id,
-        "group": row.group,
-        "priority": row.priority,
-        "content": row.content,
-    }
-    return JSONResponse(answer | _metadata(row.metadata))
-
-
-def _metadata(metadata: dict[str, str] | None) -> dict[str, Any]:
-    """DOQ leaves it out where there is none."""
-    return {"metadata": metadata} if metadata else {}
-
-
 @router.post("/ids", response_model=shapes.DoqIds, responses=documented("generate_ids"))
 async def generate_ids(request: Request, body: shapes.DoqNewIds) -> JSONResponse:
     """Ids for messages that are to be sent; who sends one twice has sent it once."""
     principal_of(request)
-    return JSONResponse({"ids": _doq(request).ids.take(body.number)})
-
-
-@router.post(
-    _QUEUE + "/messages", response_model=shapes.DoqMessage, responses=documented("enqueue")
-)
-async def enqueue(request: Request, queue_name: str, body: shapes.DoqNewMessage) -> JSONResponse:
-    """Put a message into a queue; answered when it is durable."""
-    principal_of(request).require(Role.PRODUCE, queue_name)
-    doq = _doq(request)
-    message_id = await doq.messages.enqueue(queue_name, body)
-    doq.rates.note(queue_name, "enqueue")
-    answer: dict[str, Any] = {
-        "status": "ENQUEUED",
-        "id": message_id,
-        "group": body.group,
-        "priority": body.priority,
-        "content": body.content,
-    }
-    return JSONResponse(answer | _metadata(body.metadata))
-
-
-@router.get(_QUEUE + "/messages", response_model=shapes.DoqMessage, responses=documented("dequeue"))
-async def dequeue(
-    request: Request, queue_name: str, ack: Annotated[bool, Query()] = False
-) -> JSONResponse:
-    """Take the first message that is due; with `ack=true` it is done at once."""
-    principal_of(request).require(Role.CONSUME, queue_name)
-    doq = _doq(request)
-    row = await doq.messages.dequeue(queue_name, ack=ack)
-    doq.rates.note(queue_name, "dequeue")
-    if ack:
-        doq.rates.note(queue_name, "ack")
-    return _answer("DEQUEUED", row)
+    return JSONResponse({"ids": doq_of(request).ids.take(body.number)})
 
 
 @router.get(_MESSAGE, response_model=shapes.DoqMessage, responses=documented("get_message"))
-async def get_message(request: Request, queue_name: str, id: str) -> JSONResponse:  # noqa: A002
+async def get_message(request: Request, queue_name: str, id: str) -> Response:  # noqa: A002
     """A message as it is, without taking it."""
     principal_of(request).require(Role.MANAGE, queue_name)
-    return _answer("GOT", await _doq(request).messages.get(queue_name, id))
+    return message_answer("GOT", await doq_of(request).messages.get(queue_name, id))
 
 
 @router.delete(_MESSAGE, status_code=204, responses=documented("delete_message"))
 async def delete_message(request: Request, queue_name: str, id: str) -> Response:  # noqa: A002
     """Delete a message, whether it waits or is with a consumer."""
     principal_of(request).require(Role.PRODUCE, queue_name)
-    await _doq(request).messages.delete(queue_name, id)
+    await doq_of(request).messages.delete(queue_name, id)
     return Response(status_code=204)
-
-
-@router.post(_MESSAGE + "/ack", response_model=shapes.DoqDone, responses=documented("ack"))
-async def ack(request: Request, queue_name: str, id: str) -> JSONResponse:  # noqa: A002
-    """A message is done."""
-    principal_of(request).require(Role.CONSUME, queue_name)
-    doq = _doq(request)
-    await doq.messages.ack(queue_name, id)
-    doq.rates.note(queue_name, "ack")
-    return JSONResponse({"status": "ACKNOWLEDGED", "id": id})
 
 
 @router.post(_MESSAGE + "/nack", response_model=shapes.DoqDone, responses=documented("nack"))
@@ -236,18 +162,18 @@ async def nack(
     """A message goes back to its place, or to that of another priority, perhaps with other
     metadata."""
     principal_of(request).require(Role.CONSUME, queue_name)
-    doq, returned = _doq(request), body or shapes.DoqReturned()
+    doq, returned = doq_of(request), body or shapes.DoqReturned()
     await doq.messages.nack(queue_name, id, returned.priority, returned.metadata)
     doq.rates.note(queue_name, "nack")
     answer = {"status": "UNACKNOWLEDGED", "id": id, "priority": returned.priority}
-    return JSONResponse(answer | _metadata(returned.metadata))
+    return JSONResponse(answer | metadata_part(returned.metadata))
 
 
 @router.post(_MESSAGE + "/touch", response_model=shapes.DoqDone, responses=documented("touch"))
 async def touch(request: Request, queue_name: str, id: str) -> JSONResponse:  # noqa: A002
     """The acknowledgement timeout of a message begins anew."""
     principal_of(request).require(Role.CONSUME, queue_name)
-    await _doq(request).messages.touch(queue_name, id)
+    await doq_of(request).messages.touch(queue_name, id)
     return JSONResponse({"status": "TOUCHED", "id": id})
 
 
@@ -262,5 +188,5 @@ async def set_priority(
 ) -> JSONResponse:
     """A message that waits gets another priority, and so another place or time."""
     principal_of(request).require(Role.PRODUCE, queue_name)
-    await _doq(request).messages.set_priority(queue_name, id, body.priority)
+    await doq_of(request).messages.set_priority(queue_name, id, body.priority)
     return JSONResponse({"status": "UPDATED", "id": id, "priority": body.priority})

@@ -18,6 +18,7 @@ use for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,20 +71,47 @@ def headers_of(priority: int, metadata: dict[str, str] | None) -> dict[str, str]
     return {**(metadata or {}), PRIORITY: str(priority)}
 
 
-def send_batch(kind: TopicKind, message: DoqNewMessage, key: str) -> pa.RecordBatch:
-    """The batch that sends a message. Raises BadRequest."""
-    headers = headers_of(message.priority, message.metadata)
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A checked message to send.
+
+    Attributes:
+        due_ms: of a delayed queue; -1 = at once.
+        key: "" = the broker names it.
+    """
+
+    content: bytes
+    due_ms: int
+    group: str
+    headers: dict[str, str]
+    key: str
+
+
+def sending_of(kind: TopicKind, message: DoqNewMessage, key: str) -> Sending:
+    """What to send for a message. Raises BadRequest."""
+    is_delayed = kind is TopicKind.TIMELINE
+    return Sending(
+        message.content.encode(),
+        due_ms_of(message.priority) if is_delayed else -1,
+        "" if is_delayed else message.group,
+        headers_of(message.priority, message.metadata),
+        key,
+    )
+
+
+def send_batch(sendings: Sequence[Sending], now_ms: int) -> pa.RecordBatch:
+    """The batch that sends these messages of one queue."""
+    dues_ms = [now_ms if one.due_ms < 0 else one.due_ms for one in sendings]
     columns: dict[str, Any] = {
-        "payload": pa.array([message.content.encode()], pa.binary()),
-        "headers": pa.array([list(headers.items())], HEADERS),
+        "payload": pa.array([one.content for one in sendings], pa.binary()),
+        "due": pa.array(dues_ms, pa.int64()),
+        "headers": pa.array([list(one.headers.items()) for one in sendings], HEADERS),
     }
-    if kind is TopicKind.TIMELINE:
-        columns["due"] = pa.array([due_ms_of(message.priority)], pa.int64())
-    else:
-        columns["group"] = pa.array([message.group], pa.utf8())
-    if key:
-        columns["key"] = pa.array([key], pa.utf8())
-    return pa.record_batch(columns)
+    if any(one.group for one in sendings):
+        columns["group"] = pa.array([one.group for one in sendings], pa.utf8())
+    if any(one.key for one in sendings):
+        columns["key"] = pa.array([one.key for one in sendings], pa.utf8())
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
 def own_key(text: str) -> str:

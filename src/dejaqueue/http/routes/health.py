@@ -13,6 +13,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
+from dejaqueue.access.gate import bearer_of
 from dejaqueue.access.roles import Role
 from dejaqueue.errors import DejaQError
 from dejaqueue.http.readiness import readiness
@@ -22,12 +23,14 @@ router = APIRouter(tags=["health"])
 _NOT_KEPT = {"Cache-Control": "no-store"}
 
 
+@router.head("/livez", include_in_schema=False)
 @router.get("/livez")
 async def livez() -> JSONResponse:
     """200 while this process answers at all."""
     return JSONResponse({"status": "alive"}, headers=_NOT_KEPT)
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz")
 def readyz(request: Request) -> JSONResponse:
     """200 when the broker should get work, else 503 and the `reasons`; `warnings` either way.
@@ -46,8 +49,10 @@ def readyz(request: Request) -> JSONResponse:
 
 
 def _may_manage(request: Request) -> bool:
+    """The entrance asks nobody who comes to a public path."""
     try:
-        return principal_of(request).may(Role.MANAGE, "")
+        key = bearer_of(request.headers.get("authorization", ""))
+        return service_of(request).gate.principal(key).may(Role.MANAGE, "")
     except DejaQError:
         return False
 

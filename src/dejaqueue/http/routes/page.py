@@ -1,17 +1,15 @@
 """The page for people: every call of the API, with a form to try it.
 
-Room: http. One file (page.html) that loads nothing from elsewhere, so that it works in a network
-without a way out.
+Room: http. Served at /docs. One file (page.html) that loads nothing from elsewhere, so that it
+works in a network without a way out.
 """
 
 from __future__ import annotations
 
 from importlib import resources
 
-from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-router = APIRouter(include_in_schema=False)
 _PAGE = resources.files("dejaqueue.http").joinpath("page.html").read_text(encoding="utf-8")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; connect-src 'self'; base-uri 'none'; "
@@ -22,7 +20,6 @@ _HEADERS = {
 }
 
 
-@router.get("/docs")
 async def docs() -> HTMLResponse:
     """The page."""
     return HTMLResponse(_PAGE, headers=_HEADERS)

@@ -18,6 +18,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.client import Client
 from dejaqueue.errors import Unauthenticated, Unavailable
 from dejaqueue.http.app import build_app
+from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
 from dejaqueue.journal.segments.files import FileSystem
 from dejaqueue.journal.segments.store import SegmentStore
@@ -115,3 +116,13 @@ def test_stats_are_those_of_the_broker(broker: Broker) -> None:
     broker.start()
     broker.create_topic(Topic("a"))
     assert set(get(broker, "/stats").json()["topics"]) == {"a"}
+
+
+def test_probes_may_ask_with_head(broker: Broker) -> None:
+    server = HttpServer(Service(broker, Gate(), lambda: False), "127.0.0.1", 0)
+    server.start()
+    url = f"http://127.0.0.1:{server.port}"
+    with httpx.Client(base_url=url, trust_env=False) as client:
+        assert client.head("/livez").status_code == 200
+        assert client.head("/readyz").status_code == 503
+    server.stop()

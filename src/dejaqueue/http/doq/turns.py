@@ -1,0 +1,131 @@
+"""Turns at a partition: what several requests want of it at once is done in one go.
+
+Room: http. On the event loop; what is wanted runs on the partition's worker.
+Holds: each request gets the answer to what it wanted, once, when that is durable; what is wrong
+with one does not touch another's.
+
+A request for each message costs two changes of thread, and those cost more than the work itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+from weakref import ref
+
+from dejaqueue.broker.dispatch import Push
+from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.reading import delivery_batches
+from dejaqueue.broker.requests import ChangeRequest
+from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.errors import BadRequest, DejaQError, InternalError, Refused, TryLater
+from dejaqueue.http.gather import call_soon
+from dejaqueue.wire.frames import Reply
+
+Wanted: TypeAlias = Callable[[Partition], Any]
+"""Runs on the worker. What it raises must come before it applies anything."""
+TOGETHER_MAX = 16
+"""In one turn: about a millisecond, which is what others wait meanwhile."""
+TURNS_MAX = 4
+"""Turns that are on their way."""
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    wanted: Wanted
+    future: asyncio.Future[Any]
+
+
+class Turns:
+    """Those at one partition."""
+
+    def __init__(self, topic: TopicRuntime, number: int) -> None:
+        # Weakly: these turns are kept by the topic, which must be forgotten once it is deleted.
+        self._topic = ref(topic)
+        self._number = number
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[_Request] = []
+        self._in_flight = 0
+        self._is_planned = False
+
+    async def run(self, wanted: Wanted) -> Any:
+        """What `wanted` returns, when what it applied is durable. A push comes with its batch.
+
+        Raises:
+            BadRequest, Refused, TryLater: as `wanted` does. InternalError.
+        """
+        request = _Request(wanted, self._loop.create_future())
+        self._waiting.append(request)
+        self._plan()
+        return await request.future
+
+    def _plan(self) -> None:
+        if self._waiting and not self._is_planned and self._in_flight < TURNS_MAX:
+            self._is_planned = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_planned = False
+        while self._waiting and self._in_flight < TURNS_MAX:
+            requests = self._waiting[:TOGETHER_MAX]
+            del self._waiting[:TOGETHER_MAX]
+            self._in_flight += 1
+            found: list[Any] = []
+            change = ChangeRequest(
+                partial(_do_all, requests, found), partial(self._replied, requests, found)
+            )
+            topic = self._topic()
+            assert topic is not None  # whoever waits holds it
+            topic.submit(self._number, change)
+
+    def _replied(self, requests: list[_Request], found: list[Any], reply: Reply) -> None:
+        """On the thread that made it durable. Must not raise."""
+        error = reply.error
+        if error is None:
+            # What is done at once is read here: its row is freed in a moment.
+            error = _read(found, done=True)
+        call_soon(self._loop, self._answer, requests, found, error)
+
+    def _answer(self, requests: list[_Request], found: list[Any], error: DejaQError | None) -> None:
+        self._in_flight -= 1
+        error = error or _read(found, done=False)
+        for place, request in enumerate(requests):
+            answer = found[place] if error is None else error
+            if request.future.done():
+                continue  # its client has gone
+            if isinstance(answer, DejaQError):
+                request.future.set_exception(answer)
+            else:
+                request.future.set_result(answer)
+        self._plan()
+
+
+def _do_all(requests: list[_Request], found: list[Any], place: Partition) -> None:
+    for request in requests:
+        try:
+            found.append(request.wanted(place))
+        except (BadRequest, Refused, TryLater) as refused:
+            found.append(refused)
+
+
+def _read(found: list[Any], *, done: bool) -> DejaQError | None:
+    """Read the rows of all pushes of a kind, in one go; what went wrong, if anything did."""
+    places = [
+        place
+        for place, answer in enumerate(found)
+        if isinstance(answer, Push) and answer.is_done is done
+    ]
+    if not places:
+        return None
+    try:
+        batches = delivery_batches([found[place] for place in places])
+    except DejaQError as error:
+        return error
+    except Exception as wrong:  # noqa: BLE001 - the askers get it, the partition goes on
+        return InternalError(f"{type(wrong).__name__}: {wrong}")
+    for place, batch in zip(places, batches, strict=True):
+        found[place] = replace(found[place], batch=batch)
+    return None
