@@ -64,8 +64,7 @@ def main(
     """Measure DejaQ and its peers, in turn, on this machine.
 
     QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, parts (all by
-    default),
-    scale and spark.
+    default), scale and spark.
     """
     names = tuple(name.strip() for name in systems.split(","))
     for name in names:
