@@ -303,7 +303,7 @@ def _ready_batch(schema: pa.Schema) -> pa.RecordBatch:
             [
                 None,
                 pa.py_buffer(np.arange(0, (rows + 1) * PAYLOAD_BYTES, PAYLOAD_BYTES, np.int32)),
-                pa.py_buffer(os.urandom(rows * PAYLOAD_BYTES)),
+                pa.py_buffer(os.urandom(PAYLOAD_BYTES) * rows),
             ],
         ),
         "state": pa.repeat(pa.scalar("scheduled"), rows),
