@@ -42,7 +42,7 @@ try:
             except dejaqueue.DejaQError as error:
                 print(f"{type(error).__name__}: {error}")
 
-        print([key["name"] for key in root.keys()])  # noqa: SIM118
+        print([key["name"] for key in root.api_keys()])
 finally:
     broker.terminate()
     broker.wait()

@@ -162,8 +162,8 @@ class ServerSettings(Group):
         default=7465,
         ge=0,
         le=65_535,
-        description="Port of the HTTP server: /livez, /readyz, /stats. The one after the Flight "
-        "port. 0 = any free port, which is printed. Cannot change live.",
+        description="Port of the HTTP server: the API, /docs, /metrics, /livez, /readyz, /stats. "
+        "The one after the Flight port. 0 = any free port, which is printed. Cannot change live.",
     )
 
     http_connections_max: int = Field(

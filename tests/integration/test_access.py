@@ -6,18 +6,35 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+import dejaqueue
 from dejaqueue import limits
 from dejaqueue.access import audit
+from dejaqueue.broker.broker import Broker
 from dejaqueue.client import AsyncClient, Client
 from dejaqueue.client.flight_errors import error_of
+from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.clock import SystemClock
-from dejaqueue.errors import BadRequest, DejaQError, Forbidden, Refused, Unauthenticated
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    Forbidden,
+    Refused,
+    ResourceExhausted,
+    Unauthenticated,
+)
+from dejaqueue.flight.bounds import OpenStreams
+from dejaqueue.flight.server import FlightServer
+from dejaqueue.settings import BrokerSettings, JournalSettings
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+from dejaqueue.wire.frames import Ping
 from tests.integration.access_fixture import MINE, THEIRS, Site, give_keys, make_topics, running
 
 
@@ -71,7 +88,7 @@ def test_messages_travel_with_keys_in_both_faces(site: Site) -> None:
 def test_keys_are_made_listed_and_revoked_by_the_client(site: Site) -> None:
     with client_of(site, "root") as root:
         made = root.create_key("shop", ["produce:mine"])
-        listed = root.keys()
+        listed = root.api_keys()
         assert listed[-1] == {name: made[name] for name in made if name != "api_key"} | {
             "ended": False
         }
@@ -82,7 +99,7 @@ def test_keys_are_made_listed_and_revoked_by_the_client(site: Site) -> None:
         with Client(site.flight.url, api_key=made["api_key"]) as shop:
             shop.send(MINE, b"x")
             with pytest.raises(Forbidden):
-                shop.keys()
+                shop.api_keys()
             assert root.revoke_key("shop")["id"] == made["id"]
             with pytest.raises(Unauthenticated):
                 shop.connect()
@@ -226,6 +243,53 @@ def test_a_body_beyond_the_limit_is_refused_by_name(
     monkeypatch.setattr(limits, "ACTION_BYTES_MAX", 1_000)
     with client_of(site, "root") as root, pytest.raises(BadRequest, match=r"action\.body"):
         root._core.transport.action("clock", {"x": "y" * 1_000}).result(30)
+
+
+def test_streams_beyond_the_limit_are_refused_until_one_ends(site: Site) -> None:
+    site.flight._service._open_streams = OpenStreams(1)  # type: ignore[union-attr]
+    options = ConsumeStream(MINE)
+    ponged, ended = threading.Event(), threading.Event()
+    errors: list[DejaQError | None] = []
+
+    def end(error: DejaQError | None) -> None:
+        errors.append(error)
+        ended.set()
+
+    transport = FlightTransport(site.flight.url, site.keys["admin mine"])
+    try:
+        first = transport.open_consume(options, lambda _: None, lambda _: ponged.set(), end)
+        first.ping(Ping(1, 1, 0, 0))
+        assert ponged.wait(20)
+        batch = pa.record_batch({"nonsense": [1]})
+        refused = transport.open_write(WriteStream(MINE)).send(1, batch)
+        assert isinstance(refused.exception(20), ResourceExhausted)
+        first.close()
+        wrong: BaseException | None = None
+        until_ms = SystemClock().now_ms() + 20_000
+        while not isinstance(wrong, BadRequest) and SystemClock().now_ms() < until_ms:
+            wrong = transport.open_write(WriteStream(MINE)).send(1, batch).exception(20)
+        assert isinstance(wrong, BadRequest), "the next stream is let in, and its schema looked at"
+    finally:
+        transport.close()
+
+
+def test_keys_of_a_queue_in_this_process_hold_once_it_is_served(tmp_path: Path) -> None:
+    with dejaqueue.open(tmp_path) as queue:
+        root = queue.create_key("root", ["admin:*"])["api_key"]
+        queue.create_topic(MINE)
+        assert [key["name"] for key in queue.api_keys()] == ["root"]
+    broker = Broker(BrokerSettings(journal=JournalSettings(url=str(tmp_path))))
+    broker.start()
+    server = FlightServer(broker)
+    server.start()
+    try:
+        with Client(server.url) as nobody, pytest.raises(Unauthenticated):
+            nobody.connect()
+        with Client(server.url, api_key=root) as client:
+            assert [topic.name for topic in client.topics()] == [MINE]
+    finally:
+        server.stop()
+        broker.stop()
 
 
 # --- what is written down ------------------------------------------------------------------------

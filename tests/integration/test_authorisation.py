@@ -6,8 +6,9 @@ A call, stream or route that is not in these tables fails the test.
 from __future__ import annotations
 
 import json
+import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import httpx
@@ -114,6 +115,10 @@ ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", f"{T}/dead-letters"): ("M", None),
     ("POST", f"{T}/dead-letters/purge"): ("M", {}),
     ("POST", f"{T}/dead-letters/redrive"): ("M", {}),
+    ("POST", "/v1/transactions"): ("PC", {"topic": MINE}),
+    ("POST", "/v1/transactions/commit"): ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}"}),
+    ("POST", "/v1/transactions/abort"): ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}"}),
+    ("GET", f"{T}/transactions"): ("M", None),
     ("POST", "/v1/cron/preview"): ("key", {"cron": "* * * * *"}),
     ("GET", f"{T}/cron"): ("M", None),
     ("POST", f"{T}/cron"): ("M", {"entries": []}),
@@ -342,6 +347,16 @@ def test_a_call_without_a_topic_is_refused_by_name(site: Site) -> None:
 # --- HTTP -----------------------------------------------------------------------------------------
 
 
+def undocumented(found: Iterable[Any], prefix: str) -> Iterator[tuple[str, set[str]]]:
+    """Paths and methods of routes as the framework keeps them, those of included routers too."""
+    for route in found:
+        included = getattr(route, "original_router", None)
+        if included is not None:
+            yield from undocumented(included.routes, prefix + route.include_context.prefix)
+        else:
+            yield prefix + route.path, route.methods or set()
+
+
 def routes(site: Site) -> set[tuple[str, str]]:
     """Every route of the application: those of the document, and those it does not tell of."""
     app = build_app(Service(site.broker, site.flight._gate, lambda: True))
@@ -351,10 +366,9 @@ def routes(site: Site) -> set[tuple[str, str]]:
         for method in methods
     }
     others = {
-        (method, route.path)
-        for route in app.routes
-        if hasattr(route, "path") and getattr(route, "methods", None)
-        for method in route.methods - {"HEAD"}
+        (method, path)
+        for path, methods in undocumented(app.routes, "")
+        for method in methods - {"HEAD"}
     }
     return documented | others
 
@@ -384,6 +398,36 @@ def request(client: httpx.Client, method: str, path: str, body: Any, key: str | 
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     url = path.format(**named) + QUERIES.get(path, "")
     return client.request(method, url, json=body, headers=headers).status_code
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, str]]:
+    found = [vars(record)["audit"] for record in caplog.records if record.name == "dejaqueue.audit"]
+    return [(one["principal"], one["action"], one["topic"]) for one in found]
+
+
+def test_what_administers_has_one_line_each(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """Every audited action and route, as an admin; and nothing else has a line."""
+    caplog.set_level(logging.INFO, "dejaqueue.audit")
+    wanted: list[tuple[str, str, str]] = []
+    for name, (_, body) in ACTIONS.items():
+        make_topics(site.broker)
+        try:
+            act(site, "root", name, body)
+        except DejaQError as error:
+            assert not isinstance(error, NotAllowed)
+        if rules.FLIGHT_ACTIONS[name].audited:
+            wanted.append(
+                ("root", name, body.get("name") if "topic" in name else body.get("topic", ""))
+            )
+    with httpx.Client(base_url=site.http_url, timeout=30) as client:
+        for (method, path), (_, body) in ROUTES.items():
+            make_topics(site.broker)
+            request(client, method, path, body, site.keys["root"])
+            if rules.HTTP_ROUTES[method, path].audited:
+                has_topic = any(name in path for name in ("topics", "queues"))
+                wanted.append(("root", f"{method} {path}", MINE if has_topic else ""))
+    assert lines(caplog) == wanted
+    assert len(wanted) > 30
 
 
 def test_strangers_learn_nothing_from_what_is_not_there_or_wrong(site: Site) -> None:

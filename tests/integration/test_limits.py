@@ -389,6 +389,12 @@ CASES: dict[str, Case] = {
 }
 
 ELSEWHERE: dict[str, str] = {
+    "ACTION_BYTES_MAX": (
+        "integration/test_access.py::test_a_body_beyond_the_limit_is_refused_by_name"
+    ),
+    "FLIGHT_STREAMS_MAX": (
+        "integration/test_access.py::test_streams_beyond_the_limit_are_refused_until_one_ends"
+    ),
     "PARTITIONS_MAX": "integration/test_limits.py::test_partitions_are_bounded",
     "SEQUENCE_MAX": "unit/test_model.py::test_an_id_unpacks_to_what_went_in",
     "POSITION_MAX": "unit/journal/test_format.py::test_what_was_encoded_is_decoded",

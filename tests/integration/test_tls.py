@@ -250,7 +250,7 @@ def test_wrong_files_are_refused_at_start_by_their_setting(
 )
 def test_settings_that_belong_together_are_refused_alone(given: dict[str, str]) -> None:
     with pytest.raises(BadRequest, match="tls_certificate"):
-        load(None, {"server": given})
+        load(None, {f"server.{name}": ("--set", value) for name, value in given.items()})
 
 
 def test_no_settings_are_no_tls(papers: Papers) -> None:

@@ -132,6 +132,7 @@ def _cron_topic(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
 
 _CHANGES = Rule((MANAGE,), audited=True)
 _LOOKS = Rule((MANAGE,))
+_KEYS_LISTED = Rule((ADMIN,), field=BROKER)
 _KEYS = Rule((ADMIN,), field=BROKER, audited=True)
 
 FLIGHT_ACTIONS: dict[str, Rule] = {
@@ -165,7 +166,7 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "abort_transaction": Rule(also=_participants),
     "transactions": _LOOKS,
     "create_key": _KEYS,
-    "list_keys": _KEYS,
+    "list_keys": _KEYS_LISTED,
     "revoke_key": _KEYS,
 }
 """The rule of each action."""
@@ -217,7 +218,7 @@ HTTP_ROUTES: dict[tuple[str, str], Rule] = {
     ("GET", "/docs"): PUBLIC,
     ("GET", "/stats"): _BROKER_LOOKS,
     ("GET", "/metrics"): _BROKER_LOOKS,
-    ("GET", "/v1/keys"): _KEYS,
+    ("GET", "/v1/keys"): _KEYS_LISTED,
     ("POST", "/v1/keys"): _KEYS,
     ("DELETE", "/v1/keys/{key}"): _KEYS,
     ("GET", "/v1/topics"): Rule(ANY, optional=True),
@@ -242,6 +243,10 @@ HTTP_ROUTES: dict[tuple[str, str], Rule] = {
     ("POST", f"{_TOPIC}/dead-letters/purge"): _CHANGES,
     ("POST", f"{_TOPIC}/dead-letters/redrive"): Rule((MANAGE,), audited=True, also=_redriven_to),
     ("POST", "/v1/cron/preview"): Rule(),
+    ("POST", "/v1/transactions"): Rule((PRODUCE, CONSUME)),
+    ("POST", "/v1/transactions/commit"): Rule(also=_participants),
+    ("POST", "/v1/transactions/abort"): Rule(also=_participants),
+    ("GET", f"{_TOPIC}/transactions"): _LOOKS,
     ("GET", f"{_TOPIC}/cron"): _LOOKS,
     ("POST", f"{_TOPIC}/cron"): _CHANGES,
     ("GET", f"{_TOPIC}/cron/{{name}}"): _LOOKS,

@@ -44,7 +44,7 @@ def _ask(client: Client, name: str, body: dict[str, Any]) -> dict[str, Any]:
         case "create_key":
             return client.create_key(body["name"], body["grants"], ends=body.get("ends_ms"))
         case "list_keys":
-            return {"keys": client.keys()}
+            return {"keys": client.api_keys()}
         case _:
             return client.revoke_key(body["key"], force=body["force"])
 

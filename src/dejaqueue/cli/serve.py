@@ -139,11 +139,16 @@ def _http_server(
     try:
         from dejaqueue.http.server import HttpServer
     except ModuleNotFoundError as missing:
+        from dejaqueue.broker.health import health_of
         from dejaqueue.http.health import HealthServer
 
         hint = 'only health is served over HTTP; the rest: pip install "dejaqueue[http]"'
         log.warning("%s (%s is missing)", hint, missing.name)
-        return HealthServer(host, port, is_ready, broker.stats, gate, tls)
+
+        def is_healthy() -> bool:
+            return is_ready() and health_of(broker).is_ready
+
+        return HealthServer(host, port, is_healthy, broker.stats, gate, tls)
     from dejaqueue.http.service import Service
 
     return HttpServer(Service(broker, gate, is_ready), host, port, tls=tls)

@@ -13,6 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+from dejaqueue.client import tracing
 from dejaqueue.client import waits_aio as waits
 from dejaqueue.client.aio_browse import AsyncBrowsing
 from dejaqueue.client.aio_consumer import AsyncBatchConsumer, AsyncConsumer, check_consumer
@@ -213,6 +214,22 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
             ResourceExhausted: the topic is full, try later (rule 14).
             Unavailable: no broker in time; the outcome is unknown.
         """
+        if tracing.is_on() and type(headers) is not tracing.Carried:
+            with tracing.Sending(topic) as span:
+                message_id = await self.send(
+                    topic,
+                    payload,
+                    due=due,
+                    delay=delay,
+                    key=key,
+                    group=group,
+                    priority=priority,
+                    tags=tags,
+                    headers=span.carried(headers),
+                    expires=expires,
+                    ttl=ttl,
+                )
+                return span.sent(message_id)
         needs_now = delay is not None or ttl is not None
         now_ms = await waits.run(self._core.now_ms) if needs_now else 0
         texts = key, group, priority, tags, headers
@@ -239,6 +256,10 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
                 another: those before the wrong one may have been sent.
             ResourceExhausted, TopicUnknown, Unavailable: as for `send`.
         """
+        if tracing.is_on():
+            with tracing.Sending(topic) as span:
+                result = await waits.run(self._core.send_batch, topic, messages, acks, span.carry)
+                return span.sent(result)
         return await waits.run(self._core.send_batch, topic, messages, acks)
 
     def producer(
@@ -272,6 +293,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
             self._core.clock,
             batch_rows=batch_rows,
             linger_ms=linger_ms,
+            topic=topic,
         )
 
     async def move(

@@ -14,6 +14,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.client import tracing
 from dejaqueue.client import waits_aio as waits
 from dejaqueue.client.consuming import ConsumeCore
 from dejaqueue.client.holding import Slice
@@ -204,6 +205,8 @@ class _AsyncReceiver:
         Raises:
             Unavailable: an ack that was not waited for failed.
         """
+        if tracing.is_on():
+            tracing.dealt_with(self)
         await waits.run(self._core.close)
         self._core.raise_error()
 
@@ -218,6 +221,8 @@ class _AsyncReceiver:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if tracing.is_on():
+            tracing.dealt_with(self, error)
         if kind is not None and issubclass(kind, Exception) and not self._core.is_over:
             self._refuse_last(kind.__name__)
         await self.close()
@@ -243,10 +248,15 @@ class AsyncConsumer(_AsyncReceiver, AsyncIterator[AsyncMessage]):
         return self
 
     async def __anext__(self) -> AsyncMessage:
+        traced = tracing.is_on()
+        if traced:
+            tracing.dealt_with(self)
         async with self._turn:
             while True:
                 message = self._at_hand()
                 if message is not None:
+                    if traced:
+                        tracing.handed_over(self, self._core.stream.topic, message)
                     return message
                 found = await self._next()
                 if found is None:
@@ -282,6 +292,9 @@ class AsyncBatchConsumer(_AsyncReceiver, AsyncIterator[AsyncMessageBatch]):
         return self
 
     async def __anext__(self) -> AsyncMessageBatch:
+        traced = tracing.is_on()
+        if traced:
+            tracing.dealt_with(self)
         async with self._turn:
             found = await self._next()
         if found is None:
@@ -290,6 +303,8 @@ class AsyncBatchConsumer(_AsyncReceiver, AsyncIterator[AsyncMessageBatch]):
         self._core.lateness.add_many(late_us)
         batch = AsyncMessageBatch(self._core, self, found, late_us)
         self._last = batch.handed
+        if traced:
+            tracing.batch_handed_over(self, self._core.stream.topic, batch)
         return batch
 
 

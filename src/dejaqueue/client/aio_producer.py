@@ -9,11 +9,14 @@ See: link.py for retries (rule 10); gather.py for how a bad message is told apar
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 
+import pyarrow as pa
+
+from dejaqueue.client import tracing
 from dejaqueue.client import waits_aio as waits
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.gather import VARIANTS, Gathered, RowSender
@@ -50,7 +53,9 @@ class AsyncProducer:
         *,
         batch_rows: int,
         linger_ms: float,
+        topic: str = "",
     ) -> None:
+        self._topic = topic
         self._link_of = link_of
         self._now_ms = now_ms
         self._batch_rows = batch_rows
@@ -94,6 +99,20 @@ class AsyncProducer:
         Raises:
             BadRequest: the message is wrong; errors of the broker are the future's.
         """
+        if tracing.is_on() and type(headers) is not tracing.Carried:
+            with tracing.Sending(self._topic) as span:
+                return await self.send(
+                    payload,
+                    due=due,
+                    delay=delay,
+                    key=key,
+                    group=group,
+                    priority=priority,
+                    tags=tags,
+                    headers=span.carried(headers),
+                    expires=expires,
+                    ttl=ttl,
+                )
         needs_now = delay is not None or ttl is not None
         now_ms = await waits.run(self._now_ms) if needs_now else 0
         texts = key, group, priority, tags, headers
@@ -153,8 +172,14 @@ class AsyncProducer:
         Returns:
             A future of ids and statuses.
         """
+        if tracing.is_on():
+            with tracing.Sending(self._topic) as span:
+                return await self._send_batches(map(span.carry, batches_of(messages, self._now_ms)))
+        return await self._send_batches(batches_of(messages, self._now_ms))
+
+    async def _send_batches(self, batches: Iterable[pa.RecordBatch]) -> AwaitableFuture[SendResult]:
         answers = []
-        for batch in batches_of(messages, self._now_ms):
+        for batch in batches:
             link = self._link(tuple(batch.schema.names))
             await waits.acquire(link.window)
             answer = link.send_in_window(batch, wait=waits.MAY_BLOCK)

@@ -12,7 +12,7 @@ import threading
 import uuid
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
@@ -35,6 +35,7 @@ from dejaqueue.schema import messages
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span
 from dejaqueue.wire.frames import Reply
 
+Carry = Callable[[pa.RecordBatch], pa.RecordBatch]
 LINKS_MAX = 64
 """Write streams kept open; the one unused for longest makes room."""
 WINDOW = 32
@@ -142,10 +143,17 @@ class ClientCore:
 
     # ---- many rows --------------------------------------------------------------------------
 
-    def send_batch(self, topic: str, rows: object, acks: str) -> SendResult:
-        """Send many messages; blocks until they are answered."""
+    def send_batch(
+        self, topic: str, rows: object, acks: str, carry: Carry | None = None
+    ) -> SendResult:
+        """Send many messages; blocks until they are answered.
+
+        Args:
+            carry: what else is done to each batch; see tracing.py.
+        """
         stream = WriteStream(topic, "enqueue", acks).check()
-        return result_of(self._write_all(stream, batches_of(rows, self.now_ms)))
+        batches = batches_of(rows, self.now_ms)
+        return result_of(self._write_all(stream, map(carry, batches) if carry else batches))
 
     def _write_all(self, stream: WriteStream, batches: Iterable[pa.RecordBatch]) -> list[Reply]:
         """Send batches, pipelined; their replies. Raises the first error, when all are answered."""

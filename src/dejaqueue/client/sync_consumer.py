@@ -14,6 +14,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.client import tracing
 from dejaqueue.client import waits_sync as waits
 from dejaqueue.client.consuming import ConsumeCore
 from dejaqueue.client.holding import Slice
@@ -204,6 +205,8 @@ class _Receiver:
         Raises:
             Unavailable: an ack that was not waited for failed.
         """
+        if tracing.is_on():
+            tracing.dealt_with(self)
         waits.run(self._core.close)
         self._core.raise_error()
 
@@ -218,6 +221,8 @@ class _Receiver:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if tracing.is_on():
+            tracing.dealt_with(self, error)
         if kind is not None and issubclass(kind, Exception) and not self._core.is_over:
             self._refuse_last(kind.__name__)
         self.close()
@@ -243,10 +248,15 @@ class Consumer(_Receiver, Iterator[Message]):
         return self
 
     def __next__(self) -> Message:
+        traced = tracing.is_on()
+        if traced:
+            tracing.dealt_with(self)
         with self._turn:
             while True:
                 message = self._at_hand()
                 if message is not None:
+                    if traced:
+                        tracing.handed_over(self, self._core.stream.topic, message)
                     return message
                 found = self._next()
                 if found is None:
@@ -282,6 +292,9 @@ class BatchConsumer(_Receiver, Iterator[MessageBatch]):
         return self
 
     def __next__(self) -> MessageBatch:
+        traced = tracing.is_on()
+        if traced:
+            tracing.dealt_with(self)
         with self._turn:
             found = self._next()
         if found is None:
@@ -290,6 +303,8 @@ class BatchConsumer(_Receiver, Iterator[MessageBatch]):
         self._core.lateness.add_many(late_us)
         batch = MessageBatch(self._core, self, found, late_us)
         self._last = batch.handed
+        if traced:
+            tracing.batch_handed_over(self, self._core.stream.topic, batch)
         return batch
 
 

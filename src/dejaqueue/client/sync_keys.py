@@ -33,7 +33,7 @@ class Keys:
             ends: it is refused from then on: a datetime with a time zone, or UTC milliseconds.
 
         Returns:
-            `api_key`, which is shown this once and kept nowhere; and what `keys` tells of it.
+            `api_key`, which is shown this once and kept nowhere; and what `api_keys` tells of it.
 
         Raises:
             BadRequest: a value is wrong. Refused: the name is taken, or it is the first key and
@@ -45,7 +45,7 @@ class Keys:
             body["ends_ms"] = due_ms_of(ends, "ends")
         return waits.result(self._core.transport.action("create_key", body))
 
-    def keys(self) -> list[dict[str, Any]]:
+    def api_keys(self) -> list[dict[str, Any]]:
         """API keys that were not revoked, oldest first.
 
         Returns:
@@ -62,7 +62,7 @@ class Keys:
             force: also if it is the last admin key.
 
         Returns:
-            What `keys` told of it.
+            What `api_keys` told of it.
 
         Raises:
             BadRequest: there is no such key. Refused: it is the last admin key.

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dejaqueue import limits
 from dejaqueue.errors import DuplicateKey
 from dejaqueue.http.gather import Answered
 from dejaqueue.model import RowStatus
@@ -42,6 +43,12 @@ def one_sent(answered: Answered, key: str) -> dict[str, Any]:
     if status == RowStatus.DUPLICATE:
         raise DuplicateKey(key, message_id)
     return {"id": str(message_id), "status": STATUS_NAMES[status]}
+
+
+def participants(topic: str, answered: Answered) -> list[str]:
+    """The partitions that have something in a transaction now, for its commit."""
+    found = {message_id >> limits.SEQUENCE_BITS for message_id in answered.ids if message_id >= 0}
+    return [f"{topic}/{partition}" for partition in sorted(found)]
 
 
 def statuses(names: Sequence[tuple[str, Any]], found: Sequence[int]) -> Objects:

@@ -26,6 +26,7 @@ from dejaqueue.http.routes import (
     page,
     sending,
     topics,
+    transactions,
 )
 from dejaqueue.http.service import Service
 from dejaqueue.version import __version__
@@ -51,7 +52,7 @@ def build_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     problems.install(app)
-    for part in (sending, leases, changing, browsing, letters, cron, topics, keys):
+    for part in (sending, leases, changing, browsing, letters, cron, topics, transactions, keys):
         app.include_router(part.router)
     for part in (metrics, health):
         app.include_router(part.router)

@@ -90,12 +90,14 @@ class Sent(Shape):
 
     id: str | None = Id
     status: Literal["OK", "DUPLICATE", "KEPT"]
+    participants: list[str] | None = Field(None, description="In a transaction: for its commit.")
 
 
 class SentMany(Shape):
     """What became of messages, in the order they were sent."""
 
     messages: list[Sent]
+    participants: list[str] | None = Field(None, description="In a transaction: for its commit.")
 
 
 class LeaseRequest(Shape):
@@ -207,6 +209,7 @@ class SettledMany(Shape):
     """What became of messages, in the order they were named."""
 
     messages: list[Settled]
+    participants: list[str] | None = Field(None, description="In a transaction: for its commit.")
 
 
 class TopicSettings(Shape):
@@ -535,3 +538,43 @@ class Keys(Shape):
 
     required: bool = Field(description="False while there was never a key: anybody may call.")
     keys: list[KeyListed]
+
+
+class NewTransaction(Shape):
+    """A transaction to begin."""
+
+    topic: str = Field(description="The topic that keeps its decision.")
+    timeout_ms: int | None = Field(
+        None,
+        ge=1,
+        le=limits.TRANSACTION_MS_MAX,
+        description="Aborted if it is not decided by then; default: 60000.",
+    )
+
+
+class Transaction(Shape):
+    """A transaction that was begun."""
+
+    transaction: str
+    until_ms: int = Field(description="When it is aborted, if nobody has decided.")
+
+
+class Decision(Shape):
+    """A transaction to decide."""
+
+    transaction: str = Field(description="As it was answered when it was begun.")
+    participants: list[str] = Field(
+        [],
+        max_length=limits.TRANSACTION_PARTICIPANTS_MAX,
+        description="What sends and acks in it answered as participants, all of it.",
+    )
+
+
+class Decided(Shape):
+    """It is decided, durably."""
+
+
+class Undecided(Shape):
+    """Transactions that are not decided."""
+
+    transactions: list[dict[str, Any]]

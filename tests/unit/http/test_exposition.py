@@ -56,6 +56,35 @@ def test_message_that_came_after_its_due_time_is_ready_when_it_came(fixture: Bro
     assert page.get("dejaq_ready_to_delivery_seconds_sum") == pytest.approx(0.003)
 
 
+def test_misses_are_the_brokers_own_lateness(fixture: BrokerFixture) -> None:
+    consumer = fixture.consumer()
+    consumer.knows_its_clock()
+    fixture.send([b"a", b"b"], [fixture.now_ms + 1_000, fixture.now_ms + 2_000])
+    consumer.take_all()
+    fixture.advance(997)  # in time: leased ahead
+    assert consumer.payloads() == [b"a"]
+    assert read(fixture).get("dejaq_lease_ahead_misses_total") == 0
+    fixture.advance(1_006)  # the clock jumped over the second one, as if the worker had slept
+    assert consumer.payloads() == [b"b"]
+    page = read(fixture)
+    assert page.get("dejaq_lease_ahead_misses_total") == 1
+    assert page.get("dejaq_lateness_seconds_sum") == pytest.approx(0.003)
+
+
+def test_late_without_a_consumer_that_waited_is_no_miss(fixture: BrokerFixture) -> None:
+    fixture.send([b"a", b"b"], [fixture.now_ms + 1_000, fixture.now_ms + 2_000])
+    fixture.advance(1_500)
+    consumer = fixture.consumer(credit=1)
+    consumer.knows_its_clock()
+    assert consumer.payloads() == [b"a"]
+    fixture.advance(1_000)
+    consumer.session.credit(1)
+    assert consumer.payloads() == [b"b"]
+    page = read(fixture)
+    assert page.get("dejaq_lease_ahead_misses_total") == 0
+    assert page.get("dejaq_lateness_seconds_count") == 2
+
+
 def test_consumers_of_one_name_are_one(fixture: BrokerFixture) -> None:
     first = fixture.consumer(consumer="a", credit=5)
     fixture.consumer(consumer="a", credit=7)

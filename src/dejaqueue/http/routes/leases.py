@@ -21,6 +21,7 @@ from dejaqueue.http.bodies import (
     JSON,
     NDJSON,
     parse_object,
+    query_values,
     read_body,
     wanted_kind,
     whole,
@@ -28,9 +29,11 @@ from dejaqueue.http.bodies import (
 )
 from dejaqueue.http.direct import DirectRoute, JsonAnswer, json_answer
 from dejaqueue.http.flow import Flow, flow_of
+from dejaqueue.http.gather import Answered, write
 from dejaqueue.http.leasing import Delivered, Taken
-from dejaqueue.http.named import settled_rows
+from dejaqueue.http.named import settle_batch, settled_rows
 from dejaqueue.http.openapi import TopicName, answers, body
+from dejaqueue.http.routes.sending import TRANSACTION
 from dejaqueue.http.service import principal_of, service_of
 from dejaqueue.model import RowStatus
 from dejaqueue.schema.messages import DELIVERY
@@ -88,6 +91,7 @@ async def lease(request: Request, topic: TopicName) -> Response:
     """
     caller = principal_of(request)
     caller.require(Role.CONSUME, topic)
+    query_values(request)
     flow = flow_of(request)
     values = parse_object(await read_body(request), _LEASE_FIELDS)
     rows_max = whole(values, "max", 1, 1, limits.LEASE_ROWS_MAX)
@@ -185,12 +189,17 @@ def _arrow(taken: list[Taken]) -> Response:
 # --- ack, nack, extend --------------------------------------------------------------------------
 
 
-@router.post("/ack", openapi_extra=body(shapes.AckRequest, _HELD), responses=_SETTLED)
+@router.post(
+    "/ack",
+    openapi_extra=body(shapes.AckRequest, _HELD) | {"parameters": [TRANSACTION]},
+    responses=_SETTLED,
+)
 async def ack(request: Request, topic: TopicName) -> Response:
     """Messages are done: they are never delivered again (rule 6)."""
     principal_of(request).require(Role.CONSUME, topic)
+    transaction = query_values(request, "transaction").get("transaction", "")
     values = parse_object(await read_body(request), _SETTLE_FIELDS["ack"])
-    return await _settle(request, WriteStream(topic, "ack"), values)
+    return await _settle(request, WriteStream(topic, "ack", transaction=transaction), values)
 
 
 @router.post(
@@ -201,6 +210,7 @@ async def ack(request: Request, topic: TopicName) -> Response:
 async def nack(request: Request, topic: TopicName) -> Response:
     """Messages could not be done: they are delivered again, or die."""
     principal_of(request).require(Role.CONSUME, topic)
+    query_values(request)
     values = parse_object(await read_body(request), _SETTLE_FIELDS["nack"])
     delay_ms = values.get("delay_ms")
     stream = WriteStream(
@@ -221,6 +231,7 @@ async def nack(request: Request, topic: TopicName) -> Response:
 async def extend(request: Request, topic: TopicName) -> Response:
     """Messages need more time: their lease ends so long from now."""
     principal_of(request).require(Role.CONSUME, topic)
+    query_values(request)
     values = parse_object(await read_body(request), _SETTLE_FIELDS["extend"])
     lease_ms = values.get("lease_ms")
     argument_ms = 0 if lease_ms is None else check_lease(lease_ms)
@@ -230,6 +241,16 @@ async def extend(request: Request, topic: TopicName) -> Response:
 
 async def _settle(request: Request, stream: WriteStream, values: dict[str, Any]) -> JsonAnswer:
     rows = settled_rows(values.get("messages"))
-    answered = await flow_of(request).gather(stream).put(rows)
+    flow = flow_of(request)
     names = [("id", str(message_id)) for message_id, _ in rows]
-    return json_answer({"messages": shown.statuses(names, answered.statuses)})
+    if not stream.transaction:
+        answered = await flow.gather(stream).put(rows)
+        return json_answer({"messages": shown.statuses(names, answered.statuses)})
+    answered = await write(flow.broker, stream.check(), settle_batch(rows))
+    named = Answered([message_id for message_id, _ in rows], [])
+    return json_answer(
+        {
+            "messages": shown.statuses(names, answered.statuses),
+            "participants": shown.participants(stream.topic, named),
+        }
+    )

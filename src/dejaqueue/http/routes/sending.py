@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,7 +21,16 @@ from dejaqueue.access.roles import Principal, Role
 from dejaqueue.errors import BadRequest
 from dejaqueue.http import answers as shown
 from dejaqueue.http import shapes
-from dejaqueue.http.bodies import ARROW, JSON, NDJSON, content_kind, header, parse_json, read_body
+from dejaqueue.http.bodies import (
+    ARROW,
+    JSON,
+    NDJSON,
+    content_kind,
+    header,
+    parse_json,
+    query_values,
+    read_body,
+)
 from dejaqueue.http.columns import lines_batch, send_batch
 from dejaqueue.http.direct import DirectRoute, JsonAnswer, json_answer
 from dejaqueue.http.flow import flow_of
@@ -36,6 +46,13 @@ OFF_LOOP_BYTES = 32 << 10
 BUCKETS = 1 << 12
 """Producers that idempotency keys are spread over: each remembers its last answers."""
 KEY_BYTES_MAX = 255
+TRANSACTION = {
+    "name": "transaction",
+    "in": "query",
+    "required": False,
+    "description": "It counts when this transaction is committed, or never.",
+    "schema": {"type": "string"},
+}
 _ONE = {"payload": "stand up", "due": "2030-01-31T09:30:00Z", "key": "reminder-17"}
 _LINES = '{"payload":"stand up","delay_ms":60000}\n{"payload":"sit down","delay_ms":120000}\n'
 
@@ -53,6 +70,7 @@ _LINES = '{"payload":"stand up","delay_ms":60000}\n{"payload":"sit down","delay_
     )
     | {
         "parameters": [
+            TRANSACTION,
             {
                 "name": "Idempotency-Key",
                 "in": "header",
@@ -60,7 +78,7 @@ _LINES = '{"payload":"stand up","delay_ms":60000}\n{"payload":"sit down","delay_
                 "description": "A name of this request, the same when it is repeated: what was "
                 "sent once is not sent again, and the first answer is given.",
                 "schema": {"type": "string", "minLength": 1, "maxLength": KEY_BYTES_MAX},
-            }
+            },
         ]
     },
     responses=answers(
@@ -85,14 +103,16 @@ async def send(request: Request, topic: TopicName) -> Response:
     principal.require(Role.PRODUCE, topic)
     flow = flow_of(request)
     flow.broker.runtime(topic)
+    transaction = query_values(request, "transaction").get("transaction", "")
     content = await read_body(request)
     kind = content_kind(request)
+    stream = WriteStream(topic, transaction=transaction)
     if kind == JSON:
         values = await _off_loop(parse_json, content, byte_count=len(content))
         if type(values) is not dict:
             raise BadRequest("body", "a message, or an object with messages", values)
         if "messages" not in values:
-            return await _send_one(request, principal, topic, values, len(content))
+            return await _send_one(request, principal, stream, values, len(content))
         parse: Callable[[], pa.RecordBatch] = partial(_of_messages, values, flow.now_ms())
     elif kind == NDJSON:
         parse = partial(lines_batch, content, flow.now_ms())
@@ -101,22 +121,32 @@ async def send(request: Request, topic: TopicName) -> Response:
     else:
         raise HTTPException(415, f"content-type: {JSON}, {NDJSON} or {ARROW}, got: {kind[:100]}")
     batch = await _off_loop(parse, byte_count=len(content))
-    answered = await _write(request, principal, topic, batch)
-    return json_answer({"messages": shown.sent(answered)}, 201)
+    answered = await _write(request, principal, stream, batch)
+    return _sent(stream, answered, {"messages": shown.sent(answered)})
+
+
+def _sent(stream: WriteStream, answered: Answered, values: dict[str, Any]) -> JsonAnswer:
+    if stream.transaction:
+        values["participants"] = shown.participants(stream.topic, answered)
+    return json_answer(values, 201)
 
 
 async def _send_one(
-    request: Request, principal: Principal, topic: str, message: dict[str, Any], byte_count: int
+    request: Request,
+    principal: Principal,
+    stream: WriteStream,
+    message: dict[str, Any],
+    byte_count: int,
 ) -> JsonAnswer:
     """Send a message: with what others send now, unless it needs a batch of its own."""
     flow = flow_of(request)
-    named = header(request, b"idempotency-key")
-    if named or "partition" in message or byte_count > OFF_LOOP_BYTES:
+    is_apart = "partition" in message or byte_count > OFF_LOOP_BYTES or stream.transaction
+    if is_apart or header(request, b"idempotency-key"):
         batch = send_batch([message], flow.now_ms())
-        answered = await _write(request, principal, topic, batch)
+        answered = await _write(request, principal, stream, batch)
     else:
-        answered = await flow.gather(WriteStream(topic)).put([message])
-    return json_answer(shown.one_sent(answered, str(message.get("key"))), 201)
+        answered = await flow.gather(stream).put([message])
+    return _sent(stream, answered, shown.one_sent(answered, str(message.get("key"))))
 
 
 async def _off_loop(parse: Callable[..., Parsed], *values: Any, byte_count: int) -> Parsed:
@@ -150,15 +180,15 @@ def _of_arrow(content: bytes) -> pa.RecordBatch:
 
 
 async def _write(
-    request: Request, principal: Principal, topic: str, batch: pa.RecordBatch
+    request: Request, principal: Principal, stream: WriteStream, batch: pa.RecordBatch
 ) -> Answered:
     """Write a batch by itself, as an idempotent producer if the request has a name."""
     broker = flow_of(request).broker
     named = header(request, b"idempotency-key")
     if not named:
-        return await write(broker, WriteStream(topic), batch)
+        return await write(broker, stream.check(), batch)
     producer, number = producer_of(principal.name, named)
-    return await write(broker, WriteStream(topic, producer=producer), batch, number)
+    return await write(broker, replace(stream, producer=producer).check(), batch, number)
 
 
 def producer_of(caller: str, key: str) -> tuple[str, int]:
