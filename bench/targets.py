@@ -56,6 +56,7 @@ TARGETS = (
     Target("scale", "restart", "value", "≤", 30, "s"),
     Target("spark", "write", "value", "≥", 400_000, "rows/s"),
     Target("spark", "read", "value", "≥", 1_000_000, "rows/s"),
+    Target("spark", "stream_read", "value", "≥", 300_000, "rows/s"),
 )
 
 WORK = {
@@ -84,6 +85,7 @@ WORK = {
     ("scale", "restart"): "100 M scheduled, start from snapshot",
     ("spark", "write"): "Spark writes a table, two threads",
     ("spark", "read"): "Spark reads a topic, two threads",
+    ("spark", "stream_read"): "Spark drains a topic, 100,000 rows a batch",
 }
 """What a target is about, for readers, by question and case."""
 

@@ -3,6 +3,7 @@
 - `write`: a cached table of 100 B payloads, due ahead, is saved into a topic of two partitions:
   staged, durable, committed. `write_keys`: with a key in every row.
 - `read`: all columns of such a topic; `read_columns`: id, due and payload alone.
+- `stream_read`: a streaming query drains a topic in batches of 100,000 rows, id, due and payload.
 - `write_ceiling`, `read_ceiling`: the same job of Spark with a sink that drops what it gets, and a
   source that has its batches ready: what Spark itself takes.
 
@@ -17,6 +18,7 @@ import importlib.util
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -37,11 +39,13 @@ CEILING_OF = {
     "write_keys": "write_ceiling",
     "read": "read_ceiling",
     "read_columns": "read_columns_ceiling",
+    "stream_read": "stream_read_ceiling",
 }
 PARTS = 4
 PAYLOAD_BYTES = 100
 NARROW = "id bigint, due bigint, payload binary"
 BATCH_ROWS = 65_536
+STREAM_ROWS = 100_000
 
 Report = Callable[[str], None]
 
@@ -135,14 +139,7 @@ def _stop_spark(session: Any) -> None:
 def _round(session: Any, system: DejaqSystem, rows: int) -> Iterator[tuple[str, float]]:
     """Each case once, with its seconds."""
     start_ms = system.clock.now_ms() + 3_600_000
-    # Bytes that do not compress, as good as random: three hashes and a number.
-    table = session.range(0, rows, 1, PARTS).selectExpr(
-        "unhex(concat(sha2(string(id), 512), sha2(string(id), 256), "
-        "lpad(hex(id), 8, '0'))) payload",
-        f"{start_ms} + id % 3600000 due",
-        "'order-' || lpad(id, 10, '0') key",
-    )
-    table = table.cache()
+    table = _rows(session, rows, f"{start_ms} + id % 3600000").cache()
     assert table.selectExpr("max(length(payload))").collect()[0][0] == PAYLOAD_BYTES
     plain = table.drop("key")
     topic = system.new_topic(partitions=2)
@@ -162,8 +159,24 @@ def _round(session: Any, system: DejaqSystem, rows: int) -> Iterator[tuple[str, 
         _seconds(lambda: _read(session, "dejaq_bench_ready", ready, narrow)),
     )
     yield "read_columns", _seconds(lambda: _read(session, "dejaq", options, narrow))
-    for name in (topic, keyed_topic):
+    yield "stream_read_ceiling", _drain(session, "dejaq_bench_ready", ready, narrow)
+    past = system.new_topic(partitions=2)
+    due = _rows(session, rows, f"{system.clock.now_ms() - 60_000} - id").drop("key")
+    _save(due, "dejaq", options | {"topic": past})
+    drained = options | {"topic": past, "max.rows": str(STREAM_ROWS)}
+    yield "stream_read", _drain(session, "dejaq", drained, narrow)
+    for name in (topic, keyed_topic, past):
         system.client.delete_topic(name)
+
+
+def _rows(session: Any, rows: int, due: str) -> Any:
+    """A table with payloads that do not compress, as good as random: three hashes."""
+    return session.range(0, rows, 1, PARTS).selectExpr(
+        "unhex(concat(sha2(string(id), 512), sha2(string(id), 256), lpad(hex(id), 8, '0'))) "
+        "payload",
+        f"{due} due",
+        "'order-' || lpad(id, 10, '0') key",
+    )
 
 
 def _seconds(run: Callable[[], None]) -> float:
@@ -183,15 +196,30 @@ def _read(session: Any, name: str, options: dict[str, str], schema: str) -> None
     table.write.format("noop").mode("overwrite").save()
 
 
+def _drain(session: Any, name: str, options: dict[str, str], schema: str) -> float:
+    """Seconds of the batches of a query that reads all there is and keeps nothing."""
+    folder = tempfile.mkdtemp(prefix="dejaq-bench-")
+    try:
+        reader = session.readStream.format(name).options(**options).schema(schema)
+        writer = reader.load().writeStream.format("noop").option("checkpointLocation", folder)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return sum(batch["durationMs"]["triggerExecution"] for batch in query.recentProgress) / 1000
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _ceilings() -> tuple[type, type]:
     """A sink that drops what it gets, and a source that has its batches ready."""
     from pyspark.sql.datasource import (
         DataSource,
         DataSourceArrowWriter,
         DataSourceReader,
+        DataSourceStreamReader,
         InputPartition,
         WriterCommitMessage,
     )
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
     from dejaqueue.spark.columns import READ_SCHEMA
 
@@ -218,6 +246,28 @@ def _ceilings() -> tuple[type, type]:
                 yield batch.slice(0, left) if left < batch.num_rows else batch
                 left -= batch.num_rows
 
+    class ReadyStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+        """The rows in batches as large as those of DejaQ."""
+
+        def __init__(self, schema: Any, rows: int) -> None:
+            self._batches = Ready(schema, STREAM_ROWS)
+            self._count = max(1, rows // STREAM_ROWS)
+
+        def initialOffset(self) -> dict[str, int]:  # noqa: N802
+            return {"batch": 0}
+
+        def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+            pass
+
+        def latestOffset(self, start: dict[str, int], limit: object) -> dict[str, int]:  # noqa: N802
+            return {"batch": min(start["batch"] + 1, self._count)}
+
+        def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+            return self._batches.partitions() if start != end else []
+
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            return self._batches.read(partition)
+
     class NothingSource(DataSource):
         @classmethod
         def name(cls) -> str:
@@ -237,6 +287,9 @@ def _ceilings() -> tuple[type, type]:
         def reader(self, schema: Any) -> DataSourceReader:
             return Ready(schema, int(self.options["rows"]))
 
+        def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
+            return ReadyStream(schema, int(self.options["rows"]))
+
     return NothingSource, ReadySource
 
 
@@ -250,7 +303,7 @@ def _ready_batch(schema: pa.Schema) -> pa.RecordBatch:
             [
                 None,
                 pa.py_buffer(np.arange(0, (rows + 1) * PAYLOAD_BYTES, PAYLOAD_BYTES, np.int32)),
-                pa.py_buffer(os.urandom(rows * PAYLOAD_BYTES)),
+                pa.py_buffer(os.urandom(PAYLOAD_BYTES) * rows),
             ],
         ),
         "state": pa.repeat(pa.scalar("scheduled"), rows),

@@ -118,6 +118,9 @@ LEASE_WAIT_MS_MAX: Final = 60_000
 # Messages in one answer to a lease over HTTP: one dispatch.
 LEASE_ROWS_MAX: Final = DISPATCH_ROWS_MAX
 
+# Rows of one claim: leasing them keeps the partition's worker for some 30 milliseconds.
+CLAIM_ROWS_MAX: Final = 1_000_000
+
 # Topics of one broker.
 TOPICS_MAX: Final = 100_000
 # Rows answered by one peek.

@@ -52,6 +52,9 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "stats": ("M", {"topic": MINE}),
     "assignments": ("M", {"name": MINE}),
     "scan_ranges": ("M", {"name": MINE}),
+    "claim": ("C", {"topic": MINE, "partition": 0, "rows": 1}),
+    "extend_claims": ("C", {"topic": MINE, "claims": {}}),
+    "ack_claims": ("C", {"topic": MINE, "claims": {}}),
     "counts": ("M", {"topic": MINE}),
     "histogram": ("M", {"topic": MINE, "due_from": 0, "due_to": 10, "bucket_ms": 5}),
     "move_where": ("M", {"topic": MINE}),
@@ -76,8 +79,8 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 STREAMS = {
     "enqueue": "P", "move": "P", "cancel": "P", "ack": "C", "nack": "C", "extend": "C",
-    "consume": "C", "peek": "M", "scan": "M", "get_flight_info": ANY, "list_flights": "key",
-    "list_actions": "key",
+    "consume": "C", "peek": "M", "scan": "M", "claim": "C", "get_flight_info": ANY,
+    "list_flights": "key", "list_actions": "key",
 }  # fmt: skip
 
 T, Q = "/v1/topics/{topic}", "/API/v1/queues/{queue_name}"
@@ -261,6 +264,7 @@ def stream(site: Site, name: str, key: str | None) -> BaseException | None:
     tickets = {
         "peek": {"op": "peek", "topic": MINE},
         "scan": {"op": "scan", "topic": MINE, "partition": 0},
+        "claim": {"op": "claim", "topic": MINE, "partition": 0, "claim": 1},
     }
     with flight.FlightClient(site.flight.url.replace("dejaq", "grpc")) as client:
         if name in tickets:

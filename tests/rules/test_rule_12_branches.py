@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue import limits
+from dejaqueue.broker import branches, transactions
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.descriptors import WriteStream
@@ -50,18 +51,18 @@ def send(
     return future.result(SECONDS_MAX)
 
 
-def commit(broker: BrokerFixture, name: str, *branches: str, action: str = "commit") -> None:
+def commit(broker: BrokerFixture, name: str, *hands: str, action: str = "commit") -> None:
     places = [f"t/{n}" for n in range(broker.broker.topic(TOPIC).partitions)]
     act(
         broker,
         f"{action}_transaction",
         transaction=name,
         participants=places,
-        branches=list(branches),
+        branches=list(hands),
     )
 
 
-def commit_epoch(broker: BrokerFixture, epoch: int, *branches: str, left_ms: int = HOUR_MS) -> None:
+def commit_epoch(broker: BrokerFixture, epoch: int, *hands: str, left_ms: int = HOUR_MS) -> None:
     act(
         broker,
         "commit_epoch",
@@ -69,7 +70,7 @@ def commit_epoch(broker: BrokerFixture, epoch: int, *branches: str, left_ms: int
         query=QUERY,
         epoch=epoch,
         participants=[f"t/{n}" for n in range(broker.broker.topic(TOPIC).partitions)],
-        branches=list(branches),
+        branches=list(hands),
         until_ms=broker.clock.now_ms() + left_ms,
     )
 
@@ -105,6 +106,31 @@ def test_a_commit_that_is_repeated_gives_the_same__also_if_it_names_others(
     commit(broker, name, "0.2")
     assert consumer.payloads() == [b"a"]
     assert counts(broker) == {"leased": 1}
+
+
+def test_a_large_decision_is_carried_out_piece_by_piece(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(branches, "DECIDE_ROWS_MAX", 5)
+    broker = make_broker(partitions=2)
+    name = begin(broker)
+    hands = [f"{number}.1" for number in range(20)]
+    for number, hand in enumerate(hands):
+        send(broker, f"{name}~{hand}", ["x", "y"], partition=number % 2)
+        send(broker, f"{name}~{hand}a", ["lost"], partition=number % 2)
+    pieces = []
+    decide = branches.decide_family
+
+    def noting(*given: Any, **more: Any) -> bool:
+        pieces.append(decide(*given, **more))
+        return pieces[-1]
+
+    monkeypatch.setattr(transactions, "decide_family", noting)
+    commit(broker, name, *hands)
+    assert pieces.count(True) >= 8
+    assert pieces.count(False) == 2
+    assert len(broker.consumer().payloads()) == 40
+    assert "staged" not in counts(broker)
 
 
 def test_an_abort_leaves_nothing_of_any_branch(make_broker: MakeBroker) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ATTEMPTS_MAX = 3
+SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def start_spark(master: str, **settings: object) -> SparkSession:
@@ -38,6 +39,12 @@ def start_spark(master: str, **settings: object) -> SparkSession:
     builder = builder.config("spark.driver.host", "127.0.0.1")
     builder = builder.config("spark.driver.memory", "512m")
     builder = builder.config("spark.sql.shuffle.partitions", "2")
+    # Tests are short: nothing is gained by compiling what runs once.
+    builder = builder.config("spark.sql.codegen.wholeStage", "false")
+    builder = builder.config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    builder = builder.config("spark.sql.adaptive.enabled", "false")
+    builder = builder.config("spark.driver.extraJavaOptions", SHORT_RUN)
+    builder = builder.config("spark.executor.extraJavaOptions", SHORT_RUN)
     for name, value in settings.items():
         builder = builder.config(name, str(value))
     session: SparkSession = builder.getOrCreate()

@@ -21,12 +21,16 @@ import dejaqueue
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CLUSTER = "local-cluster[2,1,1024]"
 ROWS = 40_000
 PARTS = 6
 WAIT_SECONDS = 60
 
 Map = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def say(text: str) -> None:
+    """A line for the log, with the time."""
+    print(f"{time.perf_counter():.1f} {text}", flush=True)
 
 
 def parent_of(pid: int) -> int:
@@ -74,7 +78,11 @@ def wait_for_rival(folder: Path) -> Map:
         (folder / f"{context.partitionId()}-{context.attemptNumber()}").touch()
         yield from batches
         if context.partitionId() == 0 and context.attemptNumber() == 0:
-            wait_for(lambda: (folder / "0-1").exists())
+            try:
+                wait_for(lambda: (folder / "0-1").exists())
+            except AssertionError:
+                (folder / "no rival came").touch()  # a second attempt after this one is none
+                raise
 
     return run
 
@@ -91,7 +99,7 @@ def save(table: DataFrame, url: str, topic: str) -> None:
     writer.mode("append").save()
 
 
-def cluster(url: str, folder: Path) -> None:
+def cluster(url: str, folder: Path, master: str) -> None:
     """A job whose executor is killed, one of rivals, and a query whose executor is killed."""
     from dejaqueue.spark import register
     from tests.spark.conftest import start_spark
@@ -102,24 +110,28 @@ def cluster(url: str, folder: Path) -> None:
         "spark.speculation.quantile": "0.2",
         "spark.speculation.multiplier": "1.01",
         "spark.speculation.minTaskRuntime": "0ms",
+        "spark.executor.memory": "512m",
     }
-    spark = start_spark(CLUSTER, **fast)
+    say("begin")
+    spark = start_spark(master, **fast)
     register(spark)
     table = table_of(spark)
+    say("started")
     save(table.mapInArrow(wait_for_rival(folder), table.schema), url, "rivals")
+    say("rivals are done")
     killer = kill_executor(url, "killed", folder / "killed")
     save(table.mapInArrow(killer, table.schema), url, "killed")
+    say("the job whose executor was killed is done")
     stream(spark, url, folder, kill_executor(url, "stream", folder / "stream-killed"))
+    say("so is the query")
     spark.stop()
+    say("stopped")
 
 
 def stream(spark: SparkSession, url: str, folder: Path, disturb: Map | None) -> None:
-    """Write files of `folder`/in into the topic `stream`, one a batch."""
-    files = spark.readStream.format("text").option("maxFilesPerTrigger", 1)
-    table = files.load(str(folder / "in")).selectExpr(
-        "cast(value as binary) payload", "4000000000000 due"
-    )
-    table = table.repartition(2)
+    """From the topic `source` to the topic `stream`, 500 rows a batch."""
+    reader: Any = spark.readStream.format("dejaq").option("url", url).option("max.rows", 500)
+    table = reader.schema("payload binary").load("source")
     if disturb is not None:
         table = table.mapInArrow(disturb, table.schema)
     writer: Any = table.writeStream.format("dejaq").option("url", url).option("topic", "stream")
@@ -148,12 +160,12 @@ def kill_driver(url: str, driver: int, number: int) -> Map:
     return run
 
 
-def driver(url: str, folder: Path) -> None:
+def driver(url: str, folder: Path, master: str) -> None:
     """A query whose driver is killed in the second batch, the first time."""
     from dejaqueue.spark import register
     from tests.spark.conftest import start_spark
 
-    spark = start_spark("local[2]")
+    spark = start_spark(master)
     register(spark)
     is_second = (folder / "checkpoint").exists()
     stream(spark, url, folder, None if is_second else kill_driver(url, os.getpid(), 1))
@@ -161,4 +173,4 @@ def driver(url: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"cluster": cluster, "driver": driver}[sys.argv[1]](sys.argv[2], Path(sys.argv[3]))
+    {"cluster": cluster, "driver": driver}[sys.argv[1]](sys.argv[2], Path(sys.argv[3]), sys.argv[4])

@@ -334,23 +334,37 @@ def filtered_topic(broker: BrokerProcess) -> str:
     return "filtered"
 
 
-@pytest.mark.parametrize("condition", FILTERS)
-def test_filters_that_the_broker_applies_find_what_spark_finds(
-    spark: SparkSession, broker: BrokerProcess, filtered_topic: str, condition: str
-) -> None:
+FILTERED_COLUMNS = (
+    "id bigint, due bigint, key string, `group` string, priority int, state string, topic string"
+)
+
+
+@pytest.fixture(scope="module")
+def both_ways(
+    spark: SparkSession, broker: BrokerProcess, filtered_topic: str
+) -> Iterator[tuple[DataFrame, DataFrame]]:
+    """The topic for Spark to filter, and for the broker."""
     from dejaqueue.spark import register
 
-    columns = (
-        "id bigint, due bigint, key string, `group` string, priority int, state string, "
-        "topic string"
-    )
-    plain = load(spark, broker, filtered_topic, columns).where(condition).toArrow()
+    plain = load(spark, broker, filtered_topic, FILTERED_COLUMNS).cache()
+    assert plain.count() == 2_000
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        register(spark)
-        pushed = load(spark, broker, filtered_topic, columns).where(condition).toArrow()
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-        register(spark)
+    register(spark)
+    yield plain, load(spark, broker, filtered_topic, FILTERED_COLUMNS)
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    register(spark)
+    plain.unpersist()
+
+
+@pytest.mark.parametrize("condition", FILTERS)
+def test_filters_that_the_broker_applies_find_what_spark_finds(
+    both_ways: tuple[DataFrame, DataFrame], condition: str
+) -> None:
+    plain, pushed = (table.where(condition).toArrow() for table in both_ways)
     assert pushed.sort_by("id").equals(plain.sort_by("id"))
     assert bool(plain.num_rows) != (condition in NOTHING)
+
+
+def test_a_filter_reaches_the_broker(both_ways: tuple[DataFrame, DataFrame]) -> None:
+    plan = both_ways[1].where("due < 5")._jdf.queryExecution().executedPlan().toString()
+    assert "Filter" not in plan.replace("RuntimeFilters", "")

@@ -22,10 +22,12 @@ import dejaqueue
 from dejaqueue.client.flight_transport import FlightTransport
 from tests.crash.broker_process import BrokerProcess
 from tests.spark.scenarios import ROWS
-from tests.spark.test_stream_write import add_file, expected
+from tests.spark.standalone import ENVIRONMENT, Standalone
+from tests.spark.test_stream_read import fill
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS_MAX = 300
+DRAINED = 1_500
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash, pytest.mark.timeout(SECONDS_MAX)]
 
@@ -36,24 +38,24 @@ def topics(broker: BrokerProcess, tmp_path: Path) -> Iterator[Path]:
     pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
     if shutil.which("java") is None:
         pytest.skip("no Java: scripts/install_java.sh")
-    names = ["rivals", "killed", "stream"]
+    names = ["rivals", "killed", "source", "stream"]
     with dejaqueue.Client(broker.url) as client:
         for name in names:
             client.create_topic(name, partitions=2)
-        for number in (1, 2, 3):
-            add_file(tmp_path / "in", number)
+        fill(client, "source", 0, DRAINED)
         yield tmp_path
         for name in names:
             client.delete_topic(name)
 
 
-def run(name: str, broker: BrokerProcess, folder: Path) -> int:
+def run(name: str, broker: BrokerProcess, folder: Path, master: str) -> int:
     """The exit status of a scenario."""
+    arguments = [name, broker.url, str(folder), master]
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.scenarios", name, broker.url, str(folder)],
+            [sys.executable, "-m", "tests.spark.scenarios", *arguments],
             cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
+            env=os.environ | ENVIRONMENT,
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -79,31 +81,45 @@ def payloads(broker: BrokerProcess, topic: str) -> Counter[bytes]:
         transport.close()
 
 
-def staged(broker: BrokerProcess, topic: str) -> int:
+def left(broker: BrokerProcess, topic: str) -> dict[str, int]:
     with dejaqueue.Client(broker.url) as client:
-        return client.counts(topic)["staged"]
+        return {name: count for name, count in client.counts(topic).items() if count}
+
+
+def drained(rows: int) -> Counter[bytes]:
+    return Counter(b"p%d" % number for number in range(rows))
 
 
 def test_executors_are_killed_and_tasks_are_done_twice__each_row_is_there_once(
     broker: BrokerProcess, topics: Path
 ) -> None:
-    status = run("cluster", broker, topics)
+    cluster = Standalone(topics / "cluster")
+    try:
+        cluster.start()
+        status = run("cluster", broker, topics, cluster.url)
+    finally:
+        cluster.stop()
     assert status == 0, (topics / "log").read_text()[-4_000:]
     whole = Counter(b"p%d" % number for number in range(ROWS))
-    assert (topics / "0-1").exists()  # a rival was there
+    assert (topics / "0-1").exists()
+    assert not (topics / "no rival came").exists()
     assert payloads(broker, "rivals") == whole
     assert (topics / "killed").exists()
     assert payloads(broker, "killed") == whole
     assert (topics / "stream-killed").exists()
-    assert payloads(broker, "stream") == expected(1, 2, 3)
-    assert staged(broker, "killed") == staged(broker, "stream") == 0
+    assert payloads(broker, "stream") == drained(DRAINED)
+    assert left(broker, "source") == {}
+    assert "staged" not in left(broker, "killed") | left(broker, "stream")
 
 
 def test_the_driver_is_killed_and_starts_again_from_its_checkpoint__each_row_is_there_once(
     broker: BrokerProcess, topics: Path
 ) -> None:
-    assert run("driver", broker, topics) == -signal.SIGKILL, (topics / "log").read_text()[-4_000:]
-    assert payloads(broker, "stream") == expected(1)
-    assert run("driver", broker, topics) == 0, (topics / "log").read_text()[-4_000:]
-    assert payloads(broker, "stream") == expected(1, 2, 3)
-    assert staged(broker, "stream") == 0
+    assert run("driver", broker, topics, "local[2]") == -signal.SIGKILL, (
+        topics / "log"
+    ).read_text()[-4_000:]
+    assert payloads(broker, "stream") == drained(500)
+    assert run("driver", broker, topics, "local[2]") == 0, (topics / "log").read_text()[-4_000:]
+    assert payloads(broker, "stream") == drained(DRAINED)
+    assert left(broker, "source") == {}
+    assert "staged" not in left(broker, "stream")

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as parquet
 import pytest
 
 import dejaqueue
@@ -32,9 +33,13 @@ def test_the_guides_blocks_run(
     text = (ROOT / "docs/guides/spark.md").read_text(encoding="utf-8")
     blocks = BLOCK.findall(text)
     assert len(blocks) >= 5
-    names = {"spark": in_utc, "checkpoint": str(tmp_path / "checkpoint")}
+    client.create_topic("alarms")
+    client.send("alarms", b"wake up", key="k")
+    names = {"spark": in_utc, "folder": str(tmp_path)}
     for block in blocks:
         exec(block.replace("dejaq://localhost:7464", broker.url), names)
+    [alarm] = parquet.read_table(tmp_path / "alarms").to_pylist()
+    assert (alarm["key"], alarm["payload"]) == ("k", b"wake up")
     assert {b"Good morning, ada", b"Good morning, bob"} <= set(
         client.peek("reminders", limit=10_000)["payload"].to_pylist()
     )

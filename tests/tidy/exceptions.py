@@ -29,6 +29,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/reading.py": "tests/rules",
     "src/dejaqueue/broker/requests.py": "records",
     "src/dejaqueue/broker/runtime.py": "tests/rules",
+    "src/dejaqueue/broker/claims.py": "tests/rules/test_claims.py",
     "src/dejaqueue/broker/scan.py": "tests/rules/test_scan.py",
     "src/dejaqueue/broker/session.py": "tests/rules",
     "src/dejaqueue/broker/staging.py": "tests/rules/test_rule_12_transactions.py",
@@ -90,6 +91,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/spark/reader.py": "tests/spark",
     "src/dejaqueue/spark/refusals.py": "tests/spark",
     "src/dejaqueue/spark/source.py": "tests/spark",
+    "src/dejaqueue/spark/stream_reader.py": "tests/spark",
     "src/dejaqueue/spark/stream_writer.py": "tests/spark",
     "src/dejaqueue/spark/writer.py": "tests/spark",
 }

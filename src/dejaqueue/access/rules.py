@@ -145,6 +145,9 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "stats": Rule((MANAGE,), optional=True),
     "assignments": Rule((MANAGE,), "name"),
     "scan_ranges": Rule((MANAGE,), "name"),
+    "claim": Rule((CONSUME,)),
+    "extend_claims": Rule((CONSUME,)),
+    "ack_claims": Rule((CONSUME,)),
     "counts": _LOOKS,
     "histogram": _LOOKS,
     "move_where": _CHANGES,
@@ -168,7 +171,7 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
 }
 """The rule of each action."""
 
-FLIGHT_TICKETS: dict[str, Rule] = {"peek": _LOOKS, "scan": _LOOKS}
+FLIGHT_TICKETS: dict[str, Rule] = {"peek": _LOOKS, "scan": _LOOKS, "claim": Rule((CONSUME,))}
 """The rule of each operation of DoGet."""
 
 WRITES: dict[str, Role] = {

@@ -2,7 +2,8 @@
 
 Room: broker. Names and records; transactions.py decides with them, staging.py tells.
 Holds: of all branches of a family those that the decision names are committed, the others aborted,
-in one step of each partition; an epoch of a sink is committed once, however often it is asked for.
+in every partition, a bounded number of rows at a time; an epoch of a sink is committed once,
+however often it is asked for.
 See: docs/wire.md; docs/guides/spark.md for who writes so; docs/adr/0008.
 
 A transaction is staged by one client, or in branches: by many, each under a name of its own, so
@@ -19,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 _BRANCH = re.compile(r"[0-9A-Za-z]{1,20}(\.[0-9A-Za-z]{1,20}){0,3}")
 _QUERY_BYTES_MAX = 256
+EPOCH_MARK = ";;"
+"""How a record begins of which only an epoch is kept."""
+DECIDE_ROWS_MAX = 200_000
+"""Rows of branches that are decided in one step of a partition: some 30 milliseconds."""
 _NONE = np.zeros(0, dtype=np.int64)
 
 Place = tuple[str, int]
@@ -118,13 +122,23 @@ def digest_of(*words: object) -> str:
 # --- on the worker of a participant -------------------------------------------------------------
 
 
-def decide_family(place: Partition, family: str, branches: Sequence[str], commit: bool) -> None:
-    """Commit those branches of the family that are staged here, and abort its others."""
-    mark, wanted = f"-{family}~", set(branches)
-    for name in list(place.engine.staged_ends()):
-        if mark in name:
-            counts = commit and name.rpartition("~")[2] in wanted
-            place.apply(Decide(place.now_ms(), name, counts))
+def decide_family(place: Partition, record: Record, *, commit: bool) -> bool:
+    """Commit those branches of the family that are staged here and count, abort its others.
+
+    Returns:
+        True if there are more: so many are decided in one step that others can go on.
+    """
+    mark, wanted = f"-{record.family}~", set(record.branches)
+    rows = 0
+    for name, (_, messages, _) in place.engine.staged().items():
+        if mark not in name:
+            continue
+        if rows >= DECIDE_ROWS_MAX:
+            return True
+        counts = commit and name.rpartition("~")[2] in wanted
+        place.apply(Decide(place.now_ms(), name, counts))
+        rows += messages
+    return False
 
 
 def sibling_sequences(place: Partition, stage: Stage | None) -> Int64s:

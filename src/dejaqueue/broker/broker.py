@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.access.key_ring import KeyRing
-from dejaqueue.broker import browse, by_filter, news, scan
+from dejaqueue.broker import browse, by_filter, claims, news, scan
 from dejaqueue.broker.counting import BrokerCounts
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
@@ -325,6 +325,18 @@ class Broker:
         topic = self.runtime(browse.topic_name(ticket))
         checked = scan.parse(ticket, len(topic.partitions), self.clock.now_ms())
         return checked.schema, scan.scan(topic, checked)
+
+    def claim(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Lease what is due, for a reader that comes back to it (broker/claims.py)."""
+        return claims.claim(self.runtime(browse.topic_name(body)), body)
+
+    def settle_claims(self, body: dict[str, Any], *, ack: bool) -> dict[str, Any]:
+        """Ack or extend claims (broker/claims.py)."""
+        return claims.settle(self.runtime(browse.topic_name(body)), body, ack=ack)
+
+    def read_claim(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """The rows of a claim, batch by batch (broker/claims.py)."""
+        return claims.read(self.runtime(browse.topic_name(ticket)), ticket)
 
     def scan_ranges(self, topic: str) -> dict[str, Any]:
         """Where the messages of each partition lie, to plan scans of them. Raises TopicUnknown."""

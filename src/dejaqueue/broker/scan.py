@@ -68,7 +68,7 @@ class Ticket:
 
 
 @dataclass(slots=True)
-class _Rows:
+class Rows:
     """What a partition knows of the rows of a stretch."""
 
     sequences: Int64s
@@ -80,10 +80,10 @@ class _Rows:
     groups: Words | None
     expires_ms: Int64s | None
 
-    def slice(self, first: int, end: int) -> _Rows:
+    def slice(self, first: int, end: int) -> Rows:
         """Some of them."""
         groups = self.groups
-        return _Rows(
+        return Rows(
             self.sequences[first:end],
             self.dues_ms[first:end],
             self.attempts[first:end],
@@ -100,22 +100,26 @@ def parse(values: dict[str, Any], partition_count: int, now_ms: int) -> Ticket:
     check_fields(values, FIELDS, required=("partition",))
     if values["partition"] is None:
         raise BadRequest("partition", "a number", None)
-    columns = values.get("columns")
-    known = SCAN.names
-    if columns is None:
-        columns = known
-    if not isinstance(columns, list) or not all(name in known for name in columns):
-        raise BadRequest("columns", f"a list of {', '.join(known)}", columns)
     ids, keys = parse_names(values.get("ids"), values.get("keys"))
     return Ticket(
         selection=parse_selection(values, now_ms, _DEFAULT_STATES),
         partition=whole(values, "partition", 0, partition_count - 1),
         first=whole(values, "first", 0, limits.SEQUENCE_MAX),
         end=whole(values, "end", limits.SEQUENCE_MAX, limits.SEQUENCE_MAX),
-        columns=tuple(name for name in known if name in columns),
+        columns=columns_of(values.get("columns")),
         ids=ids,
         keys=keys,
     )
+
+
+def columns_of(given: object) -> tuple[str, ...]:
+    """The columns that are asked for, None = all, in the order of SCAN. Raises BadRequest."""
+    known = SCAN.names
+    if given is None:
+        return tuple(known)
+    if not isinstance(given, list) or not all(name in known for name in given):
+        raise BadRequest("columns", f"a list of {', '.join(known)}", given)
+    return tuple(name for name in known if name in given)
 
 
 def ranges(topic: TopicRuntime) -> dict[str, Any]:
@@ -139,24 +143,33 @@ def scan(topic: TopicRuntime, ticket: Ticket) -> Iterator[pa.RecordBatch]:
     place = topic.partitions[ticket.partition]
     size = _FIRST_ROWS
 
-    def ask(first: int, end: int) -> Future[tuple[_Rows, int | None, int]]:
+    def ask(first: int, end: int) -> Future[tuple[Rows, int | None, int]]:
         counts = topic.route.counts
         return topic.look(ticket.partition, lambda place: _look(place, ticket, first, end, counts))
 
     rows, following, end = answer_of(ask(ticket.first, ticket.end))
     while True:
         coming = None if following is None else ask(following, end)
-        first = 0
-        while first < rows.sequences.size:
-            part = rows.slice(first, first + size)
-            batch = _batch(place, part, ticket)
-            first += part.sequences.size
-            size = _next_size(size, part.sequences.size, batch.nbytes)
-            if batch.num_rows:
-                yield batch
+        for batch in in_batches(place, rows, ticket, size):
+            size = _next_size(size, batch.num_rows, batch.nbytes)
+            yield batch
         if coming is None:
             return
         rows, following, end = answer_of(coming)
+
+
+def in_batches(
+    place: Partition, rows: Rows, ticket: Ticket, size: int = _FIRST_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """These rows with what is stored of them, in batches of about BATCH_BYTES."""
+    first = 0
+    while first < rows.sequences.size:
+        part = rows.slice(first, first + size)
+        batch = _batch(place, part, ticket)
+        first += part.sequences.size
+        size = _next_size(size, part.sequences.size, batch.nbytes)
+        if batch.num_rows:
+            yield batch
 
 
 def _next_size(size: int, rows: int, byte_count: int) -> int:
@@ -167,7 +180,7 @@ def _next_size(size: int, rows: int, byte_count: int) -> int:
 
 def _look(
     place: Partition, ticket: Ticket, first: int, end: int, counts: tuple[int, ...]
-) -> tuple[_Rows, int | None, int]:
+) -> tuple[Rows, int | None, int]:
     """The next rows, where to go on, and where the scan ends."""
     engine = place.engine
     end = min(end, engine.next_sequence)
@@ -183,7 +196,13 @@ def _look(
     else:
         sequences = np.unique(named(place, ticket, counts))
         sequences = sequences[(sequences >= first) & (sequences < end)]
-    rows = _Rows(
+    return rows_of(place, sequences), following, end
+
+
+def rows_of(place: Partition, sequences: Int64s) -> Rows:
+    """What the partition knows of these messages. On its worker."""
+    engine = place.engine
+    return Rows(
         sequences,
         engine.dues(sequences),
         engine.attempts(sequences),
@@ -193,10 +212,9 @@ def _look(
         engine.moved_groups(sequences),
         engine.expires(sequences),
     )
-    return rows, following, end
 
 
-def _batch(place: Partition, rows: _Rows, ticket: Ticket) -> pa.RecordBatch:
+def _batch(place: Partition, rows: Rows, ticket: Ticket) -> pa.RecordBatch:
     wanted = [name for name in TEXT_COLUMNS if name in ticket.columns]
     if rows.groups is not None and "group" in wanted:
         wanted.remove("group")
@@ -211,7 +229,7 @@ def _batch(place: Partition, rows: _Rows, ticket: Ticket) -> pa.RecordBatch:
 
 
 def _there(
-    journal: Journal, rows: _Rows, stored: pa.RecordBatch, wanted: list[str]
+    journal: Journal, rows: Rows, stored: pa.RecordBatch, wanted: list[str]
 ) -> pa.Array | None:
     """Which rows are stored still; None = all. One may have been finished since the look."""
     last = stored.column(len(wanted) - 1)
@@ -222,7 +240,7 @@ def _there(
     return journal.read(rows.locators, ("payload",)).column(0).is_valid()
 
 
-def _column(name: str, partition: int, rows: _Rows, stored: dict[str, pa.Array]) -> pa.Array:
+def _column(name: str, partition: int, rows: Rows, stored: dict[str, pa.Array]) -> pa.Array:
     """One column of SCAN."""
     count = rows.sequences.size
     match name:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dejaqueue import limits
-from dejaqueue.broker.branches import Record
+from dejaqueue.broker.branches import EPOCH_MARK, Record
 from dejaqueue.broker.transactions import RETRY_MS, TransactionName, Transactions
 from dejaqueue.engine.commands import Remember, Stage
 from dejaqueue.errors import DejaQError, Refused, ResourceExhausted
@@ -119,9 +119,9 @@ class StagedWatch:
         crowd = len(decisions) - limits.TRANSACTION_DECISIONS_MAX
         forgotten: list[str] = []
         for name, (commit, told) in decisions.items():
-            record = Record.parse(told)
-            if record.epoch >= 0:
+            if told.startswith(EPOCH_MARK):
                 continue  # of a sink, which may ask for its last epoch after any time
+            record = Record.parse(told)
             old_ms = TransactionName.parse(name).until_ms + limits.TRANSACTION_MEMORY_MS
             # An abort is kept while a late commit could still come.
             too_many = commit and len(forgotten) < crowd

@@ -406,8 +406,15 @@ class Transactions:
             then(error)
             return
         tell = partial(_do_decide, text=text, commit=commit, record=record or Record())
-        known = runtime.change(partition, tell)
-        known.add_done_callback(lambda future: then(future.exception()))
+
+        def told(future: Future[bool]) -> None:
+            wrong = future.exception()
+            if wrong is None and future.result():
+                runtime.change(partition, tell).add_done_callback(told)
+            else:
+                then(wrong)
+
+        runtime.change(partition, tell).add_done_callback(told)
 
     def _all_know(self, name: TransactionName) -> None:
         try:
@@ -511,11 +518,13 @@ def _joined(before: Record, record: Record) -> tuple[Place, ...]:
 def _write_down(home: Partition, text: str, record: Record, commit: bool) -> _Decision:
     """The decision is made: keep it, and do it in the home itself."""
     here = (home.topic().name, home.number)
-    others = tuple(place for place in record.places if place != here)
-    left = replace(record, places=others)
+    left = record
+    if not record.family:  # branches may be many: the home is told as the others are
+        left = replace(record, places=tuple(place for place in record.places if place != here))
     # What everybody knows at once is remembered as such.
-    home.apply(Remember(home.now_ms(), text, commit, (left if others else record.told()).to_text()))
-    if here in record.places:
+    kept = left if left.places else record.told()
+    home.apply(Remember(home.now_ms(), text, commit, kept.to_text()))
+    if here in record.places and not record.family:
         _do_decide(home, text, commit, record)
     return _Decision(commit, left)
 
@@ -557,8 +566,10 @@ def _complete(home: Partition, name: TransactionName) -> None:
         home.apply(Remember(home.now_ms(), name.text, known[0], record.told().to_text()))
 
 
-def _do_decide(place: Partition, text: str, commit: bool, record: Record) -> None:
+def _do_decide(place: Partition, text: str, commit: bool, record: Record) -> bool:
+    """Do what was decided; True if there is more to do."""
     if record.family:
-        decide_family(place, record.family, record.branches, commit)
-    elif place.engine.has_staged(text):
+        return decide_family(place, record, commit=commit)
+    if place.engine.has_staged(text):
         place.apply(Decide(place.now_ms(), text, commit))
+    return False

@@ -423,13 +423,13 @@ class FlightTransport:
         return self._call(call)
 
     def scan(self, ticket: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        """All messages of a stretch of a partition, batch by batch, by a JSON ticket.
+        """Messages of a partition, batch by batch, by a JSON ticket of `scan` or `claim`.
 
         Raises:
             BadRequest, Unavailable: also on the way.
         """
         self._check_open()
-        content = json.dumps({"op": "scan", **ticket}).encode()
+        content = json.dumps({"op": "scan"} | ticket).encode()
         try:
             reader = self._consumes.do_get(flight.Ticket(content), self._stream_options)
             for chunk in reader:

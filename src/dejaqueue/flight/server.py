@@ -131,6 +131,9 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "redrive": self._redrive,
             "stats": self._stats,
             "scan_ranges": self._scan_ranges,
+            "claim": self._claim,
+            "extend_claims": self._extend_claims,
+            "ack_claims": self._ack_claims,
             "assignments": self._assignments,
             "counts": self._counts,
             "histogram": self._histogram,
@@ -255,8 +258,9 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             caller, topic = caller_of(context), str(values.get("topic"))
             with audit.recorded(caller.name, context.peer(), op, topic):
                 rules.FLIGHT_TICKETS[op].require(caller, values)
-            if op == "scan":
-                schema, batches = self._broker.scan(values)
+            if op in ("scan", "claim"):
+                read = self._broker.scan if op == "scan" else self._broker.read_claim
+                schema, batches = read(values)
                 check = partial(self._gate.check, caller)
                 return flight.GeneratorStream(schema, _translating(batches, check))
             batch = self._broker.peek(values)
@@ -344,6 +348,18 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         name = _topic_name(body)
         descriptors.check_fields(body, [])
         return self._broker.scan_ranges(name)
+
+    def _claim(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Lease what is due, to read it by its number: topic, partition, rows, lease_ms."""
+        return self._broker.claim(body)
+
+    def _extend_claims(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Extend claims as a whole: topic, claims by partition, lease_ms."""
+        return self._broker.settle_claims(body, ack=False)
+
+    def _ack_claims(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Ack claims as a whole: topic, claims by partition."""
+        return self._broker.settle_claims(body, ack=True)
 
     def _cron(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """Entries of a cron topic (broker/cron/calls.py)."""

@@ -21,6 +21,8 @@ URL_DEFAULT = "dejaq://localhost:7464"
 ROWS_PER_PARTITION = 1_000_000
 TIMEOUT_SECONDS = 6 * 3_600
 STATES = ("scheduled", "ready", "leased", "dead", "staged", "staged_ack")
+STREAM_ROWS = 100_000
+CLAIM_SECONDS = 600
 RETRY_MS_MAX = 60_000
 _KNOWN = (
     "url",
@@ -29,6 +31,10 @@ _KNOWN = (
     "state",
     "rows.per.partition",
     "timeout",
+    "max.rows",
+    "max.bytes",
+    "claim.timeout",
+    "lost.claims",
     "refusals",
     "refusals.path",
     "api_key",
@@ -52,6 +58,9 @@ class Options:
         state: of messages to read; "" = scheduled and leased.
         rows_per_partition: sequences of one input partition at most.
         timeout_ms: a job that takes longer is aborted.
+        max_rows, max_bytes: of a batch of a stream; 0 bytes = as rows say.
+        claim_ms: what a query claimed returns when it was dead for so long.
+        skips_lost: True: a claim that returned is left out of the batch that has it.
         fails_on_refusals: True: a row that is refused fails the job.
         refusals_path: where refused rows are written; "" = nowhere.
         api_key: shown to the broker; None = none is.
@@ -63,6 +72,10 @@ class Options:
     state: str
     rows_per_partition: int
     timeout_ms: int
+    max_rows: int
+    max_bytes: int
+    claim_ms: int
+    skips_lost: bool
     fails_on_refusals: bool
     refusals_path: str
     api_key: str | None = field(default=None, repr=False)
@@ -78,9 +91,7 @@ class Options:
         topic = values.get("topic") or values.get("path")
         if not topic:
             raise BadRequest("option topic", "the name of a topic", None)
-        refusals = values.get("refusals", "count")
-        if refusals not in ("count", "fail"):
-            raise BadRequest("option refusals", "count or fail", refusals)
+        refusals = _choice(values, "refusals", ("count", "fail"))
         state = values.get("state", "")
         if state and state not in STATES:
             raise BadRequest("option state", f"one of {', '.join(STATES)}", state)
@@ -91,6 +102,11 @@ class Options:
             state=state,
             rows_per_partition=_whole(values, "rows.per.partition", ROWS_PER_PARTITION, 1 << 40),
             timeout_ms=1000 * _whole(values, "timeout", TIMEOUT_SECONDS, most_seconds),
+            max_rows=_whole(values, "max.rows", STREAM_ROWS, 1 << 40),
+            max_bytes=_whole(values, "max.bytes", 0, 1 << 50),
+            claim_ms=1000
+            * _whole(values, "claim.timeout", CLAIM_SECONDS, limits.LEASE_MS_MAX // 1000),
+            skips_lost=_choice(values, "lost.claims", ("fail", "skip")) == "skip",
             fails_on_refusals=refusals == "fail",
             refusals_path=values.get("refusals.path", ""),
             api_key=values.get("api_key"),
@@ -104,6 +120,14 @@ class Options:
     def client(self, name: str) -> ClientCore:
         """A client of one's own, to be closed."""
         return ClientCore(self.transport(), name, RETRY_MS_MAX, None)
+
+
+def _choice(values: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
+    """One of these words, the first by default."""
+    word = values.get(name, words[0])
+    if word not in words:
+        raise BadRequest(f"option {name}", " or ".join(words), word)
+    return word
 
 
 def _tls(values: Mapping[str, str]) -> Tls | None:

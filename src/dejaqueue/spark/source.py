@@ -9,6 +9,7 @@ from __future__ import annotations
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
 )
@@ -18,6 +19,7 @@ from dejaqueue.errors import BadRequest
 from dejaqueue.spark.columns import READ_SCHEMA, check_read
 from dejaqueue.spark.options import Options
 from dejaqueue.spark.reader import FilteringReader, Reader
+from dejaqueue.spark.stream_reader import StreamReader
 from dejaqueue.spark.stream_writer import StreamWriter
 from dejaqueue.spark.writer import Writer
 
@@ -44,6 +46,11 @@ class DejaqSource(DataSource):
         if overwrite:
             raise BadRequest("mode", "append: a topic is not overwritten", "overwrite")
         return Writer(Options.of(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """For a streaming query."""
+        check_read(schema)
+        return StreamReader(Options.of(self.options), schema)
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool

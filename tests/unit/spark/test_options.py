@@ -37,6 +37,8 @@ def test_a_key_is_not_shown__tls_is_made_of_its_options() -> None:
         ({"topic": "t", "colour": "red"}, "colour"),
         ({"topic": "t", "state": "blue"}, "state"),
         ({"topic": "t", "refusals": "ignore"}, "refusals"),
+        ({"topic": "t", "lost.claims": "never"}, "lost.claims"),
+        ({"topic": "t", "claim.timeout": "99999999"}, "claim.timeout"),
         ({"topic": "t", "timeout": "0"}, "timeout"),
         ({"topic": "t", "timeout": "1h"}, "timeout"),
         ({"topic": "t", "timeout": str(limits.BRANCHED_MS_MAX)}, "timeout"),

@@ -1,0 +1,174 @@
+"""Claims: leases for readers that come back to them, in batches of any size.
+
+Room: broker. Asks each partition's worker; gathers what is stored on the caller's thread.
+Holds: a claim is one lease: the same rows in the same order for as long as it is held, across
+restarts too; it ends by an ack of the whole, or when nobody extended it in time (rule 5).
+See: docs/adr/0009; docs/wire.md; spark/stream_reader.py for who reads so.
+
+A consumer's stream pushes batches and forgets; a reader of claims asks for rows, notes the claim's
+number where it keeps its progress, and reads the rows again if it died before it was done. The
+number is that of the lease, the position of its journal entry: it says nothing but which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from dejaqueue import limits
+from dejaqueue.broker.browse import answer_of, whole
+from dejaqueue.broker.leasing import apply_lease
+from dejaqueue.broker.scan import Ticket as ScanTicket
+from dejaqueue.broker.scan import columns_of, in_batches, rows_of
+from dejaqueue.engine.commands import Ack, Extend, Int64s, Lease
+from dejaqueue.engine.selection import Selection
+from dejaqueue.errors import BadRequest, Refused
+from dejaqueue.model import Assignment
+from dejaqueue.wire.descriptors import check_fields, check_lease
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.partition import Partition
+    from dejaqueue.broker.runtime import TopicRuntime
+
+TICKET_FIELDS = ["topic", "partition", "claim", "first", "end", "columns"]
+CLAIMS_MAX = 10_000
+"""Claims in one call."""
+_MEAN_BYTES = 1_024
+"""Bytes of a payload, for a limit in bytes, where nothing was sent since the start."""
+
+
+def claim(topic: TopicRuntime, body: dict[str, Any]) -> dict[str, Any]:
+    """Lease what is due in a partition, up to so many rows.
+
+    Args:
+        body: `topic`, `partition`, `rows`, `bytes` (any), `lease_ms` (the topic's).
+
+    Returns:
+        `claim`: its number, None if nothing is due; `rows`.
+
+    Raises:
+        BadRequest.
+    """
+    known = ["topic", "partition", "rows", "bytes", "lease_ms"]
+    check_fields(body, known, required=("partition", "rows"))
+    if topic.topic.assignment is Assignment.EXCLUSIVE:
+        raise BadRequest("topic", "one whose assignment is shared", topic.topic.name)
+    number = _partition(topic, body)
+    rows = whole(body, "rows", 0, limits.CLAIM_ROWS_MAX, low=1)
+    byte_count = whole(body, "bytes", 0, 1 << 62)
+    lease_ms = check_lease(body.get("lease_ms", topic.topic.lease_ms))
+
+    def lease(place: Partition) -> tuple[int, int]:
+        if topic.topic.paused:
+            return -1, 0
+        now_ms, lease_id = place.now_ms(), place.next_position()
+        count = rows
+        if byte_count:
+            mean = place.mean_payload_bytes or _MEAN_BYTES
+            count = max(1, min(rows, byte_count // mean))
+        leased = apply_lease(place, Lease(now_ms, lease_id, now_ms, count, now_ms + lease_ms))
+        if leased is None:
+            return -1, 0
+        return lease_id, len(leased.sequences)
+
+    lease_id, count = answer_of(topic.change(number, lease))
+    return {"claim": None if lease_id < 0 else lease_id, "rows": count}
+
+
+def settle(topic: TopicRuntime, body: dict[str, Any], *, ack: bool) -> dict[str, Any]:
+    """Ack claims, or extend them from now.
+
+    Args:
+        body: `topic`, `claims` (an object of lists of numbers, by partition), and to extend them
+            `lease_ms` (the topic's).
+
+    Returns:
+        `lost`: those that were not held any more, in the shape of `claims`.
+
+    Raises:
+        BadRequest.
+    """
+    check_fields(body, ["topic", "claims"] if ack else ["topic", "claims", "lease_ms"])
+    asked = _claims(topic, body.get("claims"))
+    lease_ms = check_lease(body.get("lease_ms", topic.topic.lease_ms))
+
+    def change(place: Partition, numbers: list[int]) -> list[int]:
+        lost = []
+        for number in numbers:
+            if place.engine.leased_rows(number) is None:
+                lost.append(number)
+                continue
+            now_ms = place.now_ms()
+            command = Ack(now_ms, number) if ack else Extend(now_ms, now_ms + lease_ms, number)
+            place.apply(command)
+        return lost
+
+    futures = {
+        partition: topic.change(partition, lambda place, numbers=numbers: change(place, numbers))  # type: ignore[misc]
+        for partition, numbers in asked.items()
+    }
+    lost = {str(partition): answer_of(future) for partition, future in futures.items()}
+    return {"lost": {partition: numbers for partition, numbers in lost.items() if numbers}}
+
+
+def read(topic: TopicRuntime, values: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The rows of a claim in their order, from `first` to before `end`, as batches of SCAN.
+
+    Raises:
+        BadRequest. Refused: the claim is over.
+    """
+    check_fields(values, TICKET_FIELDS, required=("partition", "claim"))
+    partition = _partition(topic, values)
+    number = whole(values, "claim", -1, limits.POSITION_MAX)
+    most = limits.CLAIM_ROWS_MAX
+    first, end = whole(values, "first", 0, most), whole(values, "end", most, most)
+    columns = columns_of(values.get("columns"))
+    ticket = ScanTicket(Selection(), partition, first, end, columns, None, None)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        place = topic.partitions[partition]
+        sequences = answer_of(topic.look(partition, lambda place: _held(place, number)))
+        sequences = sequences[first:end]
+        for at in range(0, sequences.size, limits.SLAB_ROWS):
+            part = sequences[at : at + limits.SLAB_ROWS]
+            rows = answer_of(topic.look(partition, lambda place, part=part: rows_of(place, part)))  # type: ignore[misc]
+            yield from in_batches(place, rows, ticket)
+
+    return ticket.schema, batches()
+
+
+def _held(place: Partition, number: int) -> Int64s:
+    rows = place.engine.leased_rows(number)
+    if rows is None:
+        raise Refused(
+            f"claim {number} of partition {place.number} of topic {place.topic().name} is over: "
+            "it was acked, or nobody extended it in time"
+        )
+    return np.asarray(rows[0])
+
+
+def _partition(topic: TopicRuntime, values: dict[str, Any]) -> int:
+    if values["partition"] is None:
+        raise BadRequest("partition", "a number", None)
+    return whole(values, "partition", 0, len(topic.partitions) - 1)
+
+
+def _claims(topic: TopicRuntime, given: object) -> dict[int, list[int]]:
+    limit = "an object of lists of claims, by partition"
+    if not isinstance(given, dict):
+        raise BadRequest("claims", limit, given)
+    found: dict[int, list[int]] = {}
+    for name, numbers in given.items():
+        known = name.isascii() and name.isdigit() and int(name) < len(topic.partitions)
+        if not known or not isinstance(numbers, list):
+            raise BadRequest("claims", limit, {name: numbers})
+        for number in numbers:
+            if type(number) is not int or not 0 <= number <= limits.POSITION_MAX:
+                raise BadRequest("claims", f"numbers from 0 to {limits.POSITION_MAX}", number)
+        found[int(name)] = list(dict.fromkeys(numbers))
+    if sum(map(len, found.values())) > CLAIMS_MAX:
+        raise BadRequest("claims", f"at most {CLAIMS_MAX}", sum(map(len, found.values())))
+    return found

@@ -1,0 +1,209 @@
+"""Covers: what a streaming query reads, whatever is done twice or breaks off.
+
+Not covered: what a claim is (tests/rules/test_claims.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+import dejaqueue
+from tests.crash.broker_process import BrokerProcess
+from tests.spark.test_batch import failing_once
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MakeTopic = Callable[..., str]
+ROWS = 5_000
+
+
+def fill(client: dejaqueue.Client, topic: str, first: int = 0, rows: int = ROWS) -> None:
+    """Messages that are due, in all partitions alike."""
+    numbers = range(first, first + rows)
+    partitions = client.topic(topic).partitions
+    table = {
+        "payload": [b"p%d" % n for n in numbers],
+        "due": [1 + n for n in numbers],
+        "partition": pa.array([n % partitions for n in numbers], pa.int32()),
+    }
+    client.send_batch(topic, pa.table(table)).raise_for_status()
+
+
+def stream(spark: SparkSession, broker: BrokerProcess, topic: str, **options: Any) -> DataFrame:
+    reader = spark.readStream.format("dejaq").option("url", broker.url).schema("payload string")
+    for name, value in options.items():
+        reader = reader.option(name.replace("__", "."), value)
+    return reader.load(topic)
+
+
+def drain(table: DataFrame, folder: Path) -> list[dict[str, Any]]:
+    """Write what is due into files, and end; the progress of each batch."""
+    writer = table.writeStream.format("parquet").option("path", str(folder / "out"))
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination(100)
+    assert not query.isActive
+    return [json.loads(one.json) for one in query.recentProgress]
+
+
+def found(folder: Path) -> Counter[str]:
+    # What Spark counts as written, by its own log of files.
+    files: list[str] = []
+    for log in sorted((folder / "out" / "_spark_metadata").iterdir()):
+        if log.name[0] != ".":
+            files += [json.loads(line)["path"] for line in log.read_text().splitlines()[1:]]
+    tables = [parquet.read_table(name.removeprefix("file://")) for name in files]
+    return Counter(value for table in tables for value in table.column("payload").to_pylist())
+
+
+def expected(rows: int = ROWS) -> Counter[str]:
+    return Counter(f"p{number}" for number in range(rows))
+
+
+def live(client: dejaqueue.Client, topic: str) -> dict[str, int]:
+    return {name: count for name, count in client.counts(topic).items() if count}
+
+
+def test_what_is_due_is_drained_in_batches__and_acked(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    client: dejaqueue.Client,
+    tmp_path: Path,
+) -> None:
+    topic = make_topic()
+    fill(client, topic)
+    client.send(topic, b"future", due=4_000_000_000_000)
+    progress = drain(stream(spark, broker, topic, max__rows=2_000), tmp_path)
+    assert found(tmp_path) == expected()
+    assert [batch["numInputRows"] for batch in progress if batch["numInputRows"]] == [
+        2_000,
+        2_000,
+        1_000,
+    ]
+    assert live(client, topic) == {"scheduled": 1}
+    fill(client, topic, ROWS, 100)
+    drain(stream(spark, broker, topic), tmp_path)
+    assert found(tmp_path) == expected(ROWS + 100)
+    assert live(client, topic) == {"scheduled": 1}
+
+
+def test_a_batch_that_failed_is_read_again__the_same_rows(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    client: dejaqueue.Client,
+    tmp_path: Path,
+    marks: Path,
+) -> None:
+    topic = make_topic(partitions=4)
+    fill(client, topic)
+    table = stream(spark, broker, topic)
+    with pytest.raises(Exception, match="planted"):
+        drain(table.mapInArrow(failing_once(marks, "always"), table.schema), tmp_path)
+    assert live(client, topic) == {"leased": ROWS}
+    assert found_nothing(tmp_path)
+    fill(client, topic, ROWS, 500)  # is not part of the batch that is done again
+    progress = drain(table, tmp_path)
+    assert progress[0]["numInputRows"] == ROWS
+    assert found(tmp_path) == expected(ROWS + 500)
+    assert live(client, topic) == {}
+
+
+def found_nothing(folder: Path) -> bool:
+    log = folder / "out" / "_spark_metadata"
+    return not log.exists() or not [name for name in os.listdir(log) if name[0] != "."]
+
+
+def test_tasks_that_are_tried_again_read_the_same(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    client: dejaqueue.Client,
+    tmp_path: Path,
+    marks: Path,
+) -> None:
+    topic = make_topic()
+    fill(client, topic)
+    table = stream(spark, broker, topic)
+    drain(table.mapInArrow(failing_once(marks, "first"), table.schema), tmp_path)
+    assert {"0-0", "0-1"} <= set(os.listdir(marks))
+    assert found(tmp_path) == expected()
+    assert live(client, topic) == {}
+
+
+def test_a_batch_that_was_done_but_not_noted_is_done_again(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    client: dejaqueue.Client,
+    tmp_path: Path,
+) -> None:
+    topic = make_topic()
+    fill(client, topic)
+    table = stream(spark, broker, topic, max__rows=ROWS, lost__claims="skip")
+    drain(table, tmp_path)
+    # As if the driver had been killed after the sink's commit, before it could note that. Its
+    # claims were acked by now; the sink knows the batch.
+    for name in ("0", ".0.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+    drain(table, tmp_path)
+    assert found(tmp_path) == expected()
+
+
+def test_a_claim_that_returned_fails_the_query_and_says_so(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    client: dejaqueue.Client,
+    tmp_path: Path,
+    marks: Path,
+) -> None:
+    topic = make_topic(partitions=4)
+    fill(client, topic)
+    table = stream(spark, broker, topic)
+    with pytest.raises(Exception, match="planted"):
+        drain(table.mapInArrow(failing_once(marks, "always"), table.schema), tmp_path)
+    [offsets] = [p for p in (tmp_path / "checkpoint" / "offsets").iterdir() if p.name == "0"]
+    claims = json.loads(offsets.read_text().splitlines()[-1])["claims"]
+    numbers = {partition: [number for number, _ in one] for partition, one in claims.items()}
+    body = {"topic": topic, "claims": numbers}
+    # As if its time were over, and others had had the messages.
+    assert client._action("ack_claims", body) == {"lost": {}}
+    with pytest.raises(Exception, match=r"claim \d+ of partition \d of topic .* is over"):
+        drain(table, tmp_path)
+    skipping = stream(spark, broker, topic, lost__claims="skip")
+    drain(skipping, tmp_path)
+    assert found(tmp_path) == Counter()
+
+
+def test_from_a_topic_to_a_topic__each_message_once(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    client: dejaqueue.Client,
+    tmp_path: Path,
+    marks: Path,
+) -> None:
+    source, target = make_topic(), make_topic()
+    fill(client, source)
+    table = stream(spark, broker, source, max__rows=3_000)
+    table = table.mapInArrow(failing_once(marks, "first"), table.schema)
+    writer = table.writeStream.format("dejaq").option("url", broker.url).option("topic", target)
+    query = (
+        writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+    )
+    query.awaitTermination(100)
+    assert live(client, source) == {}
+    got = client.peek(target, limit=10_000)["payload"].to_pylist()
+    assert Counter(value.decode() for value in got) == expected()
