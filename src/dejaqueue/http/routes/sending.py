@@ -27,6 +27,8 @@ from dejaqueue.http.flow import flow_of
 from dejaqueue.http.gather import Answered, write
 from dejaqueue.http.openapi import TopicName, answers, body
 from dejaqueue.http.service import principal_of
+from dejaqueue.http.tracing import carry_context, trace_context_of
+from dejaqueue.schema.trace_context import batch_with_context
 from dejaqueue.wire.descriptors import WriteStream
 
 Parsed = TypeVar("Parsed")
@@ -101,6 +103,8 @@ async def send(request: Request, topic: TopicName) -> Response:
     else:
         raise HTTPException(415, f"content-type: {JSON}, {NDJSON} or {ARROW}, got: {kind[:100]}")
     batch = await _off_loop(parse, byte_count=len(content))
+    if context := trace_context_of(request):
+        batch = batch_with_context(batch, context)
     answered = await _write(request, principal, topic, batch)
     return json_answer({"messages": shown.sent(answered)}, 201)
 
@@ -109,6 +113,8 @@ async def _send_one(
     request: Request, principal: Principal, topic: str, message: dict[str, Any], byte_count: int
 ) -> JsonAnswer:
     """Send a message: with what others send now, unless it needs a batch of its own."""
+    if context := trace_context_of(request):
+        carry_context(message, context)
     flow = flow_of(request)
     named = header(request, b"idempotency-key")
     if named or "partition" in message or byte_count > OFF_LOOP_BYTES:
