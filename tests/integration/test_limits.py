@@ -389,9 +389,6 @@ CASES: dict[str, Case] = {
 }
 
 ELSEWHERE: dict[str, str] = {
-    "ACTION_BYTES_MAX": (
-        "integration/test_access.py::test_a_body_beyond_the_limit_is_refused_by_name"
-    ),
     "FLIGHT_STREAMS_MAX": (
         "integration/test_access.py::test_streams_beyond_the_limit_are_refused_until_one_ends"
     ),
@@ -437,6 +434,12 @@ ELSEWHERE: dict[str, str] = {
         "unit/http/test_protocol.py::test_a_flood_of_requests_on_one_connection_is_cut_off"
     ),
     "BODY_BYTES_MAX": ("unit/http/test_bodies.py::test_a_body_that_is_too_large_or_never_comes"),
+    "FLIGHT_STREAMS_MAX": (
+        "unit/flight/test_bounds.py::test_a_stream_beyond_the_bound_is_refused_until_another_ends"
+    ),
+    "ACTION_BYTES_MAX": (
+        "integration/test_access.py::test_a_body_beyond_the_limit_is_refused_by_name"
+    ),
     "API_KEYS_MAX": "unit/access/test_key_ring.py::test_there_are_not_more_keys_than_the_limit",
     "API_KEY_BYTES_MAX": "unit/access/test_api_keys.py::test_a_key_has_an_id_and_256_random_bits",
     "LATENESS_BUCKETS": (

@@ -21,13 +21,11 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dejaqueue import limits
 from dejaqueue.client.results import SendResult
-from dejaqueue.schema.messages import HEADERS
+from dejaqueue.schema.trace_context import PARENT, batch_with_context, with_context
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from dejaqueue.client.received import BatchFields, MessageFields
 
 SYSTEM = "dejaq"
-PARENT, STATE = "traceparent", "tracestate"
 LINKS_MAX = 128
 """Producers' contexts that the span of a batch is linked to at most."""
 MODULE = "opentelemetry.trace"
@@ -106,8 +103,8 @@ class Sending:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         self._span = _start("send", topic, SpanKind.PRODUCER, [])
-        self._headers: dict[str, str] = {}
-        TraceContextTextMapPropagator().inject(self._headers, set_span_in_context(self._span))
+        self._context: dict[str, str] = {}
+        TraceContextTextMapPropagator().inject(self._context, set_span_in_context(self._span))
         self._rows = 0
 
     def __enter__(self) -> Sending:
@@ -125,26 +122,12 @@ class Sending:
 
     def carried(self, headers: Mapping[str, str] | None) -> Carried:
         """The headers of one message, with the context if it is not there and has room."""
-        carried = Carried(headers or {})
-        if PARENT in carried:
-            return carried
-        room = limits.HEADERS_BYTES_MAX - sum(_byte_count(*pair) for pair in carried.items())
-        for name, value in self._headers.items():
-            room -= _byte_count(name, value)
-            if room >= 0:
-                carried.setdefault(name, value)
-        return carried
+        return Carried(with_context(headers or {}, self._context))
 
     def carry(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the context in the headers of each row; with headers of its own as is."""
         self._rows += batch.num_rows
-        place = batch.schema.get_field_index("headers")
-        if place >= 0 and batch.column(place).null_count < batch.num_rows:
-            return batch
-        column = same_headers(self._headers, batch.num_rows)
-        if place >= 0:
-            return batch.set_column(place, "headers", column)
-        return batch.append_column("headers", column)
+        return batch_with_context(batch, self._context)
 
     def sent(self, answer: Answer) -> Answer:
         """Note what came of it; gives it back."""
@@ -153,22 +136,6 @@ class Sending:
         elif isinstance(answer, SendResult):
             self._rows = len(answer.ids)
         return answer
-
-
-def _byte_count(name: object, value: object) -> int:
-    """Bytes of a header as it is kept, separators included."""
-    return len(str(name).encode()) + len(str(value).encode()) + 2
-
-
-def same_headers(headers: Mapping[str, str], rows: int) -> pa.MapArray:
-    """A column of headers that are the same in every row."""
-    count = len(headers)
-    places = pa.array(np.tile(np.arange(count, dtype=np.int32), rows))
-    offsets = np.arange(0, count * rows + 1, max(1, count), dtype=np.int32)
-    offsets = offsets if count else np.zeros(rows + 1, dtype=np.int32)
-    names = pa.array(list(headers), pa.utf8()).take(places)
-    values = pa.array(list(headers.values()), pa.utf8()).take(places)
-    return pa.MapArray.from_arrays(pa.array(offsets), names, values).cast(HEADERS)
 
 
 # --- consuming ------------------------------------------------------------------------------------

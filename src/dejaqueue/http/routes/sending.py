@@ -37,6 +37,8 @@ from dejaqueue.http.flow import flow_of
 from dejaqueue.http.gather import Answered, write
 from dejaqueue.http.openapi import TopicName, answers, body
 from dejaqueue.http.service import principal_of
+from dejaqueue.http.tracing import carry_context, trace_context_of
+from dejaqueue.schema.trace_context import batch_with_context
 from dejaqueue.wire.descriptors import WriteStream
 
 Parsed = TypeVar("Parsed")
@@ -121,6 +123,8 @@ async def send(request: Request, topic: TopicName) -> Response:
     else:
         raise HTTPException(415, f"content-type: {JSON}, {NDJSON} or {ARROW}, got: {kind[:100]}")
     batch = await _off_loop(parse, byte_count=len(content))
+    if context := trace_context_of(request):
+        batch = batch_with_context(batch, context)
     answered = await _write(request, principal, stream, batch)
     return _sent(stream, answered, {"messages": shown.sent(answered)})
 
@@ -139,6 +143,8 @@ async def _send_one(
     byte_count: int,
 ) -> JsonAnswer:
     """Send a message: with what others send now, unless it needs a batch of its own."""
+    if context := trace_context_of(request):
+        carry_context(message, context)
     flow = flow_of(request)
     is_apart = "partition" in message or byte_count > OFF_LOOP_BYTES or stream.transaction
     if is_apart or header(request, b"idempotency-key"):
