@@ -26,6 +26,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dejaqueue import limits
+from dejaqueue.http.one_write import OneWrite
 from dejaqueue.http.problems import MEDIA_TYPE
 from dejaqueue.settings import ServerSettings
 
@@ -294,6 +295,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if not waiting:
             self._running = self.cycle
+        if self.cycle is not None and self.scope["method"] != "HEAD":  # whose head has no body
+            self.cycle.transport = OneWrite(self.transport)  # type: ignore[assignment]
         self._body_bytes = self._body_mark = 0
         self._enter(Phase.BODY)
 
