@@ -100,6 +100,10 @@ def _plan_faults(
         if not machine.broker and world.now_us < end_us:
             world.after(world.between(1_000, 200_000), again)
 
+    def dies_of_it() -> None:
+        if world.now_us < end_us:
+            machine.die(power_cut=True)
+
     def fault() -> None:
         if world.now_us >= end_us:
             return
@@ -115,7 +119,7 @@ def _plan_faults(
         elif what < 0.78:
             # The first sync that fails is final for the process.
             machine.disk.fail("sync", after=world.between(0, 5), number=errno.EIO)
-            world.after(world.between(0, SECOND), lambda: machine.die(power_cut=True))
+            world.after(world.between(0, SECOND), dies_of_it)
         elif what < 0.85:
             world.random.choice(consumers).lose()
         elif what < 0.93:
@@ -140,7 +144,7 @@ def _plan_faults(
         world.after(100_000, look)
 
 
-def any_failed(machine: Machine) -> bool:
+def _has_failed(machine: Machine) -> bool:
     """A partition gave up for good: its disk failed a sync, and it waits for a new process."""
     broker = machine.broker
     if broker is None:
@@ -154,12 +158,14 @@ def _heal_and_drain(
 ) -> None:
     """No more faults; what is due gets all the time it needs."""
     machine.disk.heal()
-    if machine.broker is None or any_failed(machine):
+    machine.slow_share = 0.0
+    if machine.broker is None or _has_failed(machine):
         machine.die(power_cut=False)
     for producer in producers:
         producer.stopped = True
     for consumer in consumers:
         consumer.drains = True
+        consumer.lose()  # a slow connection would take longer than the drain has
     machine.start()
     assert machine.broker is not None, "a broker on a whole disk does not start"
     world.run(world.now_us + DRAIN_SECONDS * SECOND)

@@ -24,6 +24,7 @@ class Machine:
         broker: the one that runs; None while there is none.
         life: ends when this broker does.
         deaths, restarts: how often.
+        slow_share: how many of the new connections to it are slow.
     """
 
     def __init__(self, world: World) -> None:
@@ -34,6 +35,7 @@ class Machine:
         self.life = Life()
         self.deaths = 0
         self.restarts = 0
+        self.slow_share = 0.15
         self.on_start: list[Callable[[Broker], None]] = []
 
     def guarded(self, call: Callable[[], None]) -> None:

@@ -32,7 +32,7 @@ class Connection:
         self._machine = machine
         self._cut_us: int | None = None
         self._there_us = self._here_us = 0
-        self._slow = world.chance(0.15)
+        self._slow = world.chance(machine.slow_share)
         self.server_life = machine.life
         self.open = True
         if self.server_life.over:
