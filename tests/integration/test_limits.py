@@ -434,9 +434,6 @@ ELSEWHERE: dict[str, str] = {
         "unit/http/test_protocol.py::test_a_flood_of_requests_on_one_connection_is_cut_off"
     ),
     "BODY_BYTES_MAX": ("unit/http/test_bodies.py::test_a_body_that_is_too_large_or_never_comes"),
-    "FLIGHT_STREAMS_MAX": (
-        "unit/flight/test_bounds.py::test_a_stream_beyond_the_bound_is_refused_until_another_ends"
-    ),
     "ACTION_BYTES_MAX": (
         "integration/test_access.py::test_a_body_beyond_the_limit_is_refused_by_name"
     ),
