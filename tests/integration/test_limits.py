@@ -316,6 +316,11 @@ CASES: dict[str, Case] = {
         ),
         "weights",
     ),
+    "CLAIM_ROWS_MAX": Case(
+        lambda door, n: door.act("claim", {"topic": "t", "partition": 0, "rows": n}),
+        "rows",
+        (Flight,),
+    ),
     "PRODUCER_NAME_BYTES_MAX": Case(
         lambda door, n: door.send([message()], producer=f"{next(_number)}".rjust(n, "p")),
         "producer",

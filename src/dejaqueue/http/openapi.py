@@ -46,6 +46,10 @@ def ref(model: type[Any]) -> Description:
     return {"$ref": f"#/components/schemas/{model.__name__}"}
 
 
+def _any_of(model: type[Any] | list[type[Any]]) -> Description:
+    return {"anyOf": [ref(one) for one in model]} if isinstance(model, list) else ref(model)
+
+
 def body(
     model: type[Any] | list[type[Any]],
     example: Any,
@@ -59,14 +63,13 @@ def body(
         model: one, or several of which the body is one.
         more: other kinds of content.
     """
-    schema = {"anyOf": [ref(one) for one in model]} if isinstance(model, list) else ref(model)
-    content = {"application/json": {"schema": schema, "example": example}}
+    content = {"application/json": {"schema": _any_of(model), "example": example}}
     content |= more or {}
     return {"requestBody": {"required": required, "content": content}}
 
 
 def answers(
-    model: type[Any] | None,
+    model: type[Any] | list[type[Any]] | None,
     example: Any,
     text: str,
     *problems: int,
@@ -76,10 +79,11 @@ def answers(
     """What a route answers, for `responses`.
 
     Args:
+        model: one, or several of which the answer is one.
         problems: statuses it may also answer, beside those that any route may.
         more: other kinds of content.
     """
-    schema = ref(model) if model is not None else {}
+    schema = _any_of(model) if model is not None else {}
     content = {"application/json": {"schema": schema, "example": example}} | (more or {})
     found: dict[int | str, Description] = {status: {"description": text, "content": content}}
     return found | {code: _problem(code) for code in sorted({*_ALWAYS, *problems})}

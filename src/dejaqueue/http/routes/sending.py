@@ -84,7 +84,7 @@ _LINES = '{"payload":"stand up","delay_ms":60000}\n{"payload":"sit down","delay_
         ]
     },
     responses=answers(
-        shapes.Sent,
+        [shapes.Sent, shapes.SentMany],
         {"id": "140737488355333", "status": "OK"},
         "They are durable. Of one message its id; of many (`messages`, NDJSON, Arrow) the status "
         "of each, in order.",
