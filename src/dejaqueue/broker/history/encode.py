@@ -26,7 +26,7 @@ from dejaqueue.model import ChangeKind
 from dejaqueue.schema.history import CHANGE_NAMES, STORED
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
 
-_SIMILAR = ("at_ms", "id", "sequence", "position", "due")
+_SIMILAR = ("at_ms", "id", "sequence", "position", "due", "lateness_ms")
 """Integers that lie near the ones before them."""
 _WORDS = ("change", "group", "consumer", "reason")
 """Texts that repeat: a dictionary here, as Parquet writes them; readers see text."""
@@ -34,8 +34,9 @@ _WORD = pa.dictionary(pa.int32(), pa.utf8())
 ENCODED = pa.schema([field.with_type(_WORD) if field.name in _WORDS else field for field in STORED])
 """The columns of STORED as they are written."""
 _OPTIONS: dict[str, Any] = {
-    "compression": "zstd",
-    "compression_level": 1,
+    # The encodings leave little to compress but keys.
+    "compression": {name: "zstd" if name == "key" else "none" for name in STORED.names},
+    "write_statistics": ["at_ms", "id", "position", "due"],
     "use_dictionary": [name for name in STORED.names if name not in (*_SIMILAR, "key")],
     "column_encoding": dict.fromkeys(_SIMILAR, "DELTA_BINARY_PACKED"),
     # Readers see text, not the dictionary that it came from.
@@ -103,56 +104,97 @@ def _gap(piece: Piece, partition: int) -> pa.Table:
 def _table(parts: list[_Part], partition: int) -> pa.Table:
     if not parts:
         return ENCODED.empty_table()
-    sizes = np.array([part.size for part in parts], dtype=np.int64)
-    count = int(sizes.sum())
-    sequences = np.concatenate([part.change.sequences for part in parts])
-    attempts = np.concatenate(
-        [
-            np.zeros(part.size, dtype=np.int32)
-            if part.change.attempts is None
-            else part.change.attempts
-            for part in parts
-        ]
-    ).astype(np.int32)
-
-    def spread(values: list[int]) -> Int64s:
-        return np.repeat(np.array(values, dtype=np.int64), sizes)
-
-    kinds = np.repeat(np.array([part.change.kind for part in parts], dtype=np.int32), sizes)
-    delivered = kinds == ChangeKind.DELIVERED
-    kinds[delivered & (attempts > 1)] = ChangeKind.REDELIVERED
-    dues_ms = _dues(parts)
-    lateness_ms: Int64s | None = None
-    if delivered.any():
-        lateness_ms = spread([_pushed_ms(part) for part in parts]) - dues_ms
-    columns: dict[str, pa.Array] = {
-        "change": _dictionary(kinds, list(CHANGE_NAMES)),
-        "at_ms": pa.array(spread([part.noted.at_ms for part in parts])),
-        "id": pa.array(sequences | (partition << limits.SEQUENCE_BITS)),
-        "sequence": pa.array(sequences),
-        "position": pa.array(spread([part.position for part in parts])),
-        "due": pa.array(dues_ms, mask=_mask(dues_ms < 0)),
-        "key": _keys(parts, count),
-        "group": _groups(parts, sizes),
-        "priority": pa.array(_priorities(parts)),
-        "attempt": pa.array(attempts),
-        "consumer": _words([_consumer(part) for part in parts], sizes),
-        "reason": _words([part.change.reason for part in parts], sizes),
-        "missed": pa.nulls(count, pa.int64()),
-    }
-    for name, values in (
-        ("lateness_ms", lateness_ms),
-        ("ahead_ms", spread([part.noted.ahead_ms for part in parts])),
-    ):
-        known = lateness_ms is not None and values is not None
-        columns[name] = (
-            pa.array(values, mask=_mask(~delivered)) if known else pa.nulls(count, pa.int64())
-        )
+    columns = _columns(_Spread(parts), partition)
     return pa.Table.from_arrays([columns[name] for name in ENCODED.names], schema=ENCODED)
 
 
-def _mask(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
-    return mask if mask.any() else None
+class _Spread:
+    """Makes columns of what changes, each of many messages, have in common."""
+
+    def __init__(self, parts: list[_Part]) -> None:
+        self.parts = parts
+        self.sizes = np.array([part.size for part in parts], dtype=np.int64)
+        self.count = int(self.sizes.sum())
+
+    def values(self, values: list[int]) -> Int64s:
+        """One number for all rows of a change."""
+        return np.repeat(np.array(values, dtype=np.int64), self.sizes)
+
+    def joined(
+        self, columns: list[npt.NDArray[Any] | None], default: int, kind: type[np.generic]
+    ) -> npt.NDArray[Any]:
+        """A number for each row; the default where a change has none."""
+        if all(column is None for column in columns):
+            return np.full(self.count, default, dtype=kind)
+        given = [
+            np.full(part.size, default, dtype=kind) if column is None else column
+            for part, column in zip(self.parts, columns, strict=True)
+        ]
+        return np.concatenate(given).astype(kind, copy=False)
+
+    def nullable(self, values: npt.NDArray[Any], known: list[bool], kind: pa.DataType) -> pa.Array:
+        """A column, null in all rows of those changes of which it is not known."""
+        buffers = [None, pa.py_buffer(values)]
+        if not all(known):
+            bits = np.repeat(np.array(known, dtype=np.bool_), self.sizes)
+            buffers[0] = pa.py_buffer(np.packbits(bits, bitorder="little"))
+        return pa.Array.from_buffers(kind, self.count, buffers)
+
+    def words(self, texts: list[str]) -> pa.Array:
+        """One text for all rows of a change; null where it is empty."""
+        names = {name: place for place, name in enumerate(dict.fromkeys(filter(None, texts)))}
+        if not names:
+            return pa.nulls(self.count, _WORD)
+        places = np.array([names.get(text, 0) for text in texts], dtype=np.int32)
+        known = [bool(text) for text in texts]
+        indices = self.nullable(np.repeat(places, self.sizes), known, pa.int32())
+        return pa.DictionaryArray.from_arrays(indices, pa.array(list(names), pa.utf8()))
+
+
+def _columns(spread: _Spread, partition: int) -> dict[str, pa.Array]:
+    parts, count = spread.parts, spread.count
+    changes = [part.change for part in parts]
+    sequences = np.concatenate([change.sequences for change in changes])
+    attempts = spread.joined([change.attempts for change in changes], 0, np.int32)
+    dues_ms = spread.joined([change.dues_ms for change in changes], 0, np.int64)
+    priorities = [change.priorities for change in changes]
+    delivered = [change.kind is ChangeKind.DELIVERED for change in changes]
+    lateness_ms, ahead_ms = pa.nulls(count, pa.int64()), pa.nulls(count, pa.int64())
+    if any(delivered):
+        late_ms = spread.values([_pushed_ms(part) for part in parts])
+        late_ms -= dues_ms
+        lateness_ms = spread.nullable(late_ms, delivered, pa.int64())
+        ahead = spread.values([part.noted.ahead_ms for part in parts])
+        ahead_ms = spread.nullable(ahead, delivered, pa.int64())
+    return {
+        "change": _kinds(spread, delivered, attempts),
+        "at_ms": pa.array(spread.values([part.noted.at_ms for part in parts])),
+        "id": pa.array(sequences | (partition << limits.SEQUENCE_BITS)),
+        "sequence": pa.array(sequences),
+        "position": pa.array(spread.values([part.position for part in parts])),
+        "due": spread.nullable(
+            dues_ms, [change.dues_ms is not None for change in changes], pa.int64()
+        ),
+        "key": _keys(parts, count),
+        "group": _groups(parts, count),
+        "priority": pa.array(spread.joined(list(priorities), DEFAULT_PRIORITY, np.int32)),
+        "attempt": pa.array(attempts),
+        "lateness_ms": lateness_ms,
+        "ahead_ms": ahead_ms,
+        "consumer": spread.words([_consumer(part) for part in parts]),
+        "reason": spread.words([change.reason for change in changes]),
+        "missed": pa.nulls(count, pa.int64()),
+    }
+
+
+def _kinds(spread: _Spread, delivered: list[bool], attempts: npt.NDArray[np.int32]) -> pa.Array:
+    """What happened; a delivery that is not the first of its message is one again."""
+    kinds = np.repeat(
+        np.array([part.change.kind for part in spread.parts], dtype=np.int32), spread.sizes
+    )
+    if any(delivered) and int(attempts.max()) > 1:
+        kinds[(kinds == ChangeKind.DELIVERED) & (attempts > 1)] = ChangeKind.REDELIVERED
+    return pa.DictionaryArray.from_arrays(kinds, pa.array(CHANGE_NAMES))
 
 
 def _pushed_ms(part: _Part) -> int:
@@ -166,50 +208,10 @@ def _consumer(part: _Part) -> str:
     return part.piece.consumers.get(part.position, "")
 
 
-def _dues(parts: list[_Part]) -> Int64s:
-    """-1 where a change has no due time."""
-    return np.concatenate(
-        [
-            np.full(part.size, -1, dtype=np.int64)
-            if part.change.dues_ms is None
-            else part.change.dues_ms
-            for part in parts
-        ]
-    )
-
-
-def _priorities(parts: list[_Part]) -> npt.NDArray[np.int32]:
-    if all(part.change.priorities is None for part in parts):
-        return np.full(sum(part.size for part in parts), DEFAULT_PRIORITY, dtype=np.int32)
-    return np.concatenate(
-        [
-            np.full(part.size, DEFAULT_PRIORITY, dtype=np.int32)
-            if part.change.priorities is None
-            else part.change.priorities.astype(np.int32)
-            for part in parts
-        ]
-    )
-
-
-def _words(texts: list[str], sizes: Int64s) -> pa.Array:
-    """One text for all rows of a change; null where it is empty."""
-    names = {name: place for place, name in enumerate(dict.fromkeys(filter(None, texts)))}
-    if not names:
-        return pa.nulls(int(sizes.sum()), _WORD)
-    indices = np.array([names.get(text, -1) for text in texts], dtype=np.int32)
-    return _dictionary(np.repeat(indices, sizes), list(names))
-
-
-def _dictionary(indices: npt.NDArray[np.int32], names: list[str]) -> pa.Array:
-    """Texts by their places; null where that is -1."""
-    array = pa.array(np.maximum(indices, 0), mask=_mask(indices < 0))
-    return pa.DictionaryArray.from_arrays(array, pa.array(names, pa.utf8()))
-
-
-def _groups(parts: list[_Part], sizes: Int64s) -> pa.Array:
+def _groups(parts: list[_Part], count: int) -> pa.Array:
     """The group of each message; null where it has none."""
     if all(part.change.groups is None for part in parts):
-        return pa.nulls(int(sizes.sum()), _WORD)
+        return pa.nulls(count, _WORD)
     names: dict[str, int] = {"": -1}
     columns = []
     for part in parts:
@@ -218,8 +220,10 @@ def _groups(parts: list[_Part], sizes: Int64s) -> pa.Array:
         columns.append(np.array(places, dtype=np.int32)[groups.indices])
     del names[""]
     if not names:
-        return pa.nulls(int(sizes.sum()), _WORD)
-    return _dictionary(np.concatenate(columns), list(names))
+        return pa.nulls(count, _WORD)
+    indices = np.concatenate(columns)
+    array = pa.array(np.maximum(indices, 0), mask=indices < 0)
+    return pa.DictionaryArray.from_arrays(array, pa.array(list(names), pa.utf8()))
 
 
 def _keys(parts: list[_Part], count: int) -> pa.Array:
