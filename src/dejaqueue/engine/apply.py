@@ -331,7 +331,9 @@ def ack(state: PartitionState, command: commands.Ack) -> Effects:
     freed = _NONE
     if command.stage is None:
         if state.changes is not None:
-            state.changes.note(state, ChangeKind.ACKED, places, has_due=False)
+            state.changes.note(
+                state, ChangeKind.ACKED, places, has_due=False, named=rows.all_named()
+            )
         freed = state.finish(places)
         state.counts.acked += places.size
     else:
@@ -532,6 +534,14 @@ class _Held:
             if self._lease_id >= 0 and not held.size:
                 self.statuses = self.statuses[:1]  # as if it had been forgotten already
         return held
+
+    def all_named(self) -> tuple[Int64s, UInt16s] | None:
+        """Sequences and attempts of the rows, if all of a whole lease are held."""
+        if self._lease_id < 0 or self.statuses is not None:
+            return None
+        if self._sequences is None or self._attempts is None:
+            return None
+        return self._sequences, self._attempts
 
     def forget_lease(self) -> None:
         """All rows that were held are not any more."""

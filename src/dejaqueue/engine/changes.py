@@ -61,17 +61,23 @@ class Changes:
         reason: str = "",
         *,
         has_due: bool = True,
+        named: tuple[Int64s, UInt16s] | None = None,
     ) -> None:
-        """Note a change of these rows, as the table has them now."""
+        """Note a change of these rows, as the table has them now.
+
+        Args:
+            named: their sequences and attempts, where somebody has them by hand.
+        """
         if not places.size:
             return
         table = state.table
+        sequences, attempts = named or (places + table.base, table.attempts[places])
         self.noted.append(
             Change(
                 kind,
-                places + table.base,
+                sequences,
                 table.dues_ms[places] if has_due else None,
-                table.attempts[places],
+                attempts,
                 state.priorities(places),
                 state.groups_of(places) if "groups" in table.uses else None,
                 reason,

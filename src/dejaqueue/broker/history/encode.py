@@ -36,7 +36,10 @@ ENCODED = pa.schema([field.with_type(_WORD) if field.name in _WORDS else field f
 _OPTIONS: dict[str, Any] = {
     # The encodings leave little to compress but keys.
     "compression": {name: "zstd" if name == "key" else "none" for name in STORED.names},
-    "write_statistics": ["at_ms", "id", "position", "due"],
+    "write_statistics": ["at_ms", "id"],
+    # A page and a step of the encoders for each chunk: they are small as it is.
+    "write_batch_size": 1 << 16,
+    "data_page_size": 8 << 20,
     "use_dictionary": [name for name in STORED.names if name not in (*_SIMILAR, "key")],
     "column_encoding": dict.fromkeys(_SIMILAR, "DELTA_BINARY_PACKED"),
     # Readers see text, not the dictionary that it came from.
