@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from types import UnionType
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin
 
@@ -95,11 +96,10 @@ def _fail(text: str, status: int) -> int:
 
 def _option(name: str, field: FieldInfo) -> click.Option:
     """The option of a field. Everything but flags is read as text, and checked by the model."""
-    shown = next((part for part in field.metadata if isinstance(part, Shown)), Shown(""))
+    shown = next(_shown(field.metadata, field.annotation), Shown(""))
     kind = _plain(field.annotation)
     choices = get_args(kind) if get_origin(kind) is Literal else ()
     default = None if field.default is PydanticUndefined else field.default
-    words = ", ".join(default) if isinstance(default, tuple) else default
     is_repeated = get_origin(kind) is tuple and not shown.metavar.endswith("…")
     arguments: dict[str, Any] = {
         "help": field.description,
@@ -114,9 +114,17 @@ def _option(name: str, field: FieldInfo) -> click.Option:
         type=click.Choice([str(choice) for choice in choices]) if choices else str,
         metavar=shown.metavar or (None if choices else _metavar(kind)),
         multiple=is_repeated,
-        show_default=str(words) if words not in (None, "", ()) else False,
+        default=None if default in (None, "", ()) else str(default),
+        show_default=True,
         **arguments,
     )
+
+
+def _shown(metadata: Iterable[object], kind: Any) -> Iterator[Shown]:
+    """How an option shows itself: what its type says, or a type inside of that."""
+    yield from (part for part in metadata if isinstance(part, Shown))
+    for inner in get_args(kind):
+        yield from _shown(getattr(inner, "__metadata__", ()), inner)
 
 
 def _plain(kind: Any) -> Any:
