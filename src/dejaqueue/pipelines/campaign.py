@@ -372,7 +372,9 @@ def _with_slots(placed: DataFrame, plan: Plan, rate: Rate) -> tuple[DataFrame, A
 def _write(messages: DataFrame, options: Options) -> None:
     """Schedule them, all or none."""
     more = {"refusals_path": options.refusals} if options.refusals else {}
-    writer = messages.write.format("dejaq").options(**options.source(topic=options.topic, **more))
+    writer = messages.write.format("dejaq").options(
+        **options.source_options(topic=options.topic, **more)
+    )
     writer.mode("append").save()
 
 

@@ -9,7 +9,8 @@ A pipeline is one file, `pipelines/NAME.py`:
     def run(options: Options, run: Run) -> Outcome:
         '''What it does, in one sentence: the help's first line.'''
         with run.step("counting"):
-            count = run.spark.read.format("dejaq").options(**options.source()).load().count()
+            reader = run.spark.read.format("dejaq").options(**options.source_options())
+            count = reader.load(options.topic).count()
         return Outcome({"messages": count})
 
     PIPELINE = Pipeline("NAME", Options, run)

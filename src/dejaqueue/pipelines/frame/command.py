@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import UnionType
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin
 
@@ -138,10 +138,20 @@ def _metavar(kind: Any) -> str:
     return {int: "NUMBER", float: "NUMBER"}.get(kind, "TEXT")
 
 
+def _flat(figures: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Figures one by one: of a list of things each with its number, its values on one line."""
+    for name, value in figures.items():
+        if isinstance(value, list):
+            for number, one in enumerate(value, 1):
+                yield f"{name}_{number}", " ".join(map(str, one.values()))
+        else:
+            yield name, value
+
+
 def _print(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(dict(outcome.figures), ensure_ascii=False, separators=(",", ":")))
         return
-    for name, value in outcome.figures.items():
+    for name, value in _flat(outcome.figures):
         shown = f"{value:.3f}" if isinstance(value, float) else "-" if value is None else value
         click.echo(f"{name} {shown}")

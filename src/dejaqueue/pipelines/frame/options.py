@@ -105,8 +105,8 @@ class PipelineOptions(BaseModel):
         """The options of what was typed; None = was not given."""
         return cls(**{name: value for name, value in values.items() if value is not None})
 
-    def source(self, **more: object) -> dict[str, str]:
-        """Options of the data source `dejaq` for this broker, and more: `source(topic="t")`.
+    def source_options(self, **more: object) -> dict[str, str]:
+        """Options of the data source `dejaq` for this broker, and more, as `topic="t"`.
 
         An underscore in a name stands for the dot of Spark's: `rows_per_partition`.
         """

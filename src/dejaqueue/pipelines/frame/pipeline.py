@@ -29,7 +29,8 @@ class Outcome:
     """What came of a run.
 
     Attributes:
-        figures: printed one `name value` a line, or as one JSON object.
+        figures: printed one `name value` a line, or as one JSON object. A list of objects is
+            printed as lines `name_1 …`, with the values of one on each.
         is_good: False = the run did what it should and found that something is wrong: exit
             status 1.
     """

@@ -20,6 +20,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -127,12 +129,39 @@ def _start(session: Session) -> SparkSession:
         builder = builder.master(master)
     if master.startswith("local") and not is_submitted:
         settings |= LOCAL_SETTINGS
-    for name, value in (settings | {**session.settings}).items():
+    settings |= session.settings
+    for name, value in settings.items():
         builder = builder.config(name, value)
     with _environment(is_local=master.startswith("local")):
+        if settings.get("spark.driver.host") == LOOPBACK and not session.is_loud:
+            _start_java(settings)
         started = builder.getOrCreate()
     started.sparkContext.setLogLevel("WARN" if session.is_loud else "OFF")
     return started
+
+
+def _start_java(settings: Mapping[str, str]) -> None:
+    """Start Spark's Java without what it says before anybody could tell it not to.
+
+    Raises:
+        BadRequest: it did not start; with the last that it said.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    if SparkContext._gateway is not None:
+        return
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    with tempfile.TemporaryFile() as said:
+        try:
+            gateway = launch_gateway(conf, {"stderr": said})  # type: ignore[no-untyped-call]
+        except (PySparkException, OSError) as wrong:
+            said.seek(0)
+            last = said.read().decode("utf-8", "replace").strip()[-500:]
+            raise BadRequest("Spark", "able to start; --debug shows more", last or str(wrong))
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 @contextmanager
