@@ -38,16 +38,15 @@ def load(spark: SparkSession, broker: BrokerProcess, topic: str, schema: str = "
 
 
 def live_a_little(client: dejaqueue.Client, topic: str, messages: int = 200) -> None:
-    """Messages of which half are acked, some are cancelled, and the rest waits."""
+    """Messages of which half are acked, and the rest waits."""
     for number in range(20):
         client.send(topic, b"%d" % number, key=f"k{number}")
     rows = messages - 20
     client.send_batch(topic, pa.record_batch({"payload": [b"x"] * rows})).raise_for_status()
-    with client.consumer(topic, name="worker") as consumer:
-        left = messages // 2
-        while left > 0:
-            batch = consumer.receive_batch(max_rows=min(left, 50), timeout=10)
-            left -= len(batch)
+    with client.consume_batches(
+        topic, batch_rows=20, prefetch=20, max_messages=messages // 2, name="worker"
+    ) as batches:
+        for batch in batches:
             batch.ack()
 
 
