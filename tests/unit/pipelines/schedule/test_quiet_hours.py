@@ -1,4 +1,4 @@
-"""Quiet hours: never within, never earlier than wanted, across midnight and changes of the clock."""
+"""Quiet hours: never within, never too early, across midnight and changes of the clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stagger: the cap is kept to the message wherever a second begins; slots are given once, in order."""
+"""Stagger: the cap is kept to the message, wherever a second begins; slots are given once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ rates = some.builds(
 
 @pytest.mark.parametrize(
     ("text", "rate"),
-    [("500", Rate(500)), ("1_000/s", Rate(1_000)), ("30/m", Rate(30, 60_000)), ("1/h", Rate(1, 3_600_000))],
-)  # fmt: skip
+    [
+        ("500", Rate(500)),
+        ("1_000/s", Rate(1_000)),
+        ("30/m", Rate(30, 60_000)),
+        ("1/h", Rate(1, 3_600_000)),
+    ],
+)
 def test_a_rate_is_read(text: str, rate: Rate) -> None:
     assert Rate.parse(text) == rate
 
@@ -62,8 +67,10 @@ def test_slots_are_given_once_and_the_first_that_are_free(
 
 @given(
     rates,
-    some.lists(some.tuples(some.integers(0, 20_000), some.integers(1, 500)), min_size=1, max_size=12),
-)  # fmt: skip
+    some.lists(
+        some.tuples(some.integers(0, 20_000), some.integers(1, 500)), min_size=1, max_size=12
+    ),
+)
 def test_waves_are_whole__never_early__and_below_the_rate(
     rate: Rate, asked: list[tuple[int, int]]
 ) -> None:
