@@ -11,7 +11,7 @@ sums="$PWD/requirements/kafka.sha256"
 if [[ -d "$folder" ]] && (cd "$folder" && sha256sum --check --quiet "$sums") 2>/dev/null; then
     exit 0
 fi
-[[ $# -eq 0 ]] || python="$folder/../bin/python"
+[[ $# -eq 0 ]] || python="$(dirname "$folder")/bin/python"
 spark="$("$python" -c 'import pyspark; print(pyspark.__path__[0])' 2>/dev/null)" || {
     echo "pyspark is not installed, and what needs Kafka is left out: scripts/install.sh spark" >&2
     exit 1
