@@ -36,6 +36,7 @@ COMMANDS = {
     "stats": "dejaqueue.cli.stats:stats",
     "transactions": "dejaqueue.cli.transactions:transactions",
     "key": "dejaqueue.cli.keys:key",
+    "pipeline": "dejaqueue.cli.pipeline:pipeline",
     "bench": "dejaqueue.cli.bench:bench",
 }
 """Name of each command, in the order of the help, and where it is."""

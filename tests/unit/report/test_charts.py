@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from dejaqueue.cli.demo.charts import BOTTOM, HEIGHT, TOP, Chart, Mark, draw, legend, nice_ticks
+from dejaqueue.report.charts import BOTTOM, HEIGHT, TOP, Chart, Mark, draw, legend, nice_ticks
 
 
 def chart(*marks: Mark, **changed: object) -> ElementTree.Element:
