@@ -47,6 +47,13 @@ def recovered(topic: str, partition: int, entry_count: int, duration_ms: int) ->
     )
 
 
+def mended(topic: str, partition: int, repairs: list[str]) -> None:
+    """What of a partition was damaged or torn when it was read, and is served without."""
+    for repair in repairs:
+        text = "topic %s, partition %d: %s; it is served without"
+        log.warning(text, topic, partition, repair, extra=_place(topic, partition))
+
+
 def failed(topic: str, partition: int, error: DejaQError, *, final: bool) -> None:
     """A partition could not be read, or a step of it broke off."""
     expected = isinstance(error, ResourceExhausted | Fenced)

@@ -254,8 +254,10 @@ class Partition:
             self._recover()
         except DejaQError as error:
             news.failed(self.topic().name, self.number, error, final=False)
+            self._unreadable = error
             self._refuse_inbox(error)
             return False
+        self._unreadable = None
         self.loaded = True
         return True
 
@@ -307,6 +309,7 @@ class Partition:
         read_from = 0 if snapshot is None else snapshot.position
         duration_ms = (self.clock.now_us() - began_us) // 1_000
         news.recovered(self.topic().name, self.number, tail - 1 - read_from, duration_ms)
+        news.mended(self.topic().name, self.number, journal.repairs)
         self.counting.loaded(engine, journal)
         if self.maintenance is not None:
             self.maintenance.loaded(self, read_from)
@@ -341,10 +344,14 @@ class Partition:
         """Why this partition will not be read again before the broker is started anew."""
         return self._failed
 
+    _unreadable: DejaQError | None = None
+    """Why it could not be read the last time."""
+
     def check_loaded(self) -> None:
         """Raise Unavailable if the partition could not be read. For looks."""
         if not self.loaded:
-            raise self._failed or Unavailable("the partition can't be read now", 1_000)
+            unknown = Unavailable("the partition can't be read now", 1_000)
+            raise self._failed or self._unreadable or unknown
 
     # --- requests ---------------------------------------------------------------------------
 
@@ -446,6 +453,11 @@ class Partition:
         answer = self.engine.answer(request.producer, request.number)
         if answer is None:
             return False
+        rows = answer.count + len(answer.refused_ids)
+        if rows != request.columns.rows:
+            limit = f"another one: a batch of {rows} rows was sent here with this number before"
+            request.reply(Reply(request.number, error=BadRequest("number", limit, request.number)))
+            return True
         batch = SubBatch(
             request.producer,
             request.number,

@@ -160,7 +160,7 @@ class TopicRuntime:
 
     def look(self, partition: int, function: Callable[[Partition], Answer]) -> Future[Answer]:
         """Run a function on the partition's worker."""
-        future: Future[Answer] = Future()
+        future: Future[Answer] = self._threads.future()
 
         def run(place: Partition) -> None:
             try:
@@ -177,7 +177,7 @@ class TopicRuntime:
     def change(self, partition: int, function: Callable[[Partition], Answer]) -> Future[Answer]:
         """Run a function that applies commands on the partition's worker; done when they are
         durable. It must not raise once it has applied one."""
-        future: Future[Answer] = Future()
+        future: Future[Answer] = self._threads.future()
         answers: list[Answer] = []
 
         def answered(reply: Reply) -> None:

@@ -35,13 +35,14 @@ class Pushed:
 
     Attributes:
         fields: of a scan's ticket.
-        ids, keys: only these; None = all.
+        ids, keys, partitions: only these; None = all.
     """
 
     def __init__(self, state: str) -> None:
         self.fields: dict[str, Any] = {"state": state} if state else {}
         self.ids: set[int] | None = None
         self.keys: set[str] | None = None
+        self.partitions: set[int] | None = None
 
     def push(self, filters: Iterable[Filter]) -> list[Filter]:
         """Take the filters that the broker can apply; the others come back."""
@@ -75,6 +76,10 @@ class Pushed:
             return False
         if name == "id" and all(type(value) is int for value in values):
             self.ids = set(values) if self.ids is None else self.ids & set(values)
+            return True
+        if name == "partition" and all(type(value) is int for value in values):
+            mine = set(values)
+            self.partitions = mine if self.partitions is None else self.partitions & mine
             return True
         if name == "key" and all(isinstance(value, str) and value for value in values):
             self.keys = set(values) if self.keys is None else self.keys & set(values)
