@@ -71,8 +71,8 @@ class Folder:
 
     def _folders(self, path: str, begin: str) -> list[str]:
         found = self._files.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        folders = [info for info in found if info.type is fs.FileType.Directory]
-        return sorted(info.path for info in folders if info.base_name.startswith(begin))
+        folders = [one for one in found if one.type is fs.FileType.Directory]
+        return sorted(one.path for one in folders if one.base_name.startswith(begin))
 
 
 def _open(place: str) -> tuple[fs.FileSystem, str]:
