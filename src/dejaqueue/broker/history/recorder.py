@@ -9,6 +9,8 @@ See: history.py, which bounds all recorders together; files.py for where a file 
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 65_536
 """Changes that are encoded together: a row group of a file."""
+PIECES_MAX = 8_192
+"""So many pieces are encoded together at most: each is a few objects until then."""
+WRITE_BACK_BYTES = 4 << 20
+"""The disk is asked to write so much at a time, so that the sync in the end has little to do."""
 OFF = "history was off"
 BEHIND = "the disk did not keep up"
 FAILED = "a file could not be written"
@@ -53,6 +59,15 @@ class _OpenFile:
     first: int
     last: int
     rows: int = 0
+    asked_bytes: int = 0
+
+    def write_back(self) -> None:
+        """Have the system write what is new to the disk by and by; it may refuse."""
+        byte_count = self.sink.tell()
+        if byte_count - self.asked_bytes >= WRITE_BACK_BYTES:
+            self.asked_bytes = byte_count
+            with contextlib.suppress(OSError, AttributeError):  # not on every system
+                os.posix_fadvise(self.sink.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 class Recorder:
@@ -175,7 +190,7 @@ class Recorder:
             self._add(self._gap)
             self._gap = None
         self._add(piece)
-        if self._rows >= CHUNK_ROWS:
+        if self._rows >= CHUNK_ROWS or len(self._pieces) >= PIECES_MAX:
             self.encode()
         elif self._history.is_crowded:
             self._history.encode_all()
@@ -247,6 +262,7 @@ class Recorder:
                 file.parquet.write_table(table)
                 file.rows += table.num_rows
                 file.last = pieces[-1].last
+                file.write_back()
             if self._file and self._file.sink.tell() >= self._history.settings.roll_bytes:
                 self._finish(pieces[-1].last)
         except (OSError, pa.ArrowException) as wrong:
