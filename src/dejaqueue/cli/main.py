@@ -23,6 +23,7 @@ COMMANDS = {
     "serve": "dejaqueue.cli.serve:serve",
     "config": "dejaqueue.cli.config:config",
     "demo": "dejaqueue.cli.demo.command:demo",
+    "demo-spark": "dejaqueue.cli.demo.spark_command:demo_spark",
     "topic": "dejaqueue.cli.topics:topic",
     "cron": "dejaqueue.cli.cron:cron",
     "send": "dejaqueue.cli.send:send",

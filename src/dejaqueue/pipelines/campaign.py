@@ -79,74 +79,79 @@ class Options(PipelineOptions):
     )
     topic: Topic = Field(description="Timeline topic that takes the messages; it must exist.")
     stop: bool = Field(
-        False, description="Cancel what still waits of the campaign, and do nothing else."
+        default=False, description="Cancel what still waits of the campaign, and do nothing else."
     )
     audience: Annotated[str | None, Shown("PATH")] = Field(
-        None, description="The table: Parquet, CSV, Delta or whatever this Spark reads."
+        default=None, description="The table: Parquet, CSV, Delta or whatever this Spark reads."
     )
     format: Annotated[str, Shown("FORMAT")] = Field(
-        "",
+        default="",
         description="Its format; `table` = a name in the catalog.  "
         "[default: by the name of the file, otherwise parquet]",
     )
     read_option: tuple[Annotated[str, Shown("NAME=VALUE")], ...] = Field(
-        (), description="An option of the format, as `sep=;`; repeat it."
+        default=(), description="An option of the format, as `sep=;`; repeat it."
     )
     user: Annotated[str, Shown("COLUMN")] = Field(
-        "user", description="Column that says who it is; the second part of the key."
+        default="user", description="Column that says who it is; the second part of the key."
     )
     template: Annotated[str | None, Shown("TEXT")] = Field(
-        None,
+        default=None,
         description="The payload, with columns in braces: 'Dear {name|reader}'. A row that "
         "has no value for one without a | is incomplete. {{ and }} are braces.",
     )
     template_file: Annotated[str | None, Shown("FILE")] = Field(
-        None, description="A file with the template instead."
+        default=None, description="A file with the template instead."
     )
     payload_columns: Names = Field(
-        (), description="Or columns whose values become the payload, as one JSON object."
+        default=(), description="Or columns whose values become the payload, as one JSON object."
     )
     on: Annotated[date | None, BeforeValidator(_day), Shown("YYYY-MM-DD")] = Field(
-        None, description="Local date at which everybody gets the message …"
+        default=None, description="Local date at which everybody gets the message …"
     )
-    at: Annotated[str, Shown("HH:MM")] = Field("09:00", description="… and the local time of day.")
+    at: Annotated[str, Shown("HH:MM")] = Field(
+        default="09:00", description="… and the local time of day."
+    )
     send_at: Annotated[str | None, Shown("COLUMN")] = Field(
-        None, description="Instead of --on and --at: column with each one's local date and time."
+        default=None,
+        description="Instead of --on and --at: column with each one's local date and time.",
     )
     zone: Annotated[str, Shown("COLUMN")] = Field(
-        "zone", description="Column with each one's IANA time zone, as Europe/Berlin."
+        default="zone", description="Column with each one's IANA time zone, as Europe/Berlin."
     )
     zone_default: Annotated[str | None, Shown("ZONE")] = Field(
-        None, description="The time zone of who has none."
+        default=None, description="The time zone of who has none."
     )
     quiet: Annotated[
         QuietHours | None,
         BeforeValidator(partial(_parsed, QuietHours, QuietHours.parse)),
         Shown("HH:MM-HH:MM"),
-    ] = Field(None, description="Local hours in which nobody gets anything: 21:00-08:00.")
+    ] = Field(default=None, description="Local hours in which nobody gets anything: 21:00-08:00.")
     rate: Annotated[
         Rate | None, BeforeValidator(partial(_parsed, Rate, Rate.parse)), Shown("NUMBER[/s|/m|/h]")
-    ] = Field(None, description="At most so many messages a second, spread evenly.")
+    ] = Field(default=None, description="At most so many messages a second, spread evenly.")
     late: Literal["skip", "send"] = Field(
-        "skip",
+        default="skip",
         description="What becomes of those whose local time has passed: left out, or sent now. "
         "Made again with `skip`, a campaign sends nobody anything twice.",
     )
     missing: Literal["fail", "skip"] = Field(
-        "fail",
+        default="fail",
         description="What becomes of rows without a user, a time zone that exists, a time or a "
         "value for the template: they stop the campaign, or are left out.",
     )
-    priority: int | None = Field(None, ge=0, le=65_535, description="Of the messages.")
+    priority: int | None = Field(default=None, ge=0, le=65_535, description="Of the messages.")
     expires_after_ms: Span | None = Field(
-        None, description="Who could not be reached for so long after the time is left alone."
+        default=None,
+        description="Who could not be reached for so long after the time is left alone.",
     )
-    dry_run: bool = Field(False, description="Write nothing; say what would be sent when.")
+    dry_run: bool = Field(default=False, description="Write nothing; say what would be sent when.")
     report: Annotated[str | None, Shown("FILE")] = Field(
-        None, description="Write a page with the load and the time zones here, as HTML."
+        default=None, description="Write a page with the load and the time zones here, as HTML."
     )
     refusals: Annotated[str | None, Shown("PATH")] = Field(
-        None, description="Folder for rows that the broker refused: who has the message already."
+        default=None,
+        description="Folder for rows that the broker refused: who has the message already.",
     )
 
     def wanted(self) -> Wanted:

@@ -43,29 +43,35 @@ class Options(PipelineOptions):
     """Options of a forecast."""
 
     topic: Topic = Field(description="Whose messages.")
-    from_ms: Instant | None = Field(None, description="Where to begin.  [default: now]")
-    ahead_ms: Span = Field("24h", validate_default=True, description="How far to look.")
+    from_ms: Instant | None = Field(default=None, description="Where to begin.  [default: now]")
+    ahead_ms: Span = Field(default="24h", validate_default=True, description="How far to look.")
     source: Literal["scan", "broker"] = Field(
-        "scan", description="Who counts: Spark, by reading the column `due` of all messages; or "
+        default="scan",
+        description="Who counts: Spark, by reading the column `due` of all messages; or "
         "the broker, from its index, without Spark. Both are exact.",
-    )  # fmt: skip
+    )
     lateness_ms: Span = Field(
-        "1s", validate_default=True, description="How late a message may be done at most."
+        default="1s", validate_default=True, description="How late a message may be done at most."
     )
     consumer_rate: Annotated[float, Shown("NUMBER")] = Field(
-        1_000, gt=0, description="Messages a second that one consumer of yours works off."
+        default=1_000, gt=0, description="Messages a second that one consumer of yours works off."
     )
     partition_rate: Annotated[float, Shown("NUMBER")] = Field(
-        100_000, gt=0, description="Messages a second that one partition carries; less than a "
+        default=100_000,
+        gt=0,
+        description="Messages a second that one partition carries; less than a "
         "tenth of what `make bench` measures.",
-    )  # fmt: skip
+    )
     measure: bool = Field(
-        False, description="Measure --partition-rate: 100,000 messages through this broker, in a "
+        default=False,
+        description="Measure --partition-rate: 100,000 messages through this broker, in a "
         "topic of its own.",
-    )  # fmt: skip
-    hot: int = Field(10, ge=0, le=HOT_MAX, description="So many of the fullest seconds are named.")
+    )
+    hot: int = Field(
+        default=10, ge=0, le=HOT_MAX, description="So many of the fullest seconds are named."
+    )
     report: Annotated[str | None, Shown("FILE")] = Field(
-        None, description="Write a page with plots here, as HTML."
+        default=None, description="Write a page with plots here, as HTML."
     )
 
 
@@ -142,9 +148,11 @@ def _histogram(client: Client, topic: str, first_ms: int, last_ms: int) -> tuple
         counts.append(found.counts[there])
     overdue = 0
     if first_ms > 0:
-        overdue = int(client.histogram(
-            topic, bucket=first_ms / SECOND_MS, due_from=0, due_to=first_ms
-        ).counts.sum())  # fmt: skip
+        overdue = int(
+            client.histogram(
+                topic, bucket=first_ms / SECOND_MS, due_from=0, due_to=first_ms
+            ).counts.sum()
+        )
     return Load.of(np.concatenate(seconds), np.concatenate(counts)), overdue
 
 

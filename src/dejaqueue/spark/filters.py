@@ -97,7 +97,7 @@ class Pushed:
 
     def _from(self, name: str, value: Any, more: int) -> bool:
         """The column is at least `value`, or above it."""
-        low = _ms_up(value, more) if name == "due" else _whole(value, more)
+        low = first_ms(value, more) if name == "due" else _whole(value, more)
         if low is None or name not in ("due", "priority"):
             return False
         most = limits.INSTANT_MS_MAX if name == "due" else limits.PRIORITY_MAX
@@ -109,7 +109,7 @@ class Pushed:
 
     def _to(self, name: str, value: Any, more: int) -> bool:
         """The column is below `value`, or at most it."""
-        end = _ms_up(value, more) if name == "due" else _whole(value, more)
+        end = first_ms(value, more) if name == "due" else _whole(value, more)
         if end is None or end < 1 or name not in ("due", "priority"):
             return False
         if name == "due":
@@ -125,7 +125,7 @@ def _whole(value: Any, more: int) -> int | None:
     return value + more if type(value) is int else None
 
 
-def _ms_up(value: Any, more: int) -> int | None:
+def first_ms(value: Any, more: int) -> int | None:
     """The first millisecond that is at least (or above, if `more`) a number or a time."""
     if isinstance(value, datetime):
         since = (value if value.tzinfo else value.astimezone()) - _EPOCH

@@ -4,7 +4,7 @@ A pipeline is one file, `pipelines/NAME.py`:
 
     class Options(PipelineOptions):
         topic: Topic = Field(description="Whose messages.")
-        ahead_ms: Span = Field("24h", validate_default=True, description="How far to look.")
+        ahead_ms: Span = Field(default="24h", validate_default=True, description="How far to look.")
 
     def run(options: Options, run: Run) -> Outcome:
         '''What it does, in one sentence: the help's first line.'''

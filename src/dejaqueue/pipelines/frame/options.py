@@ -74,19 +74,23 @@ class PipelineOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     url: Annotated[str, Shown("URL", "DEJAQ_URL")] = Field(
-        URL_DEFAULT, description="The broker. Spark's executors must reach it at the same address."
+        default=URL_DEFAULT,
+        description="The broker. Spark's executors must reach it at the same address.",
     )
     api_key: Annotated[str | None, Shown("KEY", "DEJAQ_API_KEY")] = Field(
-        None, repr=False, description="An API key; others can see options: prefer the variable."
+        default=None,
+        repr=False,
+        description="An API key; others can see options: prefer the variable.",
     )
     tls_ca: Annotated[str | None, Shown("FILE", "DEJAQ_TLS_CA")] = Field(
-        None, description="PEM file with the certificates that may sign a dejaqs:// broker's."
+        default=None,
+        description="PEM file with the certificates that may sign a dejaqs:// broker's.",
     )
     tls_certificate: Annotated[str | None, Shown("FILE", "DEJAQ_TLS_CERTIFICATE")] = Field(
-        None, description="PEM file with a certificate of our own, for mutual TLS."
+        default=None, description="PEM file with a certificate of our own, for mutual TLS."
     )
     tls_key: Annotated[str | None, Shown("FILE", "DEJAQ_TLS_KEY")] = Field(
-        None, description="PEM file with the private key of --tls-certificate."
+        default=None, description="PEM file with the private key of --tls-certificate."
     )
 
     def __init__(self, **values: Any) -> None:

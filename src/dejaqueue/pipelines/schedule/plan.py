@@ -138,7 +138,8 @@ def _load_zones(
     first_ms = int(cells.min()) * SECOND_MS if len(cells) else 0
     last_ms = int(cells.max()) * SECOND_MS if len(cells) else 0
     # What is late, or staggered over quiet hours, may go long after its local time.
-    first_ms, last_ms = min(first_ms, timing.now_ms), max(last_ms, timing.now_ms)
+    if timing.sends_late:
+        first_ms, last_ms = min(first_ms, timing.now_ms), max(last_ms, timing.now_ms)
     if timing.quiet is not None and timing.rate is not None:
         last_ms += YEAR_MS
     for place, name in enumerate(names):
