@@ -51,6 +51,7 @@ from dejaqueue.engine.commands import (
     Effects,
     Enqueue,
     Extend,
+    Int64s,
     Move,
     Nack,
     OpenEpoch,
@@ -120,6 +121,7 @@ class Partition:
         self.dead_letters: DeadLetters | None = None
         self.staged_watch: StagedWatch | None = None
         self.forecast: ForecastChore | None = None
+        self.claimed_dues: dict[int, Int64s] = {}
         self.recorder: Recorder | None = None
         self.engine: Engine
         self.journal: Journal
