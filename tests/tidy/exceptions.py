@@ -84,6 +84,8 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/http/entrance.py": "tests/integration/test_authorisation.py",
     "src/dejaqueue/http/routes/keys.py": "tests/integration/test_authorisation.py",
     "src/dejaqueue/journal/interface.py": "a contract",
+    "src/dejaqueue/journal/records/interface.py": "a contract",
+    "src/dejaqueue/coordinator/interface.py": "a contract",
     "src/dejaqueue/local.py": "tests/docs, tests/integration",
     "src/dejaqueue/schema/messages.py": "a list of names",
     "src/dejaqueue/testing/reference_model.py": "tests/model",

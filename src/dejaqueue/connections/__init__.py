@@ -1,0 +1,1 @@
+"""Connections to servers: opening one, refusing settings that lose data, naming errors."""

@@ -1,0 +1,1 @@
+"""Journals on servers that exist: numbered records at a backend, and a copy here to read from."""
