@@ -12,6 +12,7 @@ from dev.services.service import Service
 _CLASSES = {
     "postgresql": "dev.services.postgresql:Postgresql",
     "mariadb": "dev.services.mariadb:Mariadb",
+    "etcd": "dev.services.etcd:Etcd",
 }
 NAMES = tuple(_CLASSES)
 
