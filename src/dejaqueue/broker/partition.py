@@ -76,6 +76,7 @@ from dejaqueue.wire.frames import Reply, SettleOp
 if TYPE_CHECKING:
     from dejaqueue.broker.forecast import ForecastChore
     from dejaqueue.broker.maintenance import Maintenance
+    from dejaqueue.broker.shared import Shared
     from dejaqueue.broker.staging import StagedWatch
     from dejaqueue.clock import Clock
 
@@ -119,6 +120,7 @@ class Partition:
         self.dead_letters: DeadLetters | None = None
         self.staged_watch: StagedWatch | None = None
         self.forecast: ForecastChore | None = None
+        self.shared: Shared | None = None
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal
@@ -241,6 +243,10 @@ class Partition:
         if self._failed is not None:
             self._refuse_inbox(self._failed)
             return False
+        refusal = None if self.shared is None else self.shared.refusal(self.topic().name)
+        if refusal is not None:
+            self._refuse_inbox(refusal)
+            return False
         try:
             self._recover()
         except DejaQError as error:
@@ -301,6 +307,8 @@ class Partition:
         # A full disk or another owner: reading again may help. A failed sync is final (duty 8).
         if not isinstance(error, ResourceExhausted | Fenced | InternalError):
             self._failed = error
+        if isinstance(error, Fenced) and self.shared is not None:
+            self.shared.fenced(self.topic().name)
         self._commits.abandon(error)
         self.loaded = False
         self.journal.close()
