@@ -241,7 +241,7 @@ class Broker:
         return name in self._topics
 
     def take(self, name: str) -> None:
-        """Serve a topic from now on, as its owner in a cluster. Raises TopicUnknown, Unavailable."""
+        """Serve a topic from now on, as its owner in a cluster. Raises TopicUnknown."""
         with self._lock:
             self._check_running()
             if name in self._topics:
