@@ -200,7 +200,7 @@ class JetStreamServer:
         return read_url(journal_url([self.node], self.node, 1, self._secret))
 
     def status(self) -> ClusterStatus:
-        """What the servers say of themselves, asked by way of this one. None answers = all absent."""
+        """What the servers say of themselves, asked by way of any; none answers = all absent."""
         monitor = SystemMonitor(read_url(self.url))
         try:
             return read_status([node.name for node in self.nodes], monitor.reports())
@@ -244,9 +244,9 @@ class JetStreamServer:
         try:
             while True:
                 status = read_status([node.name for node in self.nodes], monitor.reports())
-                if status.meta_leader not in {"", but} and _is_led(status, but):
-                    if status.is_whole(but):
-                        return
+                is_led = status.meta_leader not in {"", but} and _is_led(status, but)
+                if is_led and status.is_whole(but):
+                    return
                 if self._clock.now_ms() > until_ms:
                     raise Unavailable(f"not whole after {timeout_ms} ms: {status}")
                 self._clock.wait_until(self._clock.now_us() + POLL_US, Wake())
