@@ -17,7 +17,7 @@ PYTEST_ARGS ?=
 REQUIRE_ALL ?=
 export REQUIRE_ALL
 
-CODE := $(wildcard src tests bench examples scripts)
+CODE := $(wildcard src tests bench dev examples scripts)
 
 .PHONY: help
 help:
