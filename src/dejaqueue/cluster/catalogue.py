@@ -127,7 +127,7 @@ class ClusterCatalogue(Catalogue):
     def _put(self, topic: Topic, counts: tuple[int, ...] = ()) -> Topic:
         known = self._kept.get(topic.name)
         if known is None:
-            journals = f"{topic.name}@{secrets.token_hex(4)}"
+            journals = f"{topic.name}.{secrets.token_hex(4)}"
             kept = _Kept(topic, counts or (topic.partitions,), journals, 0)
         else:
             kept = _Kept(topic, counts or known.counts, known.journals, known.revision)

@@ -16,6 +16,7 @@ import base64
 import json
 import queue
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -276,10 +277,7 @@ class _Channel:
     def __init__(self, connection: NatsConnection, stream: str, key: Callable[[str], str]) -> None:
         self._connection, self._stream, self._key = connection, stream, key
         self._heard: queue.SimpleQueue[Told] = queue.SimpleQueue()
-        inbox = connection.client.new_inbox()
-        self._subscription: Any = connection.run(
-            connection.client.subscribe(inbox, cb=self._take), ANSWER_S
-        )
+        inbox, self._stop_listening = connection.listen(self._take)
         config = {
             "deliver_subject": inbox,
             "deliver_policy": "new",
@@ -315,11 +313,5 @@ class _Channel:
 
     def close(self) -> None:
         """Hear no more; the server forgets a listener that nobody listens for."""
-        if self._subscription is None:
-            return
-        try:
-            self._connection.run(self._subscription.unsubscribe(), 1)
-        except Unavailable:
-            return  # the connection is closed, and so is this
-        finally:
-            self._subscription = None
+        with suppress(Unavailable):  # the connection is closed, and so is this
+            self._stop_listening()
