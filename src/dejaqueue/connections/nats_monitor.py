@@ -1,4 +1,4 @@
-"""What each NATS server says of its own copies: settings, streams, how many records, which are gone.
+"""What each NATS server says of its own copies: settings, streams, how many records, gaps.
 
 Room: connections.
 Holds: every server is asked itself; the leader of a stream does not know what its followers lost.
@@ -163,10 +163,10 @@ class SystemMonitor:
 
 def read_report(server: str, facts: dict[str, Any], told: dict[str, Any]) -> ServerReport:
     """A report from a server's own facts and its answer to `jsz`."""
-    copies = []
-    for account in told.get("account_details") or ():
-        for stream in account.get("stream_detail") or ():
-            copies.append(_copy(server, stream))
+    accounts = told.get("account_details") or ()
+    copies = [
+        _copy(server, one) for account in accounts for one in account.get("stream_detail", ())
+    ]
     config = told.get("config") or {}
     return ServerReport(
         server=server,

@@ -1,0 +1,1 @@
+"""Servers that run beside the broker: their settings, their processes, their health."""
