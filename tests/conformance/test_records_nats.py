@@ -38,3 +38,9 @@ class TestJetStream(RecordConformance):
 
 class TestThreeJetStreams(TestJetStream):
     count = 3
+    restarts: ClassVar[int] = 0
+
+    def restart_server(self) -> None:
+        """Kill one after the other: two go on."""
+        type(self).restarts += 1
+        self.servers.kill(self.servers.nodes[self.restarts % 3].name)

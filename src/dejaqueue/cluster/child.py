@@ -62,7 +62,8 @@ class Child:
         """
         self._name, self._command, self._pid_file = name, command, pid_file
         self._on_line, self._clock = on_line, clock
-        self._wake, self._stopping = Wake(), False
+        self._wake = Wake()
+        self._stop = threading.Event()
         self._guard = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._thread: threading.Thread | None = None
@@ -70,7 +71,7 @@ class Child:
 
     def start(self) -> None:
         """Start it, and again whenever it dies, until `stop`."""
-        self._stopping = False
+        self._stop.clear()
         self._wake.clear()
         self._thread = threading.Thread(target=self._keep, name=f"{self._name}-keeper", daemon=True)
         self._thread.start()
@@ -85,13 +86,13 @@ class Child:
     def _keep(self) -> None:
         end_left_behind(self._pid_file, self._command()[0])
         pause_ms = FIRST_PAUSE_MS
-        while not self._stopping:
+        while not self._stop.is_set():
             began_ms = self._clock.now_ms()
             try:
                 self._run_once()
             except OSError as error:
                 log.error("%s cannot be started: %s", self._name, error)
-            if self._stopping:
+            if self._stop.is_set():
                 return
             lived_ms = self._clock.now_ms() - began_ms
             pause_ms = FIRST_PAUSE_MS if lived_ms > STEADY_MS else min(pause_ms * 2, PAUSE_MS_MAX)
@@ -112,7 +113,7 @@ class Child:
         )
         with self._guard:
             self._process = process
-            stopping = self._stopping
+            stopping = self._stop.is_set()
         self.starts += 1
         self._pid_file.write_text(str(process.pid))
         if stopping:
@@ -126,7 +127,7 @@ class Child:
     def stop(self) -> None:
         """End it and wait until it has; twice is fine."""
         with self._guard:
-            self._stopping = True
+            self._stop.set()
             process = self._process
         self._wake.ring()
         if process is not None and process.poll() is None:

@@ -43,6 +43,8 @@ START_MS = 30_000
 CATCH_UP_MS = 600_000
 POLL_US = 100_000
 LINE = re.compile(r"\[\d+\] \S+ \S+ \[(\w{3})\] (.*)")
+EXPECTED_LINES = ("Plaintext passwords detected", "Waiting for routing to be established")
+"""Warnings that every start brings: the settings are for this user alone to read."""
 LEVELS = {"INF": logging.DEBUG, "DBG": logging.DEBUG, "TRC": logging.DEBUG, "WRN": logging.WARNING}
 
 
@@ -322,4 +324,7 @@ def pass_line_on(line: str) -> None:
     if found is None:
         server_log.info("%s", line)
         return
-    server_log.log(LEVELS.get(found[1], logging.ERROR), "%s", found[2])
+    level = LEVELS.get(found[1], logging.ERROR)
+    if found[2].startswith(EXPECTED_LINES):
+        level = logging.DEBUG
+    server_log.log(level, "%s", found[2])

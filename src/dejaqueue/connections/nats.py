@@ -2,8 +2,8 @@
 
 Room: connections. Needs the extra `nats`.
 Holds: a message is sent once. When the connection breaks, everything that waits for an answer ends
-at once with Unavailable; the library connects again, to another server if need be, and sends
-nothing of before. Messages of one `publish_all` go out in their order.
+at once with Unavailable; a new connection is made, to another server if need be, and nothing
+of before is sent on it. Messages of one `publish_all` go out in their order.
 See: nats_url.py; journal/records/nats.py.
 """
 
@@ -28,7 +28,10 @@ log = logging.getLogger("dejaqueue.connections")
 
 TIMEOUT_S = 5.0
 """No answer for so long: the outcome is unknown."""
-CONNECT_S = 5.0
+CONNECT_S = 2.0
+"""One server has so long to answer to a new connection."""
+PAUSE_S, PAUSE_S_MAX = 0.05, 0.5
+"""Between two rounds through all servers: at first, and when they have been away for long."""
 PING_S = 2
 """A server that answers no ping of two in a row is left for another."""
 
@@ -66,11 +69,7 @@ class ApiRefusal(Exception):
 
 
 class NatsConnection:
-    """One connection; any thread may use it.
-
-    Attributes:
-        client: the library's client, for `run`.
-    """
+    """One connection; any thread may use it."""
 
     def __init__(self, url: NatsUrl, servers: Sequence[str] = (), *, as_system: bool = False):
         """Connect.
@@ -81,29 +80,26 @@ class NatsConnection:
             as_system: as the user of the system account.
 
         Raises:
-            Unavailable: no server answered within 5 s. Refused: the extra is missing.
+            Unavailable: no server answered. Refused: the extra is missing.
         """
-        try:
-            import nats.aio.client
-        except ImportError as error:
-            raise Refused("nats:// needs the extra: pip install 'dejaqueue[nats]'") from error
-
         self.url = url
-        self._pinned = bool(servers)
+        self._new_client = _client_class()
         self._servers = tuple(servers or url.servers)
-        self._loop = asyncio.new_event_loop()
-        self._closed = False
-        self._waiting: dict[str, Callable[[Reply | None], None]] = {}
-        self._tokens = itertools.count(1)
-        self._back: list[Callable[[], None]] = []
-        self._thread = threading.Thread(target=self._run_loop, name="nats", daemon=True)
-        self._thread.start()
-        self.client: Any = nats.aio.client.Client()
+        self._pinned, self._told = bool(servers), ()
         self._login = (url.user, url.password)
         if as_system:
             self._login = (url.system_user, url.system_password)
+        self._loop = asyncio.new_event_loop()
+        self._closing = self._closed = False
+        self._waiting: dict[str, Callable[[Reply | None], None]] = {}
+        self._tokens = itertools.count(1)
+        self._back: list[Callable[[], None]] = []
+        self._client: Any = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run_loop, name="nats", daemon=True)
+        self._thread.start()
         try:
-            self.run(self._connect(), CONNECT_S + 1)
+            self.run(self._connect(), CONNECT_S * (1 + len(self._servers)))
         except BaseException:
             self.close()
             raise
@@ -113,35 +109,80 @@ class NatsConnection:
         self._loop.run_forever()
         self._loop.close()
 
+    # ── connecting ───────────────────────────────────────────────────────────────────────────────
+
     async def _connect(self) -> None:
+        failure = await self._connect_any()
+        if failure is not None:
+            raise Unavailable(f"{self.url!r}: cannot connect: {_shown(failure)}") from failure
+        self._keeper = self._loop.create_task(self._keep())
+
+    async def _keep(self) -> None:
+        """Connect again whenever the connection is lost. A pinned one stays lost."""
+        pause_s = PAUSE_S
+        while not self._closing:
+            await self._lost.wait()
+            await _discard(self._client)
+            if self._pinned or self._closing:
+                return
+            if await self._connect_any() is None:
+                pause_s = PAUSE_S
+                for call in list(self._back):
+                    call()
+            else:
+                await asyncio.sleep(pause_s)  # tidy: allow sleep, because no server answered
+                pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _connect_any(self) -> Exception | None:
+        """Try each server once; None = one answered.
+
+        The library's own reconnecting is not used: it would send what it still has to the next
+        server, and a message is to be sent once.
+        """
+        failure: Exception = Unavailable("closed")
+        for server in self.addresses:
+            if self._closing:
+                break
+            client = self._new_client()
+            try:
+                await self._connect_one(client, server)
+            except Exception as error:  # noqa: BLE001  whatever it is, the next may do
+                failure = error
+                await _discard(client)
+                continue
+            self._client = client
+            return None
+        return failure
+
+    async def _connect_one(self, client: Any, server: str) -> None:
         user, password = self._login
-        try:
-            await asyncio.wait_for(
-                self.client.connect(
-                    servers=[f"nats://{server}" for server in self._servers],
-                    user=user or None,
-                    password=password or None,
-                    name="dejaq",
-                    error_cb=self._on_error,
-                    disconnected_cb=self._on_lost,
-                    reconnected_cb=self._on_back,
-                    connect_timeout=2,
-                    reconnect_time_wait=0.1,
-                    max_reconnect_attempts=-1,
-                    allow_reconnect=not self._pinned,
-                    ping_interval=PING_S,
-                    max_outstanding_pings=2,
-                    # Nothing is kept for a server that is away: what was not sent was not sent.
-                    pending_size=0,
-                ),
-                CONNECT_S,
-            )
-        except Exception as error:
-            raise Unavailable(f"{self.url!r}: cannot connect: {_shown(error)}") from error
-        self._inbox = f"{self.client.new_inbox()}."
-        await self.client.subscribe(
+        lost = asyncio.Event()
+
+        async def on_lost() -> None:
+            lost.set()
+            await self._on_lost()
+
+        await client.connect(
+            servers=[f"nats://{server}"],
+            user=user or None,
+            password=password or None,
+            name="dejaq",
+            error_cb=self._on_error,
+            disconnected_cb=on_lost,
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            connect_timeout=CONNECT_S,
+            ping_interval=PING_S,
+            max_outstanding_pings=2,
+        )
+        self._inbox = f"{client.new_inbox()}."
+        await client.subscribe(
             f"{self._inbox}*", cb=self._on_reply, pending_msgs_limit=0, pending_bytes_limit=0
         )
+        told = client._server_info.get("connect_urls") or ()
+        self._told = tuple(told) or self._told
+        self._lost = lost
 
     # ── what the library tells ───────────────────────────────────────────────────────────────────
 
@@ -149,15 +190,9 @@ class NatsConnection:
         log.debug("%r: %s", self.url, _shown(error))
 
     async def _on_lost(self) -> None:
-        # What the library has not written yet would go out late, to the next server.
-        self.client._pending, self.client._pending_data_size = [], 0
         waiting, self._waiting = self._waiting, {}
         for give in waiting.values():
             give(None)
-
-    async def _on_back(self) -> None:
-        for call in list(self._back):
-            call()
 
     async def _on_reply(self, message: Any) -> None:
         give = self._waiting.get(message.subject[len(self._inbox) :])
@@ -198,7 +233,7 @@ class NatsConnection:
     async def _publish_all(
         self, subject: str, messages: Sequence[tuple[dict[str, str], bytes]], timeout_s: float
     ) -> list[Reply | None]:
-        if not self.client.is_connected:
+        if not self.is_connected:
             raise Unavailable(f"{self.url!r}: no connection to any server")
         replies: list[asyncio.Future[Reply | None]] = []
         tokens = []
@@ -218,7 +253,7 @@ class NatsConnection:
         self, subject: str, content: bytes, token: str, headers: dict[str, str] | None = None
     ) -> None:
         try:
-            await self.client.publish(
+            await self._client.publish(
                 subject, content, reply=f"{self._inbox}{token}", headers=headers or None
             )
         except Exception:  # noqa: BLE001  the reply will not come, which is what counts
@@ -265,7 +300,7 @@ class NatsConnection:
         came: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         token = self._expect(came.put)
         try:
-            if not self.client.is_connected:
+            if not self.is_connected:
                 raise Unavailable(f"{self.url!r}: no connection to any server")
             self.run(self._send(subject, content, token), timeout_s)
             while True:
@@ -288,35 +323,35 @@ class NatsConnection:
     @property
     def is_connected(self) -> bool:
         """True while there is a server."""
-        return bool(self.client.is_connected)
+        return self._client is not None and bool(self._client.is_connected)
 
     @property
     def server_name(self) -> str:
         """Name of the server that it is connected to."""
-        return str(self.client._server_info.get("server_name", ""))
+        return str(self._client._server_info.get("server_name", ""))
 
     @property
     def server_version(self) -> str:
         """Version of the server that it is connected to."""
-        return str(self.client._server_info.get("version", ""))
+        return str(self._client._server_info.get("version", ""))
 
     @property
     def payload_bytes_max(self) -> int:
         """Bytes that a message may have at most, its headers counted."""
-        return int(self.client.max_payload)
+        return int(self._client.max_payload)
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """host:port of the servers that were named or told of."""
-        known = [place.uri.netloc.rpartition("@")[2] for place in self.client.server_pool]
-        return tuple(dict.fromkeys([*self._servers, *known]))
+        told = () if self._pinned else self._told
+        return tuple(dict.fromkeys([*self._servers, *told]))
 
     def close(self) -> None:
         """Close; twice is fine."""
         if self._closed:
             return
         try:
-            self.run(self._close(), 2)
+            self.run(self._close(), 2 * CONNECT_S)
         except Unavailable:
             pass
         finally:
@@ -325,13 +360,36 @@ class NatsConnection:
             self._thread.join(5)
 
     async def _close(self) -> None:
+        self._closing = True
         await self._on_lost()
-        await self.client.close()
-        mine = asyncio.current_task()
-        left = [one for one in asyncio.all_tasks() if one is not mine]
+        if self._client is not None:
+            self._lost.set()
+            await _discard(self._client)
+        if self._keeper is not None:
+            await self._keeper
+        left = [one for one in asyncio.all_tasks() if one is not asyncio.current_task()]
         for one in left:
             one.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+
+
+def _client_class() -> Callable[[], Any]:
+    try:
+        from nats.aio.client import Client
+    except ImportError as error:
+        raise Refused("nats:// needs the extra: pip install 'dejaqueue[nats]'") from error
+    return Client
+
+
+async def _discard(client: Any) -> None:
+    """Close a client whatever state it is in, its socket too."""
+    try:
+        await client.close()
+        if client._transport is not None:
+            client._transport.close()
+            await client._transport.wait_closed()
+    except Exception as error:  # noqa: BLE001  it is thrown away
+        log.debug("closing a connection: %s", _shown(error))
 
 
 def read_answer(what: str, reply: Reply) -> dict[str, Any]:

@@ -86,7 +86,8 @@ class RedisConnection:
         try:
             with self.answers("CONFIG GET"):
                 for setting in WANTED:
-                    found |= self.client.config_get(setting)
+                    told = self.client.config_get(setting)
+                    found |= {_text(name): _text(value) for name, value in told.items()}
         except (redis.exceptions.ResponseError, Refused):
             log.warning(
                 "%s does not tell its settings: make sure that it has %s, or what is acknowledged "
@@ -94,12 +95,7 @@ class RedisConnection:
                 self.summary,
                 ", ".join(f"{setting} {right[0]}" for setting, right in WANTED.items()),
             )
-        return {
-            key.decode() if isinstance(key, bytes) else key: (
-                value.decode() if isinstance(value, bytes) else str(value)
-            )
-            for key, value in found.items()
-        }
+        return found
 
     @contextmanager
     def answers(self, what: str) -> Iterator[None]:
@@ -142,6 +138,10 @@ def split_url(url: str) -> tuple[str, str]:
     if not prefix or not prefix.replace("-", "").replace("_", "").isalnum():
         raise BadRequest("prefix", "letters, digits, - and _", prefix)
     return urlunsplit(parts._replace(query="")), prefix
+
+
+def _text(told: Any) -> str:
+    return told.decode() if isinstance(told, bytes) else str(told)
 
 
 def _begins(error: Exception, beginnings: tuple[str, ...]) -> bool:

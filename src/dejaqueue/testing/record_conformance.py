@@ -26,7 +26,7 @@ from typing import TypeVar
 
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.errors import DejaQError, Fenced, Unavailable
-from dejaqueue.journal.records.interface import RecordLog, RecordStore
+from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 from dejaqueue.testing.cut_proxy import Cut, CutProxy
 
 _Answer = TypeVar("_Answer")
@@ -117,7 +117,7 @@ class RecordConformance(ABC):
                 assert log.last() == len(written)
                 for count in (1, 7, 30):
                     new = [some_bytes(n, turn) for n in range(count)]  # the first is empty
-                    pieces = [[memoryview(one[:9]), b"", one[9:]] for one in new]
+                    pieces: list[list[Bytes]] = [[memoryview(one[:9]), b"", one[9:]] for one in new]
                     log.append(len(written), pieces)
                     written += new
                 assert log.last() == len(written)
@@ -159,6 +159,7 @@ class RecordConformance(ABC):
             refused(Fenced, lambda: log.append(1, [[b"x"]]))
             log.append(0, [[b"one"], [b"two"]])
             for after in (0, 1, 3, 1 << 40):
+                # The second would be right behind 1: it must not be there without the first.
                 refused(Fenced, lambda after=after: log.append(after, [[b"x"], [b"y"]]))  # type: ignore[misc]
             assert everything(log) == [(1, b"one"), (2, b"two")]
             log.append(2, [[b"three"]])
@@ -174,10 +175,11 @@ class RecordConformance(ABC):
         def owner(who: int) -> None:
             try:
                 with self.store() as store:
-                    log = store.open(topic, 0)
+                    # Of two who make a log at once, one may find it half made.
+                    log = patiently(lambda: store.open(topic, 0))
                     for turn in range(40):
                         together.wait(60)
-                        after = log.last()
+                        after = patiently(log.last)
                         records = [b"%d %d %d" % (who, turn, n) for n in range(1 + turn % 2)]
                         try:
                             log.append(after, [[record] for record in records])
@@ -273,14 +275,14 @@ class RecordConformance(ABC):
                     log = store.open(topic, 0)
                     after = 0
                     while not done.is_set() or after < 60:
+                        new = range(after + 1, after + 2 + after % 3)
                         try:
-                            log.append(after, [[b"%d" % (after + 1)]])
+                            log.append(after, [[b"%d" % number] for number in new])
                         except (Unavailable, Fenced):
                             after = patiently(log.last)
                             continue
-                        after += 1
-                        acknowledged = after
-                        if after == 30:
+                        after = acknowledged = new[-1]
+                        if after >= 30:
                             halfway.set()
             except BaseException as failure:  # noqa: BLE001  shown by the test
                 failures.append(failure)

@@ -18,6 +18,8 @@ from dejaqueue.errors import Refused, Unavailable
 
 NO_STREAM = 10059
 READABLE_BYTES = 80
+ATOMIC = "allow_atomic"
+"""Setting of a stream that takes several messages at once or none of them."""
 CREATE_S = 10.0
 """A new group of three chooses its leader before it answers."""
 
@@ -61,6 +63,7 @@ def settings_of(url: NatsUrl, name: str, subject: str, **more: Any) -> dict[str,
         "deny_purge": False,
         "allow_direct": True,
         "allow_rollup_hdrs": False,
+        ATOMIC: True,
         "compression": "none",
     } | more
 
@@ -80,10 +83,14 @@ def make_stream(connection: NatsConnection, wanted: dict[str, Any]) -> dict[str,
             raise Refused(f"cannot make the stream {name}: {error}") from error
     config = found.get("config", {})
     for setting, value in wanted.items():
-        if config.get(setting, value) != value:
+        if setting == ATOMIC:
+            continue  # a server that does not know it leaves it out, and is used without it
+        # What is left out is false, 0 or empty.
+        has = config.get(setting, type(value)())
+        if has != value:
             raise Refused(
-                f"the stream {name} has {setting} {config[setting]!r}, and the journal needs "
-                f"{value!r}; change it with the tools of NATS while nothing writes"
+                f"the stream {name} has {setting} {has!r}, and the journal needs {value!r}; "
+                f"change it with the tools of NATS while nothing writes"
             )
     return found
 

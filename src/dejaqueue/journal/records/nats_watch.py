@@ -68,7 +68,7 @@ class CopyWatch:
         self._connection, self._monitor, self._clock = connection, monitor, clock
         self._prefix, self._records = f"{prefix}-", records_prefix
         self._on_change = on_change
-        self._wake, self._stopping = Wake(), False
+        self._wake, self._stop = Wake(), threading.Event()
         self._unsure: set[SickCopy] = set()
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -85,9 +85,9 @@ class CopyWatch:
 
     def _run(self) -> None:
         wait_ms = PERIOD_MS
-        while not self._stopping:
+        while not self._stop.is_set():
             self._clock.wait_until(self._clock.now_us() + wait_ms * 1000, self._wake)
-            if self._stopping:
+            if self._stop.is_set():
                 return
             try:
                 self.check()
@@ -146,7 +146,7 @@ class CopyWatch:
 
     def close(self) -> None:
         """Stop looking; twice is fine."""
-        self._stopping = True
+        self._stop.set()
         self._wake.ring()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(30)
