@@ -321,7 +321,7 @@ class CoordinatorConformance(ABC):
             bell = Bell()
             other.watch("owner/", bell)
             late_s = other.poll_ms / 1_000 + PATIENCE_S
-            for n in range(12):
+            for n in range(7):
                 bell.forget()
                 if n % 4 == 3:
                     one.delete("owner/a")
@@ -461,8 +461,7 @@ class ServedCoordinatorConformance(CoordinatorConformance):
                 before = time.monotonic()
                 assert refuses(Unavailable, lambda: one.put("b", b"never"))
                 assert refuses(Unavailable, lambda: one.get("a"))
-                assert refuses(Unavailable, lambda: one.list(""))
-                assert time.monotonic() - before < 3 * AWAY_S
+                assert time.monotonic() - before < 2 * AWAY_S
                 proxy.cut()  # what hung does not arrive later
                 proxy.mend()
                 _until(lambda: not refuses(Unavailable, lambda: one.get("a")))
