@@ -44,7 +44,8 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
     """A connection to a DejaQ broker.
 
     Args:
-        url: `dejaq://host:port`; `dejaqs://` for TLS.
+        url: `dejaq://host:port`; `dejaqs://` for TLS. Of a cluster any broker will do; with
+            several, `dejaq://a:7464,b:7464`, the client also starts where one is down.
         name: a name for the broker's logs.
         api_key: what `dejaq key create` printed; None = the broker needs none.
         tls: files for `dejaqs://`, beside or instead of the system's.
@@ -75,9 +76,9 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
     ) -> None:
         if transport is None:
             # Imported late: who brings a transport of its own does not load gRPC.
-            from dejaqueue.client.flight_transport import FlightTransport
+            from dejaqueue.client.routed_transport import connect
 
-            transport = FlightTransport(url, api_key, tls)
+            transport = connect(url, api_key, tls)
         self._core = ClientCore(transport, name, retry_ms_max, clock)
 
     async def __aenter__(self) -> AsyncClient:

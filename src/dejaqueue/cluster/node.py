@@ -93,7 +93,7 @@ class Node:
         """Who serves a topic that is not served here."""
         owner = self._view.living_owner(self._unit(topic))
         if owner is None or owner.node == self.name:
-            return Unavailable(f"topic {topic} is between two owners", 50)
+            return Elsewhere(f"topic {topic} is between two owners", 50)
         return Elsewhere(
             f"topic {topic} is served by {owner.node} at {owner.url}",
             50,
