@@ -269,6 +269,36 @@ class Change(NamedTuple):
     after: Any
 
 
+class ClusterSettings(Group):
+    """How brokers that share one journal server know of each other."""
+
+    coordinator: str = Field(
+        default="",
+        description="Server on which brokers agree who serves which topic: `etcd://host:2379`, "
+        "`nats://…`, `postgresql://…`, `mysql://…` or `redis://…`. Empty = this broker is alone. "
+        "Cannot change live.",
+    )
+    node: str = Field(
+        default="",
+        pattern=r"^[A-Za-z0-9._-]{0,200}$",
+        description="Name of this broker, unique in the cluster and the same after a restart. "
+        "Empty = the name of the machine. Cannot change live.",
+    )
+    advertise: str = Field(
+        default="",
+        description="Host name or address at which clients and other brokers reach this broker. "
+        "Empty = `server.host`, which does not do where that is 0.0.0.0. Cannot change live.",
+    )
+    lease_ms: int = Field(
+        default=5_000,
+        ge=1_000,
+        le=120_000,
+        description="A broker that was not heard of for this long has lost its topics to others, "
+        "in milliseconds. Five seconds: shorter is a quicker failover, longer rides out pauses of "
+        "a machine. It stops serving at four fifths of it. Cannot change live.",
+    )
+
+
 class BrokerSettings(BaseSettings):
     """All settings of a broker.
 
@@ -283,6 +313,7 @@ class BrokerSettings(BaseSettings):
     clock: ClockSettings = Field(default_factory=ClockSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     log: LogSettings = Field(default_factory=LogSettings)
+    cluster: ClusterSettings = Field(default_factory=ClusterSettings)
 
     @classmethod
     def settings_customise_sources(
