@@ -28,8 +28,9 @@ from dejaqueue.connections.sql import (
     SqlFailure,
     SqlServer,
     Verdict,
+    server_of,
 )
-from dejaqueue.errors import Fenced, Unavailable
+from dejaqueue.errors import Fenced, ResourceExhausted, Unavailable
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 
 R = TypeVar("R")
@@ -94,7 +95,12 @@ class SqlRecords(RecordLog):
         """See RecordLog.append. One statement, or one transaction, as far as the server takes."""
         number = after + 1
         for contents in self._store.portions(records):
-            self._append(number, contents)
+            try:
+                self._append(number, contents)
+            except (Fenced, ResourceExhausted) as failure:
+                if number == after + 1:
+                    raise
+                raise Unavailable(f"a part of an append is there: {failure}") from failure
             number += len(contents)
 
     def _append(self, number: int, contents: list[bytes]) -> None:
@@ -350,3 +356,8 @@ class SqlRecordStore(RecordStore):
     def close(self) -> None:
         """See RecordStore.close."""
         self._connections.close()
+
+
+def open_records(url: str) -> SqlRecordStore:
+    """The records behind sqlite:///path, postgresql://, cockroachdb:// or mysql://."""
+    return SqlRecordStore(server_of(url))
