@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install the servers that tests start (PostgreSQL, MariaDB) and that benchmarks compare with (Redis,
+# Install the servers that tests start (PostgreSQL, MariaDB, etcd) and that benchmarks compare with (Redis,
 # beanstalkd). Nothing else needs them.
 set -euo pipefail
 
@@ -7,7 +7,8 @@ missing=()
 command -v redis-server >/dev/null || missing+=(redis-server)
 command -v beanstalkd >/dev/null || missing+=(beanstalkd)
 compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null || command -v postgres >/dev/null || missing+=(postgresql)
-command -v mariadbd >/dev/null || [[ -x /usr/sbin/mariadbd ]] || missing+=(mariadb-server-core)
+command -v mariadbd >/dev/null || [[ -x /usr/sbin/mariadbd ]] || missing+=(mariadb-server-core mariadb-client-core)
+command -v etcd >/dev/null || missing+=(etcd-server)
 if [[ ${#missing[@]} -eq 0 ]]; then
     exit 0
 fi

@@ -12,6 +12,9 @@ from dev.services.service import Service
 _CLASSES = {
     "postgresql": "dev.services.postgresql:Postgresql",
     "mariadb": "dev.services.mariadb:Mariadb",
+    "etcd": "dev.services.etcd:Etcd",
+    "nats": "dev.services.nats:Nats",
+    "redis": "dev.services.redis:Redis",
 }
 NAMES = tuple(_CLASSES)
 

@@ -1,4 +1,4 @@
-"""Covers: the journal on SQL servers, by the suite of all journals and that of servers' records."""
+"""Covers: the journal on SQL servers, by the suites of journals and of records."""
 
 from __future__ import annotations
 
@@ -9,42 +9,47 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dejaqueue.connections.sql import SqlServer, server_of
+from dejaqueue.connections.sql import server_of
 from dejaqueue.journal.records.sql import SqlRecordStore
-from dejaqueue.testing.cutting_proxy import CuttingProxy
-from dejaqueue.testing.record_conformance import RecordConformance, ServerConformance
+from dejaqueue.testing.cut_proxy import CutProxy
+from dejaqueue.testing.record_conformance import RecordConformance
+from dejaqueue.testing.shared_journal_conformance import (
+    ServedJournalConformance,
+    SharedJournalConformance,
+)
 from dev.services import Service
 
 
-class TestSqlite(RecordConformance):
+class TestSqlite(SharedJournalConformance):
     one_store = True
 
     def make_records(self, directory: Path) -> SqlRecordStore:
         return SqlRecordStore(server_of(f"sqlite:///{directory}/records.db"))
 
 
-class SqlConformance(ServerConformance):
-    """A database of its own for each test, reached through a proxy."""
+def own_url(service: Service, port: int, name: str) -> str:
+    """A database, or a schema, of its own, and how to get there by that port."""
+    scheme, name = (
+        urlsplit(service.url).scheme,
+        "t" + hashlib.sha256(name.encode()).hexdigest()[:16],
+    )
+    connection = server_of(service.url).connect()
+    try:
+        if scheme == "postgresql":
+            connection.change(f"CREATE SCHEMA IF NOT EXISTS {name}")
+            return f"{scheme}://dejaq@127.0.0.1:{port}/postgres?options=-csearch_path%3D{name}"
+        connection.change(f"CREATE DATABASE IF NOT EXISTS {name}")
+        return f"{scheme}://dejaq@127.0.0.1:{port}/{name}"
+    finally:
+        connection.close()
 
+
+class SqlJournal(ServedJournalConformance):
     service: Service
-    proxy: CuttingProxy
-
-    def server(self, directory: Path) -> SqlServer:
-        name = "t" + hashlib.sha256(str(directory).encode()).hexdigest()[:16]
-        self.create(name)
-        parts = urlsplit(self.service.url)
-        return server_of(f"{parts.scheme}://dejaq@127.0.0.1:{self.proxy.port}/{name}{self.query}")
-
-    query = ""
-
-    def create(self, name: str) -> None:
-        raise NotImplementedError
 
     def make_records(self, directory: Path) -> SqlRecordStore:
-        return SqlRecordStore(self.server(directory))
-
-    def cut_next(self, *, answer: bool) -> None:
-        self.proxy.cut_next(answer=answer)
+        port = self.proxy.address[1]
+        return SqlRecordStore(server_of(own_url(self.service, port, str(directory))))
 
     def kill_server(self) -> None:
         self.service.kill()
@@ -53,33 +58,44 @@ class SqlConformance(ServerConformance):
         self.service.start()
 
 
-class TestPostgresql(SqlConformance):
+class TestPostgresqlJournal(SqlJournal):
     @pytest.fixture(autouse=True)
     def _server(self, postgresql: Service) -> Iterator[None]:
         self.service = postgresql
-        with CuttingProxy(postgresql.port) as self.proxy:
+        with CutProxy(("127.0.0.1", postgresql.port)) as self.proxy:
             yield
 
-    def create(self, name: str) -> None:
-        connection = server_of(self.service.url).connect()
-        try:
-            found = connection.rows("SELECT 1 FROM pg_database WHERE datname = ?", (name,))
-            if not found:
-                connection.change(f"CREATE DATABASE {name}")
-        finally:
-            connection.close()
 
-
-class TestMariadb(SqlConformance):
+class TestMariadbJournal(SqlJournal):
     @pytest.fixture(autouse=True)
     def _server(self, mariadb: Service) -> Iterator[None]:
         self.service = mariadb
-        with CuttingProxy(mariadb.port) as self.proxy:
+        with CutProxy(("127.0.0.1", mariadb.port)) as self.proxy:
             yield
 
-    def create(self, name: str) -> None:
-        connection = server_of(self.service.url).connect()
-        try:
-            connection.change(f"CREATE DATABASE IF NOT EXISTS {name}")
-        finally:
-            connection.close()
+
+class SqlRecords(RecordConformance):
+    service: Service
+
+    def make_store(self, address: tuple[str, int] | None = None) -> SqlRecordStore:
+        port = address[1] if address else self.service.port
+        return SqlRecordStore(server_of(own_url(self.service, port, type(self).__name__)))
+
+    def server_address(self) -> tuple[str, int]:
+        return ("127.0.0.1", self.service.port)
+
+    def restart_server(self) -> None:
+        self.service.kill()
+        self.service.start()
+
+
+class TestPostgresqlRecords(SqlRecords):
+    @pytest.fixture(autouse=True)
+    def _server(self, postgresql: Service) -> None:
+        self.service = postgresql
+
+
+class TestMariadbRecords(SqlRecords):
+    @pytest.fixture(autouse=True)
+    def _server(self, mariadb: Service) -> None:
+        self.service = mariadb

@@ -106,6 +106,26 @@ class _Connection(SqlConnection):
         self._inner.close()
 
 
+class Listener:
+    """What is told on a channel of PostgreSQL; for one thread."""
+
+    def __init__(self, inner: psycopg.Connection[Row], errors: type[Exception]) -> None:
+        self._inner, self._errors = inner, errors
+
+    def hear(self, seconds: float) -> str | None:
+        """The next word, None if none comes in time. Raises SqlFailure."""
+        try:
+            for told in self._inner.notifies(timeout=seconds, stop_after=1):
+                return told.payload
+        except self._errors as failure:
+            raise SqlFailure(Verdict.UNKNOWN, str(failure)) from failure
+        return None
+
+    def close(self) -> None:
+        """Hear no more; twice is fine."""
+        self._inner.close()
+
+
 class Postgresql(SqlServer):
     """A server of PostgreSQL, or a cluster of CockroachDB.
 
@@ -150,6 +170,16 @@ class Postgresql(SqlServer):
         if self.is_cockroach:
             return []
         return [f"ALTER TABLE {table} ALTER COLUMN {bytes_column} SET STORAGE EXTERNAL"]
+
+    def listen(self, channel: str) -> Listener:
+        """Hear what is told on a channel, from now on. Raises SqlFailure."""
+        try:
+            # Not of the bounded class: silence is what a listener mostly hears.
+            inner = self._psycopg.connect(self._url, autocommit=True)
+            inner.execute(f"LISTEN {channel}")
+        except self._psycopg.Error as failure:
+            raise SqlFailure(Verdict.UNKNOWN, f"{self.name}: {failure}") from failure
+        return Listener(inner, self._psycopg.Error)
 
     def check(self, connection: SqlConnection) -> str:
         """See SqlServer.check."""

@@ -1,16 +1,14 @@
-"""What every server that keeps records must do, beside the suite of all journals.
+"""The suite that every record store passes: one test per promise of the contract.
 
-    class TestMine(RecordConformance):
-        def make_records(self, directory): return MyRecordStore(…)
-        def cut_next(self, *, answer): self.proxy.cut_next(answer=answer)
+    class TestRedis(RecordConformance):
+        def make_store(self, address): return RedisRecordStore(url_of(address or SERVER.address))
+        def server_address(self): return SERVER.address
+        def restart_server(self): SERVER.kill(); SERVER.start()
 
-`RecordConformance` is the suite of all journals and what only a journal of several brokers can show:
-owners that race, answers that are lost, entries larger than a record, a broker without a copy.
-`ServerConformance` adds what takes a server that can be killed.
-
-Room: testing; shipped, for whoever writes a backend. Of pytest only the fixture `tmp_path`.
-Holds: what was acknowledged is there once; what was not is there at most once.
-See: journal/records/interface.py, the duties; docs/internals/writing-a-journal.md.
+Room: testing; shipped, for whoever writes a backend. Knows the contract alone.
+Holds: a test names the duty it checks; all tests may share one server, since each has topics of
+its own; nothing sleeps: what takes its time is tried again until it is there.
+See: journal/records/interface.py, the numbered duties; cut_proxy.py.
 """
 
 # A test's name says what it checks.
@@ -18,602 +16,453 @@ See: journal/records/interface.py, the duties; docs/internals/writing-a-journal.
 
 from __future__ import annotations
 
+import random
+import secrets
 import threading
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
-import numpy as np
-import pytest
-
-from dejaqueue.errors import DejaQError, Fenced, JournalDamaged, Unavailable
-from dejaqueue.journal.interface import Entry, EntryKind, SnapshotFile
+from dejaqueue.clock import SystemClock, Wake
+from dejaqueue.errors import DejaQError, Fenced, Unavailable
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
-from dejaqueue.journal.records.journal import RecordJournal
-from dejaqueue.journal.records.store import RecordJournalStore
-from dejaqueue.testing.journal_conformance import (
-    JournalConformance,
-    fill,
-    make_ack,
-    make_enqueue,
-    raised,
-    read_rows,
-    rows_of,
-    text_column,
-    values_of,
-)
+from dejaqueue.testing.cut_proxy import Cut, CutProxy
+
+_Answer = TypeVar("_Answer")
+
+PATIENCE_MS = 30_000
+"""A server that was away may take so long to be there again."""
 
 
-def marked(number: int) -> Entry:
-    """A small entry that can be told from others."""
-    return Entry(EntryKind.ACK, number, (number, 0, 0, 0))
+def patiently(call: Callable[[], _Answer]) -> _Answer:
+    """The answer of a call that may be repeated; tried again while it is Unavailable."""
+    clock = SystemClock()
+    until_ms = clock.now_ms() + PATIENCE_MS
+    while True:
+        try:
+            return call()
+        except Unavailable:
+            if clock.now_ms() > until_ms:
+                raise
+            clock.wait_until(clock.now_us() + 50_000, Wake())
 
 
-def marks(journal: RecordJournal) -> list[int]:
-    """The marks of a journal's entries, in order; their positions are dense."""
-    found = list(journal.scan(0))
-    assert [position for position, _, _ in found] == list(range(1, len(found) + 1))
-    return [entry.now_ms for _, _, entry in found]
+def refused(error: type[DejaQError], call: Callable[[], object]) -> None:
+    """A failure if the call does not raise this error."""
+    try:
+        call()
+    except error:
+        return
+    raise AssertionError(f"{error.__name__} was not raised")
 
 
-class AlteredRecords(RecordLog):
-    """A log that fails as a test says, in front of a real one.
-
-    Attributes:
-        fail_next: "before" = the next append does not arrive; "after" = its answer does not;
-            "prefix" = only its first record arrives, and no answer.
-        rotten: records to give otherwise than they were stored, None = not at all.
-        whole_replicas: replicas that have everything.
-    """
-
-    def __init__(self, inner: RecordLog) -> None:
-        self.inner = inner
-        self.fail_next: list[str] = []
-        self.rotten: dict[int, bytes | None] = {}
-        self.whole_replicas: tuple[str, ...] = ()
-
-    def last(self) -> int:
-        """See RecordLog.last."""
-        return self.inner.last()
-
-    def append(self, after: int, records: Sequence[Sequence[Bytes]]) -> None:
-        """See RecordLog.append."""
-        how = self.fail_next.pop(0) if self.fail_next else ""
-        if how == "before":
-            raise Unavailable("lost before it arrived")
-        self.inner.append(after, records[:1] if how == "prefix" else records)
-        if how:
-            raise Unavailable("lost after it arrived")
-
-    def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """See RecordLog.read."""
-        for number, content in self.inner.read(first, end):
-            given = self.rotten.get(number, content)
-            if given is not None:
-                yield number, given
-
-    def replicas(self) -> Sequence[str]:
-        """See RecordLog.replicas."""
-        return self.whole_replicas
-
-    def read_from(self, replica: str, first: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """See RecordLog.read_from."""
-        return self.inner.read(first, end)
-
-    def drop_before(self, number: int) -> None:
-        """See RecordLog.drop_before."""
-        self.inner.drop_before(number)
-
-    def byte_count(self) -> int:
-        """See RecordLog.byte_count."""
-        return self.inner.byte_count()
-
-    def close(self) -> None:
-        """See RecordLog.close."""
-        self.inner.close()
+def some_bytes(count: int, seed: int = 0) -> bytes:
+    """Bytes that differ from those of another seed."""
+    return random.Random(seed * 1_000_003 + count).randbytes(count)
 
 
-class AlteredStore(RecordStore):
-    """A store whose logs fail as a test says."""
-
-    def __init__(self, inner: RecordStore) -> None:
-        self.inner = inner
-        self.record_bytes_max = inner.record_bytes_max
-        self.logs: list[AlteredRecords] = []
-
-    def open(self, topic: str, partition: int) -> AlteredRecords:
-        """See RecordStore.open."""
-        self.logs.append(AlteredRecords(self.inner.open(topic, partition)))
-        return self.logs[-1]
-
-    def drop(self, topic: str) -> None:
-        """See RecordStore.drop."""
-        self.inner.drop(topic)
-
-    def put_object(self, name: str, content: bytes | memoryview) -> None:
-        """See RecordStore.put_object."""
-        self.inner.put_object(name, content)
-
-    def get_object(self, name: str) -> bytes | None:
-        """See RecordStore.get_object."""
-        return self.inner.get_object(name)
-
-    def object_names(self, prefix: str) -> list[str]:
-        """See RecordStore.object_names."""
-        return self.inner.object_names(prefix)
-
-    def drop_objects(self, names: Sequence[str]) -> None:
-        """See RecordStore.drop_objects."""
-        self.inner.drop_objects(names)
-
-    def close(self) -> None:
-        """See RecordStore.close."""
-        self.inner.close()
+def everything(log: RecordLog, first: int = 1) -> list[tuple[int, bytes]]:
+    """All records from `first` on."""
+    last = patiently(log.last)
+    return patiently(lambda: list(log.read(first, last + 1)))
 
 
-class RecordConformance(JournalConformance):
-    """Inherit, give `make_records`, and pytest runs the suite."""
+class RecordConformance(ABC):
+    """Inherit, say how to make a store, and the suite is yours."""
 
-    patience_seconds = 20.0
-    one_store = False
-    """True if only one RecordStore of a directory can be open, as a file of SQLite: then owners
-    that race share it."""
+    topic_bytes_max = 255
+    """Longest name of a topic that the store is tried with."""
 
     @abstractmethod
-    def make_records(self, directory: Path) -> RecordStore:
-        """A store; of the same directory, the same content again; twice at once, too."""
+    def make_store(self, address: tuple[str, int] | None = None) -> RecordStore:
+        """A store on the server; with an address, on the server by way of that."""
 
-    def make_store(self, directory: Path) -> RecordJournalStore:
-        return RecordJournalStore(
-            self.make_records(directory),
-            mirror=directory / "mirror",
-            segment_bytes=1 << 16,
-            patience_seconds=self.patience_seconds,
-        )
+    def server_address(self) -> tuple[str, int] | None:
+        """(host, port) of the server; None if there is none that connections go to."""
+        return None
 
-    def make_altered(self, directory: Path, mirror: str = "mirror") -> RecordJournalStore:
-        """A store whose logs fail as a test says."""
-        return RecordJournalStore(
-            AlteredStore(self.make_records(directory)),
-            mirror=directory / mirror,
-            patience_seconds=self.patience_seconds,
-        )
+    def restart_server(self) -> None:  # noqa: B027  a store without a server has none to restart
+        """Kill the server as hard as can be and start it again; nothing if there is none."""
 
-    @staticmethod
-    def altered(store: RecordJournalStore) -> AlteredRecords:
-        """The log that was opened last."""
-        assert isinstance(store.records, AlteredStore)
-        return store.records.logs[-1]
+    @contextmanager
+    def store(self, address: tuple[str, int] | None = None) -> Iterator[RecordStore]:
+        """A store that is closed in the end."""
+        made = patiently(lambda: self.make_store(address))
+        try:
+            yield made
+        finally:
+            made.close()
 
-    def rivals(self, directory: Path) -> tuple[RecordJournalStore, RecordJournalStore]:
-        """Two brokers' stores of the same content, each with a copy of its own."""
-        records = self.make_records(directory)
-        other = records if self.one_store else self.make_records(directory)
-        return RecordJournalStore(records), RecordJournalStore(other)
+    def topic(self) -> str:
+        """A name that no other test has."""
+        return f"t.{secrets.token_hex(6)}"
 
-    # ── the port ─────────────────────────────────────────────────────────────────────────────────
+    # ── duties 1, 2, 7 ───────────────────────────────────────────────────────────────────────────
 
-    def test_records_are_numbered_and_fenced(self, tmp_path: Path) -> None:
-        store = self.make_records(tmp_path)
-        log = store.open("topic", 0)
-        assert (log.last(), list(log.read(1, 10))) == (0, [])
-        log.append(0, [[b"a", memoryview(b"b")], [b"\0'\\?%"]])
-        assert list(log.read(1, 10)) == [(1, b"ab"), (2, b"\0'\\?%")]
-        for after in (0, 1, 3, 1 << 40):
-            raised(Fenced, lambda after=after: log.append(after, [[b"x"]]))  # type: ignore[misc]
-        assert (log.last(), [number for number, _ in log.read(2, 3)]) == (2, [2])
-        assert store.open("topic", 1).last() == 0
-        assert store.open("topic", 0).last() == 2
-        store.close()
+    def test_an_empty_log_has_nothing(self) -> None:
+        with self.store() as store:
+            log = store.open(self.topic(), 0)
+            assert log.last() == 0
+            assert list(log.read(1, 100)) == []
+            assert list(log.read(5, 5)) == []
+            assert store.summary
 
-    def test_records_of_every_size_come_back(self, tmp_path: Path) -> None:
-        store = self.make_records(tmp_path)
-        log = store.open("topic", 0)
-        random = np.random.default_rng(1)
-        most = store.record_bytes_max
-        sizes = [size for size in (1, 255, 65_535, 65_536, 70_000, most - 1, most) if size <= most]
-        written = [random.bytes(size) for size in sizes]
-        log.append(0, [[one] for one in written])
-        for number, one in enumerate(written, len(written) + 1):
-            log.append(number - 1, [[one]])
-        assert [content for _, content in log.read(1, 100)] == written + written
-        assert log.byte_count() > 0
-        store.close()
+    def test_records_come_back_as_they_were_appended(self) -> None:
+        topic = self.topic()
+        written: list[bytes] = []
+        for turn in range(3):
+            with self.store() as store:
+                log = store.open(topic, 3)
+                assert log.last() == len(written)
+                for count in (1, 7, 30):
+                    new = [some_bytes(n, turn) for n in range(count)]  # the first is empty
+                    pieces: list[list[Bytes]] = [[memoryview(one[:9]), b"", one[9:]] for one in new]
+                    log.append(len(written), pieces)
+                    written += new
+                assert log.last() == len(written)
+                assert everything(log) == list(enumerate(written, 1))
+                log.close()
 
-    def test_dropped_records_leave_the_last_number(self, tmp_path: Path) -> None:
-        store = self.make_records(tmp_path)
-        log = store.open("topic", 0)
-        log.append(0, [[bytes([number])] for number in range(20)])
-        log.drop_before(11)
-        assert [number for number, _ in log.read(11, 100)] == list(range(11, 21))
-        log.drop_before(21)
-        assert log.last() == 20
-        raised(Fenced, lambda: log.append(0, [[b"x"]]))
-        log.append(20, [[b"x"]])
-        assert list(log.read(21, 30)) == [(21, b"x")]
-        store.drop("topic")
-        assert store.open("topic", 0).last() == 0
-        store.close()
+    def test_read_gives_the_range_asked_and_what_is_there(self) -> None:
+        with self.store() as store:
+            log = store.open(self.topic(), 0)
+            log.append(0, [[some_bytes(50, n)] for n in range(40)])
+            for first, end in ((1, 2), (40, 41), (17, 31), (30, 90), (41, 50), (0, 3)):
+                wanted = [(n, some_bytes(50, n - 1)) for n in range(first, end) if 1 <= n <= 40]
+                assert list(log.read(first, end)) == wanted
 
-    def test_objects_are_whole(self, tmp_path: Path) -> None:
-        store = self.make_records(tmp_path)
-        large = np.random.default_rng(2).bytes(3_000_000)
-        store.put_object("a/empty", b"")
-        store.put_object("a/large", memoryview(large))
-        store.put_object("b", b"1")
-        assert store.get_object("a/empty") == b""
-        assert store.get_object("a/large") == large
-        assert store.get_object("a") is None
-        assert store.object_names("a/") == ["a/empty", "a/large"]
-        store.put_object("a/large", b"small")
-        assert store.get_object("a/large") == b"small"
-        store.drop_objects(["a/large", "never was"])
-        assert store.object_names("") == ["a/empty", "b"]
-        store.close()
+    def test_a_record_may_have_the_most_bytes_and_many_go_at_once(self) -> None:
+        topic = self.topic()
+        with self.store() as store:
+            log = store.open(topic, 0)
+            most = store.record_bytes_max
+            assert most >= 1 << 16
+            sizes = [most, 1, most - 1, *([max(most // 5, 1)] * 60), most]
+            log.append(0, [[some_bytes(size, n)] for n, size in enumerate(sizes)])
+            assert log.last() == len(sizes)
+        with self.store() as store:
+            log = store.open(topic, 0)
+            count = 0
+            for number, record in log.read(1, len(sizes) + 1):
+                count += 1
+                assert number == count
+                assert record == some_bytes(sizes[number - 1], number - 1)
+            assert count == len(sizes)
+            assert log.byte_count() > 0
 
-    # ── owners ───────────────────────────────────────────────────────────────────────────────────
+    # ── duty 3: fencing ──────────────────────────────────────────────────────────────────────────
 
-    def test_an_owner_that_was_overtaken_is_fenced(self, tmp_path: Path) -> None:
-        first, second = self.rivals(tmp_path)
-        old = first.open("topic", 0)
-        old.append([marked(1)], 0, 1)
-        new = second.open("topic", 0)
-        new.append([marked(2)], 1, 2)
-        raised(Fenced, lambda: old.append([marked(3)], 1, 1))
-        raised(Fenced, lambda: old.append([marked(4)], 1, 1))
-        old.close()
-        assert marks(first.open("topic", 0)) == marks(new) == [1, 2]
-        first.close()
-        second.close()
+    def test_an_append_elsewhere_than_behind_the_last_is_fenced(self) -> None:
+        with self.store() as store:
+            log = store.open(self.topic(), 0)
+            refused(Fenced, lambda: log.append(1, [[b"x"]]))
+            log.append(0, [[b"one"], [b"two"]])
+            for after in (0, 1, 3, 1 << 40):
+                # The second would be right behind 1: it must not be there without the first.
+                refused(Fenced, lambda after=after: log.append(after, [[b"x"], [b"y"]]))  # type: ignore[misc]
+            assert everything(log) == [(1, b"one"), (2, b"two")]
+            log.append(2, [[b"three"]])
+            assert log.last() == 3
 
-    def test_of_owners_that_race_one_wins_each_time(self, tmp_path: Path) -> None:
-        stores = self.rivals(tmp_path)
-        acknowledged: list[int] = []
+    def test_of_two_owners_that_race_one_gets_each_number(self) -> None:
+        topic = self.topic()
+        won: list[dict[int, bytes]] = [{}, {}]
+        lost = [0, 0]
         failures: list[BaseException] = []
+        together = threading.Barrier(2)
 
-        def own(store: RecordJournalStore, start: int) -> None:
+        def owner(who: int) -> None:
             try:
-                journal = store.open("topic", 0)
-                for number in range(start, start + 25):
-                    while True:
+                with self.store() as store:
+                    # Of two who make a log at once, one may find it half made.
+                    log = patiently(lambda: store.open(topic, 0))
+                    for turn in range(40):
+                        together.wait(60)
+                        after = patiently(log.last)
+                        records = [b"%d %d %d" % (who, turn, n) for n in range(1 + turn % 2)]
                         try:
-                            journal.append([marked(number)], journal.tail, 1)
+                            log.append(after, [[record] for record in records])
                         except Fenced:
-                            journal.close()
-                            journal = store.open("topic", 0)
-                        else:
-                            acknowledged.append(number)
-                            break
-                journal.close()
+                            lost[who] += 1
+                            continue
+                        except Unavailable:  # the other came behind a part of it
+                            continue
+                        won[who] |= dict(enumerate(records, after + 1))
             except BaseException as failure:  # noqa: BLE001  shown by the test
                 failures.append(failure)
+                together.abort()
 
-        threads = [
-            threading.Thread(target=own, args=(store, 1_000 * place))
-            for place, store in enumerate(stores, 1)
-        ]
+        threads = [threading.Thread(target=owner, args=(who,)) for who in (0, 1)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert not failures, failures
-        found = marks(stores[0].open("topic", 0))
-        assert sorted(found) == sorted(acknowledged)
-        for start in (1_000, 2_000):
-            assert [one for one in found if start <= one < start + 999] == list(
-                range(start, start + 25)
-            )
-        for store in stores:
-            store.close()
+        assert lost[0] + lost[1] > 0, "they never raced"
+        assert not won[0].keys() & won[1].keys()
+        with self.store() as store:
+            found = dict(everything(store.open(topic, 0)))
+        assert list(found) == list(range(1, len(found) + 1))
+        assert (won[0] | won[1]).items() <= found.items()
 
-    def test_a_broker_without_a_copy_reads_what_it_never_saw(self, tmp_path: Path) -> None:
-        random = np.random.default_rng(21)
-        first, second = self.rivals(tmp_path)
-        journal = first.open("topic", 0)
-        journal.adopt(iter(()))
-        written = fill(journal, random, 200)
-        position = journal.tail
-        journal.put_snapshot(position, '{"a": 1}', [SnapshotFile("part", b"content")])
-        written |= fill(journal, random, 20)
-        rival = second.open("topic", 0)
-        assert [place for place, _, _ in rival.scan(position)] == list(range(201, 221))
-        snapshot = rival.latest_snapshot()
-        assert snapshot is not None
-        assert (snapshot.position, snapshot.meta) == (position, '{"a": 1}')
-        assert snapshot.files == ("part",)
-        rival.adopt(iter([np.array(list(written), dtype=np.int64)]))
-        for count in (1, 50, len(written)):
-            asked = random.choice(list(written), count, replace=False).tolist()
-            assert read_rows(rival, asked) == [written[locator] for locator in asked]
-        assert [place for place, _, _ in rival.scan(0)] == list(range(1, 221))
-        first.close()
-        second.close()
+    # ── duty 5: no answer ────────────────────────────────────────────────────────────────────────
 
-    # ── sizes ────────────────────────────────────────────────────────────────────────────────────
+    def test_a_lost_answer_is_unavailable_and_can_be_found_out(self) -> None:
+        server = self.server_address()
+        if server is None:
+            return
+        outcomes = {self._lose(server, where) for where in ("answer", "request", "answer")}
+        assert True in outcomes, "no append whose answer was lost had been made"
 
-    def test_an_append_larger_than_a_record_is_rejoined(self, tmp_path: Path) -> None:
-        random, store = np.random.default_rng(22), self.make_store(tmp_path)
-        journal = store.open("topic", 0)
-        size = 2 * store.records.record_bytes_max + 12_345
-        large = Entry(
-            EntryKind.ENQUEUE, 1, rows=2, texts={"payload": text_column([random.bytes(size), b""])}
-        )
-        batch = [make_ack(1), large, make_enqueue(random, 3)]
-        journal.append([make_ack(5)], 0, 1)
-        journal.append(batch, 1, 1)
-        journal.append([make_ack(6)], 4, 1)
-        assert store.records.open("topic", 0).last() >= 5
-        store.close()
-        rival = RecordJournalStore(self.make_records(tmp_path))
-        journal = rival.open("topic", 0)
-        found = [values_of(entry) for _, _, entry in journal.scan(1)][:3]
-        assert found == [values_of(entry) for entry in batch]
-        rows = rows_of(large, 3)
-        assert read_rows(journal, list(rows)) == list(rows.values())
-        rival.close()
-
-    # ── answers that are lost ────────────────────────────────────────────────────────────────────
-
-    def large_append(self, store: RecordJournalStore) -> list[Entry]:
-        """Entries that take several records."""
-        size = store.records.record_bytes_max
-        text = text_column([b"x" * size, b"y" * size])
-        return [marked(7), Entry(EntryKind.ENQUEUE, 8, rows=2, texts={"payload": text})]
-
-    @pytest.mark.parametrize(
-        "failures",
-        [
-            ["before"],
-            ["after"],
-            ["prefix"],
-            ["before", "before", "after"],
-            ["after", "before", "before"],
-            ["before", "after", "before", "after"],
-            ["prefix", "before", "after"],
-            ["prefix", "before"],
-        ],
-        ids="-".join,
-    )
-    @pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
-    def test_a_lost_answer_is_found_out(
-        self, tmp_path: Path, failures: list[str], large: bool
-    ) -> None:
-        store = self.make_altered(tmp_path)
-        journal = store.open("topic", 0)
-        journal.append([marked(1)], 0, 1)
-        self.altered(store).fail_next = list(failures)
-        entries = self.large_append(store) if large else [marked(7)]
-        tail = journal.append(entries, 1, 1)
-        assert tail == journal.tail == 1 + len(entries)
-        assert journal.append([marked(9)], tail, 1) == tail + 1
-        expected = [1, 7, 8, 9] if large else [1, 7, 9]
-        assert marks(journal) == expected
-        store.close()
-        rival = RecordJournalStore(self.make_records(tmp_path))
-        assert marks(rival.open("topic", 0)) == expected
-        rival.close()
-
-    def test_an_answer_that_is_never_found_out_closes_the_journal(self, tmp_path: Path) -> None:
-        for partition, (how, there) in enumerate((("before", [1]), ("after", [1, 2]))):
-            self.patience_seconds = 0.1
-            store = self.make_altered(tmp_path)
-            journal = store.open("topic", partition)
-            journal.append([marked(1)], 0, 1)
-            self.altered(store).fail_next = [how, *["before"] * 1_000]
-            raised(Unavailable, lambda: journal.append([marked(2)], 1, 1))
-            raised(Unavailable, lambda: journal.append([marked(2)], 1, 1))
-            journal.close()
-            again = store.open("topic", partition)
-            assert marks(again) == there
-            again.append([marked(3)], again.tail, 2)
-            assert marks(again) == [*there, 3]
-            store.close()
-
-    def test_the_rest_of_an_append_that_was_cut_is_void(self, tmp_path: Path) -> None:
-        self.patience_seconds = 0.1
-        store = self.make_altered(tmp_path)
-        journal = store.open("topic", 0)
-        journal.append([marked(1)], 0, 1)
-        self.altered(store).fail_next = ["prefix", *["before"] * 1_000]
-        raised(Unavailable, lambda: journal.append(self.large_append(store), 1, 1))
-        journal.close()
-        again = store.open("topic", 0)
-        assert marks(again) == [1]
-        again.append([marked(2)], 1, 2)
-        assert marks(again) == [1, 2]
-        again.put_snapshot(1, "{}", [])
-        store.close()
-        rival = RecordJournalStore(self.make_records(tmp_path))
-        assert marks(rival.open("topic", 0)) == [1, 2]
-        rival.close()
-
-    def test_a_lost_answer_whose_place_another_took_is_fenced(self, tmp_path: Path) -> None:
-        store = self.make_altered(tmp_path)
-        journal = store.open("topic", 0)
-        journal.append([marked(1)], 0, 1)
-        altered = self.altered(store)
-        with RecordLogOwner(self, store, tmp_path) as other:
-            altered.fail_next = ["before"]
-            other.append([marked(2)], 1, 2)
-            raised(Fenced, lambda: journal.append([marked(3)], 1, 1))
-            assert marks(other) == [1, 2]
-        store.close()
-
-    # ── rot ──────────────────────────────────────────────────────────────────────────────────────
-
-    def test_a_record_that_rots_or_is_missing_is_refused_by_its_number(
-        self, tmp_path: Path
-    ) -> None:
-        store = self.make_altered(tmp_path)
-        journal = store.open("topic", 0)
-        written = fill(journal, np.random.default_rng(23), 30)
-        records = dict(self.altered(store).inner.read(1, 100))
-        store.close()
-        middle = sorted(records)[len(records) // 2]
-        content = records[middle]
-        flipped = bytearray(content)
-        flipped[len(flipped) // 2] ^= 0x10
-        for rotten in (bytes(flipped), content[:-8], b"", records[middle - 1], None):
-            store = self.make_altered(tmp_path, mirror="other")
-            assert isinstance(store.records, AlteredStore)
-            opened = store.records.open
-
-            def rots(topic: str, partition: int) -> AlteredRecords:
-                log = opened(topic, partition)  # noqa: B023  called within the turn
-                log.rotten = {middle: rotten}  # noqa: B023
-                return log
-
-            store.records.open = rots  # type: ignore[method-assign]
-            damage = raised(JournalDamaged, lambda: store.open("topic", 0))  # noqa: B023
-            assert f"topic/0, record {middle}" in str(damage)
-
-            def rots_in_one_place(topic: str, partition: int) -> AlteredRecords:
-                log = rots(topic, partition)
-                log.whole_replicas = ("another",)
-                return log
-
-            store.records.open = rots_in_one_place  # type: ignore[method-assign]
-            journal = store.open("topic", 0)
-            assert read_rows(journal, list(written)) == list(written.values())
-            store.close()
-
-    def test_a_copy_that_is_damaged_or_foreign_is_read_again(self, tmp_path: Path) -> None:
-        random = np.random.default_rng(24)
-        store = self.make_store(tmp_path)
-        journal = store.open("topic", 0)
-        written = fill(journal, random, 60)
-        store.close()
-        files = sorted((tmp_path / "mirror").rglob("*.segment"))
-        assert files
-        for path in files:
-            content = bytearray(path.read_bytes())
-            for at in range(200, len(content) - 200, 1_000):
-                content[at] ^= 0xFF
-            path.write_bytes(content)
-        store = self.make_store(tmp_path)
-        journal = store.open("topic", 0)
-        assert read_rows(journal, list(written)) == list(written.values())
-        assert [place for place, _, _ in journal.scan(0)] == list(range(1, 61))
-        journal.close()
-        store.records.drop("topic")  # by another broker, which leaves our copy behind
-        journal = store.open("topic", 0)
-        written = fill(journal, random, 20)
-        journal.close()
-        journal = store.open("topic", 0)
-        assert read_rows(journal, list(written)) == list(written.values())
-        assert [place for place, _, _ in journal.scan(0)] == list(range(1, 21))
-        store.close()
-
-
-class RecordLogOwner:
-    """Another broker that owns the partition for a while."""
-
-    def __init__(
-        self, suite: RecordConformance, store: RecordJournalStore, directory: Path
-    ) -> None:
-        assert isinstance(store.records, AlteredStore)
-        records = store.records.inner if suite.one_store else suite.make_records(directory)
-        self._store = RecordJournalStore(_Shared(records) if suite.one_store else records)
-
-    def __enter__(self) -> RecordJournal:
-        return self._store.open("topic", 0)
-
-    def __exit__(self, *_: object) -> None:
-        self._store.close()
-
-
-class _Shared(AlteredStore):
-    """A store that somebody else closes."""
-
-    def close(self) -> None:
-        """Left to its owner."""
-
-
-class ServerConformance(RecordConformance):
-    """For a server that can be killed, with a way to it that can be cut."""
-
-    @abstractmethod
-    def cut_next(self, *, answer: bool) -> None:
-        """Cut the way to the server at the next request's answer, or before the request."""
-
-    @abstractmethod
-    def kill_server(self) -> None:
-        """End the server as a failing machine does."""
-
-    @abstractmethod
-    def start_server(self) -> None:
-        """Start it again, and return when it answers."""
-
-    @pytest.mark.parametrize("answer", [True, False], ids=["answer", "request"])
-    def test_a_connection_cut_in_the_middle_of_an_append(
-        self, tmp_path: Path, answer: bool
-    ) -> None:
-        store = self.make_store(tmp_path)
-        journal = store.open("topic", 0)
-        for number in range(1, 11):
-            journal.append([marked(number)], number - 1, 1)
-        before = store.records.open("topic", 0).last()
-        self.cut_next(answer=answer)
-        assert journal.append([marked(11)], 10, 1) == 11
-        # It happened: one record more. It did not: a barrier in its place, and then it.
-        assert store.records.open("topic", 0).last() == before + (1 if answer else 2)
-        assert journal.append([marked(12)], 11, 1) == 12
-        assert marks(journal) == list(range(1, 13))
-        store.close()
-        rival = RecordJournalStore(self.make_records(tmp_path))
-        assert marks(rival.open("topic", 0)) == list(range(1, 13))
-        rival.close()
-
-    def test_a_server_that_restarts_in_the_middle(self, tmp_path: Path) -> None:
-        self.patience_seconds = 60.0
-        store = self.make_store(tmp_path)
-        journal = store.open("topic", 0)
-        started = threading.Event()
-        failures: list[DejaQError] = []
-
-        def appends() -> None:
+    def _lose(self, server: tuple[str, int], where: Cut) -> bool:
+        """Lose the answer of an append; True if it had been made."""
+        topic = self.topic()
+        with CutProxy(server) as proxy, self.store(proxy.address) as store, self.store() as other:
+            log = store.open(topic, 0)
+            log.append(0, [[b"one"]])
+            log.last()
+            proxy.cut_next(where)
+            refused(Unavailable, lambda: log.append(1, [[b"lost?"]]))
+            observer = other.open(topic, 0)
             try:
-                for number in range(1, 301):
-                    journal.append([marked(number)], number - 1, 1)
-                    if number == 20:
-                        started.set()
-            except DejaQError as failure:
+                patiently(lambda: observer.append(1, [[b"barrier"]]))
+            except Fenced:
+                expected, was_made = b"lost?", True
+            else:
+                expected, was_made = b"barrier", False
+            assert everything(observer) == [(1, b"one"), (2, expected)]
+            patiently(lambda: log.append(2, [[b"three"]]))
+            assert everything(log) == [(1, b"one"), (2, expected), (3, b"three")]
+        return was_made
+
+    def test_a_server_that_is_away_is_unavailable_until_it_is_back(self) -> None:
+        server = self.server_address()
+        if server is None:
+            return
+        with CutProxy(server) as proxy, self.store(proxy.address) as store:
+            log = store.open(self.topic(), 0)
+            log.append(0, [[b"one"]])
+            proxy.go_away()
+            calls: list[Callable[[], object]] = [
+                lambda: log.append(1, [[b"two"]]),
+                log.last,
+                lambda: list(log.read(1, 2)),
+                lambda: log.drop_before(1),
+                lambda: store.put_object("x", b"1"),
+                lambda: store.get_object("x"),
+                lambda: store.object_names(""),
+                lambda: store.drop_objects(["x"]),
+            ]
+            for call in calls:
+                refused(Unavailable, call)
+            refused(Unavailable, lambda: self.make_store(proxy.address))
+            proxy.come_back()
+            assert patiently(log.last) == 1
+            patiently(lambda: log.append(1, [[b"two"]]))
+            assert everything(log) == [(1, b"one"), (2, b"two")]
+
+    def test_what_was_acknowledged_outlives_a_killed_server(self) -> None:
+        topic = self.topic()
+        acknowledged = 0
+        halfway, done = threading.Event(), threading.Event()
+        failures: list[BaseException] = []
+
+        def write() -> None:
+            nonlocal acknowledged
+            try:
+                with self.store() as store:
+                    log = store.open(topic, 0)
+                    after = 0
+                    while not done.is_set() or after < 60:
+                        new = range(after + 1, after + 2 + after % 3)
+                        try:
+                            log.append(after, [[b"%d" % number] for number in new])
+                        except (Unavailable, Fenced):
+                            after = patiently(log.last)
+                            continue
+                        after = acknowledged = new[-1]
+                        if after >= 30:
+                            halfway.set()
+            except BaseException as failure:  # noqa: BLE001  shown by the test
                 failures.append(failure)
-                started.set()
+                halfway.set()
 
-        thread = threading.Thread(target=appends)
-        thread.start()
-        assert started.wait(60)
-        self.kill_server()
-        self.start_server()
-        thread.join()
+        writer = threading.Thread(target=write)
+        writer.start()
+        halfway.wait(60)
+        self.restart_server()
+        done.set()
+        writer.join(60)
         assert not failures, failures
-        assert marks(journal) == list(range(1, 301))
-        store.close()
-        rival = RecordJournalStore(self.make_records(tmp_path))
-        assert marks(rival.open("topic", 0)) == list(range(1, 301))
-        rival.close()
+        assert acknowledged >= 60
+        with self.store() as store:
+            log = patiently(lambda: store.open(topic, 0))
+            found = everything(log)
+        assert len(found) >= acknowledged
+        assert found == [(number, b"%d" % number) for number in range(1, len(found) + 1)]
 
-    def test_a_server_that_is_away_and_comes_back(self, tmp_path: Path) -> None:
-        self.patience_seconds = 0.2
-        store = self.make_store(tmp_path)
-        journal = store.open("topic", 0)
-        written = fill(journal, np.random.default_rng(31), 20)
-        tail = journal.tail
-        self.kill_server()
-        try:
-            # What is in the copy can still be read; nothing can be written.
-            assert read_rows(journal, list(written)) == list(written.values())
-            raised(Unavailable, lambda: journal.append([marked(1)], tail, 1))
-            raised(Unavailable, lambda: journal.append([marked(1)], tail, 1))
-            journal.close()
-            raised(Unavailable, lambda: store.open("topic", 0))
-        finally:
-            self.start_server()
-        journal = store.open("topic", 0)
-        assert journal.tail == tail
-        assert read_rows(journal, list(written)) == list(written.values())
-        assert journal.append([marked(2)], tail, 2) == tail + 1
-        store.store_catalog("there again")
-        assert store.load_catalog() == "there again"
+    # ── duty 8: dropped records ──────────────────────────────────────────────────────────────────
+
+    def test_dropped_records_go_and_the_numbers_stay(self) -> None:
+        topic = self.topic()
+        with self.store() as store:
+            log = store.open(topic, 0)
+            log.append(0, [[some_bytes(2000, n)] for n in range(1, 31)])
+            log.drop_before(0)
+            log.drop_before(1)
+            assert len(everything(log)) == 30
+            log.drop_before(21)
+            log.drop_before(11)
+            kept = [(n, some_bytes(2000, n)) for n in range(21, 31)]
+            assert everything(log, 21) == kept
+            assert [pair for pair in everything(log) if pair[0] >= 21] == kept
+            log.append(30, [[b"31"]])
+            log.drop_before(32)
+            assert log.last() == 31
+        self.restart_server()
+        with self.store() as store:
+            log = patiently(lambda: store.open(topic, 0))
+            assert patiently(log.last) == 31
+            refused(Fenced, lambda: patiently(lambda: log.append(0, [[b"x"]])))
+            patiently(lambda: log.append(31, [[b"32"]]))
+            assert everything(log, 32) == [(32, b"32")]
+            log.drop_before(1000)
+            assert log.last() == 32
+            log.append(32, [[b"33"]])
+            assert everything(log, 33) == [(33, b"33")]
+
+    # ── duty 9 ───────────────────────────────────────────────────────────────────────────────────
+
+    def test_threads_read_while_another_appends(self) -> None:
+        with self.store() as store:
+            log = store.open(self.topic(), 0)
+            log.append(0, [[some_bytes(3000, n)] for n in range(1, 21)])
+            known, done = 20, threading.Event()
+            failures: list[BaseException] = []
+
+            def reads(seed: int) -> None:
+                mine = random.Random(seed)
+                try:
+                    while not done.is_set():
+                        end = known + 1
+                        first = mine.randrange(1, end)
+                        end = min(end, first + mine.choice((1, 3, 50)))
+                        wanted = [(n, some_bytes(3000, n)) for n in range(first, end)]
+                        assert list(log.read(first, end)) == wanted
+                except BaseException as failure:  # noqa: BLE001  shown by the test
+                    failures.append(failure)
+
+            threads = [threading.Thread(target=reads, args=(seed,)) for seed in (1, 2, 3)]
+            for thread in threads:
+                thread.start()
+            for _ in range(30):
+                log.append(known, [[some_bytes(3000, n)] for n in range(known + 1, known + 6)])
+                known += 5
+            done.set()
+            for thread in threads:
+                thread.join()
+            assert not failures, failures
+
+    def test_a_closed_log_is_unavailable(self) -> None:
+        with self.store() as store:
+            topic = self.topic()
+            log = store.open(topic, 0)
+            log.append(0, [[b"one"]])
+            log.close()
+            log.close()
+            refused(Unavailable, lambda: log.append(1, [[b"two"]]))
+            refused(Unavailable, log.last)
+            refused(Unavailable, lambda: list(log.read(1, 2)))
+            assert store.open(topic, 0).last() == 1
         store.close()
+
+    # ── the store ────────────────────────────────────────────────────────────────────────────────
+
+    def test_logs_are_apart_and_drop_takes_those_of_a_topic(self) -> None:
+        with self.store() as store:
+            topic = self.topic()
+            long = (topic + "x" * 300)[: self.topic_bytes_max]
+            names = [(topic, 0), (topic, 65_534), (f"{topic}.a", 0), (f"{topic}-0", 0), (long, 1)]
+            names += [(topic.replace(".", "_"), 0), (topic.upper(), 0)]
+            for name in names:
+                store.open(*name).append(0, [[repr(name).encode()]])
+            for name in names:
+                assert everything(store.open(*name)) == [(1, repr(name).encode())]
+            store.drop(topic)
+            store.drop(f"{topic}.never.was")
+            assert [store.open(*name).last() for name in names] == [0, 0, 1, 1, 1, 1, 1]
+            store.open(*names[0]).append(0, [[b"again"]])
+
+    def test_objects_are_kept_and_replaced(self) -> None:
+        folder = self.topic()
+        sizes = (0, 1, 70_000, 3_000_001, 5)
+        with self.store() as store:
+            assert store.get_object(f"{folder}/x") is None
+            for size in sizes:
+                store.put_object(f"{folder}/x", memoryview(some_bytes(size)))
+                assert store.get_object(f"{folder}/x") == some_bytes(size)
+            store.put_object(f"{folder}/big", some_bytes(3_000_001))
+        self.restart_server()
+        with self.store() as store:
+            assert patiently(lambda: store.get_object(f"{folder}/x")) == some_bytes(5)
+            assert store.get_object(f"{folder}/big") == some_bytes(3_000_001)
+            store.drop_objects([f"{folder}/x", f"{folder}/never"])
+            store.drop_objects([])
+            assert store.get_object(f"{folder}/x") is None
+            assert store.object_names(f"{folder}/") == [f"{folder}/big"]
+
+    def test_objects_have_names_and_are_found_by_their_beginning(self) -> None:
+        begin = self.topic()
+        names = [
+            f"{begin}{end}"
+            for end in (
+                "",
+                ".",
+                "/a",
+                "/a.b",
+                "/a-b",
+                "/a/b",
+                "/a/b/c_1",
+                "/b//c",
+                "0",
+                "/a/",
+                "_x",
+            )
+        ]
+        names.append((begin + "/long" + "n" * 500)[:500])
+        with self.store() as store:
+            for name in names:
+                store.put_object(name, name.encode())
+            assert store.object_names(begin) == sorted(names)
+            for prefix in (f"{begin}/", f"{begin}/a", f"{begin}/a/", f"{begin}.", f"{begin}/b/"):
+                wanted = sorted(name for name in names if name.startswith(prefix))
+                assert store.object_names(prefix) == wanted
+            assert store.object_names(f"{begin}nothing") == []
+            for name in names:
+                assert store.get_object(name) == name.encode()
+            store.drop_objects(names[:-1])
+            assert store.object_names(begin) == names[-1:]
+
+    def test_an_object_is_never_read_half_replaced(self) -> None:
+        name = self.topic()
+        contents = [some_bytes(size, size) for size in (2_500_000, 1_000_000, 10)]
+        with self.store() as store, self.store() as other:
+            store.put_object(name, contents[0])
+            done = threading.Event()
+            failures: list[BaseException] = []
+
+            def reads() -> None:
+                try:
+                    while not done.is_set():
+                        assert other.get_object(name) in contents
+                except BaseException as failure:  # noqa: BLE001  shown by the test
+                    failures.append(failure)
+
+            reader = threading.Thread(target=reads)
+            reader.start()
+            for turn in range(9):
+                store.put_object(name, contents[turn % 3])
+            done.set()
+            reader.join()
+            assert not failures, failures

@@ -91,6 +91,8 @@ class _Saved:
 class RecordJournal(Journal):
     """The journal of one partition. Made by a store; see there for the settings."""
 
+    reopens = True
+
     def __init__(
         self,
         store: RecordStore,

