@@ -47,9 +47,23 @@ class JournalSettings(Group):
     url: str = Field(
         default="dejaq-data",
         min_length=1,
-        description="Where messages are kept: a directory, or `memory:` to keep nothing when the "
-        "broker ends. The default is a directory under the current one, because a broker that "
-        "forgets must be asked for. Cannot change live.",
+        description="Where messages are kept: a directory; the URL of a server, as "
+        "`postgresql://user@host/database`; or `memory:` to keep nothing when the broker ends. The "
+        "default is a directory under the current one, because a broker that forgets must be "
+        "asked for. Cannot change live.",
+    )
+    mirror: str = Field(
+        default="",
+        description="With messages on a server: the directory for this broker's copy of them, from "
+        "which payloads are read. It is a cache: it may be deleted, and two brokers never share "
+        "one. Empty = in memory, at most 256 MiB for a partition; the rest is read from the server "
+        "when it is due. Cannot change live.",
+    )
+    mirror_bytes_max: int = Field(
+        default=0,
+        ge=0,
+        description="Size of a partition's copy at most, in bytes; its oldest files go first. "
+        "0 = 256 MiB in memory, as large as the journal in a directory. Cannot change live.",
     )
     segment_bytes: int = Field(
         default=64 << 20,

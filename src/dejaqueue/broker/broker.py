@@ -110,6 +110,8 @@ class Broker:
             journal.url,
             segment_bytes=journal.segment_bytes,
             reserve_bytes=journal.reserve_bytes,
+            mirror=journal.mirror or None,
+            mirror_bytes_max=journal.mirror_bytes_max or None,
         )
         try:
             shared = self._shared

@@ -39,9 +39,11 @@ def settings_options(function: Function) -> Function:
         (
             click.option(
                 "--data",
+                "--journal",
+                "data",
                 metavar="DIR|URL",
-                help="Where messages are kept: a directory, `memory:`, or a server such as "
-                "postgresql://….  [default: dejaq-data]",
+                help="Where messages are kept: a directory, a server's URL, or `memory:`.  "
+                "[default: dejaq-data]",
             ),
             click.option("--host", help="Address to listen on.  [default: 127.0.0.1]"),
             click.option("--port", type=int, help="Port; 0 = any free one.  [default: 7464]"),

@@ -22,6 +22,7 @@ import click
 from dejaqueue.cli.config import read_settings, settings_options
 from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.output import print_json
+from dejaqueue.setting_words import masked
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def _http_server(
 
 
 def _say_where(settings: BrokerSettings, url: str, http_port: int, *, as_json: bool) -> None:
-    host, data = settings.server.host, settings.journal.url
+    host, data = settings.server.host, masked("journal.url", settings.journal.url)
     http_url = f"http{'s' if settings.server.tls_certificate else ''}://{host}:{http_port}"
     if as_json:
         print_json({"url": url, "http_url": http_url, "data": data})
