@@ -318,6 +318,11 @@ class NatsConnection:
         """Call, on the connection's thread, whenever the connection is there again."""
         self._back.append(call)
 
+    @property
+    def client(self) -> Any:
+        """The library's client as it is now; another one after the connection was lost."""
+        return self._client
+
     # ── about the server ─────────────────────────────────────────────────────────────────────────
 
     @property

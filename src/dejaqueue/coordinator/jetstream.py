@@ -16,6 +16,7 @@ import base64
 import json
 import queue
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -276,10 +277,8 @@ class _Channel:
     def __init__(self, connection: NatsConnection, stream: str, key: Callable[[str], str]) -> None:
         self._connection, self._stream, self._key = connection, stream, key
         self._heard: queue.SimpleQueue[Told] = queue.SimpleQueue()
-        inbox = connection.client.new_inbox()
-        self._subscription: Any = connection.run(
-            connection.client.subscribe(inbox, cb=self._take), ANSWER_S
-        )
+        inbox: str = connection.client.new_inbox()
+        self._subscription: Any = connection.run(self._subscribe(inbox), ANSWER_S)
         config = {
             "deliver_subject": inbox,
             "deliver_policy": "new",
@@ -299,6 +298,20 @@ class _Channel:
             self.close()
             raise
 
+    async def _subscribe(self, inbox: str) -> Any:
+        from nats.errors import Error
+
+        try:
+            return await self._connection.client.subscribe(inbox, cb=self._take)
+        except Error as error:
+            raise Unavailable(f"{self._connection.url!r}: {error!r}") from error
+
+    async def _unsubscribe(self) -> None:
+        from nats.errors import Error
+
+        with suppress(Error):  # the connection is lost, and the subscription with it
+            await self._subscription.unsubscribe()
+
     async def _take(self, message: Any) -> None:
         headers = message.headers or {}
         if not message.reply.startswith("$JS.ACK."):
@@ -317,9 +330,6 @@ class _Channel:
         """Hear no more; the server forgets a listener that nobody listens for."""
         if self._subscription is None:
             return
-        try:
-            self._connection.run(self._subscription.unsubscribe(), 1)
-        except Unavailable:
-            return  # the connection is closed, and so is this
-        finally:
-            self._subscription = None
+        with suppress(Unavailable):
+            self._connection.run(self._unsubscribe(), 1)
+        self._subscription = None
