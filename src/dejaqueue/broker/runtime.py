@@ -22,6 +22,7 @@ from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.quotas import Backlog, Rates
 from dejaqueue.broker.requests import ChangeRequest, LookRequest, Request
+from dejaqueue.broker.shared import Shared
 from dejaqueue.broker.staging import StagedWatch
 from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.transactions import Transactions
@@ -64,6 +65,8 @@ class TopicRuntime:
         transactions: Transactions,
         counts: tuple[int, ...] = (),
         grow: Callable[[str, int], None] = lambda _name, _count: None,
+        journals: str = "",
+        shared: Shared | None = None,
     ) -> None:
         self.topic = topic
         self.dispatcher = Dispatcher(_silence_us(settings), self.ring_all)
@@ -84,7 +87,7 @@ class TopicRuntime:
             partition = Partition(
                 lambda: self.topic,
                 number,
-                lambda: store.open(self.topic.name, number),
+                lambda: store.open(journals or self.topic.name, number),
                 clock,
                 settings,
                 self.dispatcher,
@@ -98,6 +101,7 @@ class TopicRuntime:
             partition.dead_letters = DeadLetters(carrier)
             partition.staged_watch = StagedWatch(transactions)
             partition.forecast = ForecastChore(self._forecast)
+            partition.shared = shared
             self._workers.append(worker)
             self.partitions.append(partition)
 

@@ -14,10 +14,12 @@ import itertools
 import json
 import logging
 import queue
+import secrets
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -28,6 +30,8 @@ log = logging.getLogger("dejaqueue.connections")
 
 TIMEOUT_S = 5.0
 """No answer for so long: the outcome is unknown."""
+LOOK_UP_S = (0.5, 1.5, 3.0)
+"""So long is waited for the answer to a question, at the first, second and last time."""
 CONNECT_S = 2.0
 """One server has so long to answer to a new connection."""
 PAUSE_S, PAUSE_S_MAX = 0.05, 0.5
@@ -94,6 +98,8 @@ class NatsConnection:
         self._waiting: dict[str, Callable[[Reply | None], None]] = {}
         self._tokens = itertools.count(1)
         self._back: list[Callable[[], None]] = []
+        self._listeners: dict[str, Callable[[Any], Awaitable[None]]] = {}
+        self._heard: dict[str, Any] = {}
         self._client: Any = None
         self._keeper: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run_loop, name="nats", daemon=True)
@@ -180,6 +186,8 @@ class NatsConnection:
         await client.subscribe(
             f"{self._inbox}*", cb=self._on_reply, pending_msgs_limit=0, pending_bytes_limit=0
         )
+        for subject, take in list(self._listeners.items()):
+            await self._hear(client, subject, take)
         told = client._server_info.get("connect_urls") or ()
         self._told = tuple(told) or self._told
         self._lost = lost
@@ -289,6 +297,19 @@ class NatsConnection:
         reply = self.request(f"$JS.API.{name}", content, timeout_s)
         return read_answer(f"{self.url!r}: {name}", reply)
 
+    def look_up(self, name: str, asked: object = None) -> dict[str, Any]:
+        """Ask what changes nothing; again where no answer comes, as just before a leader is chosen.
+
+        Raises:
+            ApiRefusal, Unavailable: as `api`.
+        """
+        content = b"" if asked is None else json.dumps(asked).encode()
+        for patience_s in LOOK_UP_S:
+            (reply,) = self.publish_all(f"$JS.API.{name}", [({}, content)], patience_s)
+            if reply is not None and reply.status != 503:
+                return read_answer(f"{self.url!r}: {name}", reply)
+        raise Unavailable(f"{self.url!r}: {name}: no answer")
+
     def replies(
         self, subject: str, content: bytes = b"", timeout_s: float = TIMEOUT_S
     ) -> Iterator[Reply]:
@@ -318,10 +339,38 @@ class NatsConnection:
         """Call, on the connection's thread, whenever the connection is there again."""
         self._back.append(call)
 
-    @property
-    def client(self) -> Any:
-        """The library's client as it is now; another one after the connection was lost."""
-        return self._client
+    def listen(self, take: Callable[[Any], Awaitable[None]]) -> tuple[str, Callable[[], None]]:
+        """Hear every message to a subject that is made here, also after the connection was lost.
+
+        Args:
+            take: called with each message of the library's, on the connection's thread.
+
+        Returns:
+            The subject, and what ends it.
+
+        Raises:
+            Unavailable.
+        """
+        subject = f"_INBOX.{secrets.token_hex(11)}"
+
+        def end() -> None:
+            self._listeners.pop(subject, None)
+            sub = self._heard.pop(subject, None)
+            if sub is not None and self.is_connected:
+                self.run(_unsubscribe(sub), 1)
+
+        self._listeners[subject] = take
+        try:
+            self.run(self._hear(self._client, subject, take))
+        except Unavailable:
+            end()
+            raise
+        return subject, end
+
+    async def _hear(
+        self, client: Any, subject: str, take: Callable[[Any], Awaitable[None]]
+    ) -> None:
+        self._heard[subject] = await client.subscribe(subject, cb=take)
 
     # ── about the server ─────────────────────────────────────────────────────────────────────────
 
@@ -395,6 +444,11 @@ async def _discard(client: Any) -> None:
             await client._transport.wait_closed()
     except Exception as error:  # noqa: BLE001  it is thrown away
         log.debug("closing a connection: %s", _shown(error))
+
+
+async def _unsubscribe(sub: Any) -> None:
+    with suppress(Exception):  # the connection was lost meanwhile, and it with it
+        await sub.unsubscribe()
 
 
 def read_answer(what: str, reply: Reply) -> dict[str, Any]:

@@ -277,8 +277,7 @@ class _Channel:
     def __init__(self, connection: NatsConnection, stream: str, key: Callable[[str], str]) -> None:
         self._connection, self._stream, self._key = connection, stream, key
         self._heard: queue.SimpleQueue[Told] = queue.SimpleQueue()
-        inbox: str = connection.client.new_inbox()
-        self._subscription: Any = connection.run(self._subscribe(inbox), ANSWER_S)
+        inbox, self._stop_listening = connection.listen(self._take)
         config = {
             "deliver_subject": inbox,
             "deliver_policy": "new",
@@ -298,20 +297,6 @@ class _Channel:
             self.close()
             raise
 
-    async def _subscribe(self, inbox: str) -> Any:
-        from nats.errors import Error
-
-        try:
-            return await self._connection.client.subscribe(inbox, cb=self._take)
-        except Error as error:
-            raise Unavailable(f"{self._connection.url!r}: {error!r}") from error
-
-    async def _unsubscribe(self) -> None:
-        from nats.errors import Error
-
-        with suppress(Error):  # the connection is lost, and the subscription with it
-            await self._subscription.unsubscribe()
-
     async def _take(self, message: Any) -> None:
         headers = message.headers or {}
         if not message.reply.startswith("$JS.ACK."):
@@ -328,8 +313,5 @@ class _Channel:
 
     def close(self) -> None:
         """Hear no more; the server forgets a listener that nobody listens for."""
-        if self._subscription is None:
-            return
-        with suppress(Unavailable):
-            self._connection.run(self._unsubscribe(), 1)
-        self._subscription = None
+        with suppress(Unavailable):  # the connection is closed, and so is this
+            self._stop_listening()

@@ -202,7 +202,7 @@ class Reader:
 def from_leader(connection: NatsConnection, stream: str, asked: dict[str, Any]) -> Reply | None:
     """A record as the leader has it, None if it has it not. Raises Unavailable."""
     try:
-        message = connection.api(f"STREAM.MSG.GET.{stream}", asked)["message"]
+        message = connection.look_up(f"STREAM.MSG.GET.{stream}", asked)["message"]
     except ApiRefusal as error:
         if error.code == 404:
             return None

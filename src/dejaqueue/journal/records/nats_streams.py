@@ -105,7 +105,7 @@ def stream_state(
             have been replaced, and not know what was acknowledged since.
     """
     try:
-        found = connection.api(f"STREAM.INFO.{name}", asked)
+        found = connection.look_up(f"STREAM.INFO.{name}", asked)
     except ApiRefusal as error:
         if error.number == NO_STREAM:
             return None
