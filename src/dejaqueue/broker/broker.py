@@ -365,6 +365,26 @@ class Broker:
         """Which consumer has which partition of a topic. Raises TopicUnknown."""
         return self.runtime(name).assignments()
 
+    def cluster(self, topic: str = "") -> dict[str, Any]:
+        """Which brokers there are, and which topic each serves.
+
+        Args:
+            topic: this one alone; "" = all.
+
+        Returns:
+            `node`, this broker; `nodes`, each with its `node`, `url`, `http_url`, `version`;
+            `topics`, each with `topic`, `node` ("" = nobody at the moment) and `epoch`. A broker
+            that is alone has no name and lists nothing.
+
+        Raises:
+            TopicUnknown.
+        """
+        if topic:
+            self.topic(topic)
+        if self._shared is None:
+            return {"node": "", "coordinator": "", "nodes": [], "topics": []}
+        return self._shared.describe(topic)
+
     # --- looking ------------------------------------------------------------------------------
 
     def stats(self, topic: str | None = None) -> dict[str, Any]:

@@ -163,6 +163,19 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         """
         return await self._action("assignments", {"name": check_topic_name(topic)})
 
+    async def cluster(self, topic: str | None = None) -> dict[str, Any]:
+        """Which brokers there are, and which of them serves each topic, or this one.
+
+        Returns:
+            `node`, the broker that was asked; `nodes`, each with `node`, `url`, `http_url` and
+            `version`; `topics`, each with `topic`, `node` ("" = nobody at the moment) and `epoch`,
+            how often it has changed hands. All are empty at a broker that is alone.
+
+        Raises:
+            TopicUnknown: there is no such topic.
+        """
+        return await self._action("cluster", {} if topic is None else {"topic": topic})
+
     def cron(self, topic: str) -> AsyncCron:
         """The entries of a cron topic: what fires when."""
         return AsyncCron(self._core.transport, check_topic_name(topic))

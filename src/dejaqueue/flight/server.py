@@ -135,6 +135,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "extend_claims": self._extend_claims,
             "ack_claims": self._ack_claims,
             "assignments": self._assignments,
+            "cluster": self._cluster,
             "counts": self._counts,
             "histogram": self._histogram,
             "move_where": self._move_where,
@@ -386,6 +387,14 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         name = _topic_name(body)
         descriptors.check_fields(body, [])
         return self._broker.assignments(name)
+
+    def _cluster(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Which brokers there are and who serves what: topic, or all."""
+        descriptors.check_fields(body, ["topic"])
+        topic = body.get("topic") or ""
+        if not isinstance(topic, str):
+            raise BadRequest("topic", "the name of a topic", topic)
+        return self._broker.cluster(topic)
 
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
         """The broker's time."""
