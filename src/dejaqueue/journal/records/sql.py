@@ -340,7 +340,7 @@ class SqlRecordStore(RecordStore):
         """See RecordStore.get_object."""
         statement = "SELECT content FROM dejaq_object WHERE name = ? ORDER BY part"
         found = self.rows(statement, (name,))
-        return b"".join(bytes(content) for (content,) in found) if found else None  # type: ignore[arg-type]
+        return b"".join(bytes(content) for (content,) in found) if found else None
 
     def object_names(self, prefix: str) -> list[str]:
         """See RecordStore.object_names."""
