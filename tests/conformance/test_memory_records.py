@@ -2,7 +2,6 @@ from pathlib import Path
 
 from dejaqueue.journal.records.memory import MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
-from dejaqueue.testing.record_conformance import RecordConformance
 from dejaqueue.testing.shared_journal_conformance import SharedJournalConformance
 
 
@@ -10,13 +9,6 @@ class TestMemoryRecords(SharedJournalConformance):
     def make_records(self, directory: Path) -> MemoryRecordStore:
         if not hasattr(self, "records"):
             self.records = MemoryRecordStore(record_bytes_max=4096)
-        return self.records
-
-
-class TestMemoryPort(RecordConformance):
-    records = MemoryRecordStore()
-
-    def make_store(self, address: tuple[str, int] | None = None) -> MemoryRecordStore:
         return self.records
 
 

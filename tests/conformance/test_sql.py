@@ -47,9 +47,19 @@ def own_url(service: Service, port: int, name: str) -> str:
 class SqlJournal(ServedJournalConformance):
     service: Service
 
+    def use(self, service: Service) -> Iterator[None]:
+        """Stores that a test leaves open are closed: a server takes only so many connections."""
+        self.service = service
+        self.made: list[SqlRecordStore] = []
+        with CutProxy(("127.0.0.1", service.port)) as self.proxy:
+            yield
+            for store in self.made:
+                store.close()
+
     def make_records(self, directory: Path) -> SqlRecordStore:
         port = self.proxy.address[1]
-        return SqlRecordStore(server_of(own_url(self.service, port, str(directory))))
+        self.made.append(SqlRecordStore(server_of(own_url(self.service, port, str(directory)))))
+        return self.made[-1]
 
     def kill_server(self) -> None:
         self.service.kill()
@@ -61,17 +71,13 @@ class SqlJournal(ServedJournalConformance):
 class TestPostgresqlJournal(SqlJournal):
     @pytest.fixture(autouse=True)
     def _server(self, postgresql: Service) -> Iterator[None]:
-        self.service = postgresql
-        with CutProxy(("127.0.0.1", postgresql.port)) as self.proxy:
-            yield
+        yield from self.use(postgresql)
 
 
 class TestMariadbJournal(SqlJournal):
     @pytest.fixture(autouse=True)
     def _server(self, mariadb: Service) -> Iterator[None]:
-        self.service = mariadb
-        with CutProxy(("127.0.0.1", mariadb.port)) as self.proxy:
-            yield
+        yield from self.use(mariadb)
 
 
 class SqlRecords(RecordConformance):

@@ -63,7 +63,7 @@ class _Connection(SqlConnection):
 
     def _run(self, statement: str, parameters: Sequence[Any]) -> psycopg.Cursor[Row]:
         try:
-            return self._inner.execute(with_marks(statement, "%b"), parameters, binary=True)  # type: ignore[arg-type]
+            return self._inner.execute(with_marks(statement, "%b"), parameters, binary=True)
         except self._errors as failure:
             raise self._failure(failure) from failure
 
@@ -81,7 +81,7 @@ class _Connection(SqlConnection):
         try:
             with self._inner.cursor(name="dejaq", binary=True) as cursor:
                 cursor.itersize = _STREAM_ROWS
-                cursor.execute(with_marks(statement, "%b"), parameters)  # type: ignore[arg-type]
+                cursor.execute(with_marks(statement, "%b"), parameters)
                 yield from cursor
             self.commit()
         except self._errors as failure:

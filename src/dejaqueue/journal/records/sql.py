@@ -89,10 +89,16 @@ class SqlRecords(RecordLog):
 
     def last(self) -> int:
         """See RecordLog.last."""
+        self._check_usable()
         return int(self._store.rows(_LAST, (self._log,))[0][0])
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise Unavailable(f"the log {self._name} is closed")
 
     def append(self, after: int, records: Sequence[Sequence[Bytes]]) -> None:
         """See RecordLog.append. One statement, or one transaction, as far as the server takes."""
+        self._check_usable()
         number = after + 1
         for contents in self._store.portions(records):
             try:
@@ -137,6 +143,7 @@ class SqlRecords(RecordLog):
 
     def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         """See RecordLog.read."""
+        self._check_usable()
         for start in range(first, end, READ_RECORDS):
             stop = min(start + READ_RECORDS, end)
             for number, content in self._store.rows(_READ, (self._log, start, stop)):
@@ -158,7 +165,8 @@ class SqlRecords(RecordLog):
         return int(self._store.rows(statement, (self._log,))[0][0])
 
     def close(self) -> None:
-        """Nothing to do: connections are the store's."""
+        """See RecordLog.close; connections are the store's."""
+        self._closed = True
 
 
 class SqlRecordStore(RecordStore):
@@ -332,7 +340,7 @@ class SqlRecordStore(RecordStore):
         """See RecordStore.get_object."""
         statement = "SELECT content FROM dejaq_object WHERE name = ? ORDER BY part"
         found = self.rows(statement, (name,))
-        return b"".join(bytes(content) for (content,) in found) if found else None  # type: ignore[arg-type]
+        return b"".join(bytes(content) for (content,) in found) if found else None
 
     def object_names(self, prefix: str) -> list[str]:
         """See RecordStore.object_names."""
