@@ -75,6 +75,7 @@ class ClusterStatus:
     Attributes:
         present, absent: names of nodes that answered and that did not.
         meta_leader: name of the node that leads the cluster; "" = none, or it is not known.
+        missing: (stream, node) of copies that should be there.
     """
 
     present: tuple[str, ...]
@@ -82,12 +83,34 @@ class ClusterStatus:
     meta_leader: str
     versions: dict[str, str]
     copies: tuple[CopyStatus, ...]
+    missing: tuple[tuple[str, str], ...] = ()
 
-    def is_whole(self, but: str = "") -> bool:
-        """True if all nodes, but one, answer, have no gap and are behind by nothing."""
+    def lasts(self) -> dict[str, int]:
+        """The last number of each stream, as its leader has it."""
+        return {copy.stream: copy.last for copy in self.copies if copy.is_leader}
+
+    def flaw(self, lasts: dict[str, int], but: str = "") -> str:
+        """What keeps the nodes, but one, from having all up to these numbers; "" = nothing."""
         absent = [name for name in self.absent if name != but]
-        copies = [copy for copy in self.copies if copy.node != but]
-        return not absent and all(copy.gone == 0 and copy.lag <= 0 for copy in copies)
+        if absent:
+            return f"{', '.join(absent)} does not answer"
+        if self.meta_leader in {"", but}:
+            return "the cluster has no leader"
+        for stream, node in self.missing:
+            if node != but:
+                return f"{node} has no copy of {stream}"
+        for stream in sorted(lasts.keys() - self.lasts().keys()):
+            return f"{stream} has no leader"
+        for copy in self.copies:
+            if copy.node == but:
+                continue
+            if copy.gone:
+                return f"{copy.node} lacks {copy.gone} records of {copy.stream}"
+            if copy.lag > 0 or copy.last < lasts.get(copy.stream, 0):
+                return f"{copy.node} is behind in {copy.stream}"
+            if copy.is_leader and copy.node in {"", but}:
+                return f"{copy.stream} is led by {copy.node}"
+        return ""
 
 
 class JetStreamServer:
@@ -230,7 +253,7 @@ class JetStreamServer:
             if self._streams.exists():
                 self._streams.rename(aside)
         except Unavailable as error:
-            text = f"node {self.node.name} is not emptied, the others are not whole: {error}"
+            text = f"node {self.node.name} is not emptied: {error}"
             raise Refused(text) from error
         finally:
             self._child.start()
@@ -239,18 +262,23 @@ class JetStreamServer:
         log.warning("repair of node %s: it is whole again", self.node.name)
 
     def _wait_whole(self, but: str, timeout_ms: int) -> None:
+        """Wait until all nodes, but one, have all that was there when this began."""
         others = [node for node in self.nodes if node.name != but]
-        url = read_url(journal_url(others, others[0], 1, self._secret))
+        names = [node.name for node in self.nodes]
         until_ms = self._clock.now_ms() + timeout_ms
-        monitor = SystemMonitor(url)
+        monitor = SystemMonitor(read_url(journal_url(others, others[0], 1, self._secret)))
+        lasts: dict[str, int] = {}
         try:
             while True:
-                status = read_status([node.name for node in self.nodes], monitor.reports())
-                is_led = status.meta_leader not in {"", but} and _is_led(status, but)
-                if is_led and status.is_whole(but):
+                status = read_status(names, monitor.reports())
+                # What a leader has now, and had before another one led, is what is waited for.
+                flaw = status.flaw(lasts, but) if lasts else "nobody has answered yet"
+                if not flaw:
                     return
+                for stream, last in status.lasts().items():
+                    lasts.setdefault(stream, last)
                 if self._clock.now_ms() > until_ms:
-                    raise Unavailable(f"not whole after {timeout_ms} ms: {status}")
+                    raise Unavailable(f"after {timeout_ms} ms {flaw}")
                 self._clock.wait_until(self._clock.now_us() + POLL_US, Wake())
         finally:
             monitor.close()
@@ -258,16 +286,6 @@ class JetStreamServer:
     def stop(self) -> None:
         """Stop the server and wait until it has; twice is fine."""
         self._child.stop()
-
-
-def _is_led(status: ClusterStatus, but: str) -> bool:
-    """True if every stream has a leader that is not that node, and as many copies as its leader
-    knows of."""
-    led = {copy.stream for copy in status.copies if copy.is_leader and copy.node != but}
-    lagging = [copy for copy in status.copies if copy.lag < 0 and not copy.is_leader]
-    return led == {copy.stream for copy in status.copies if copy.node != but} and not [
-        copy for copy in lagging if copy.node != but
-    ]
 
 
 def read_status(nodes: Sequence[str], reports: Sequence[ServerReport]) -> ClusterStatus:
@@ -300,6 +318,7 @@ def read_status(nodes: Sequence[str], reports: Sequence[ServerReport]) -> Cluste
         meta_leader=next((report.meta_leader for report in reports if report.meta_leader), ""),
         versions={report.server: report.version for report in reports},
         copies=tuple(sorted(copies, key=lambda copy: (copy.stream, copy.node))),
+        missing=tuple(sorted(set(lags) - {(copy.stream, copy.node) for copy in copies})),
     )
 
 
