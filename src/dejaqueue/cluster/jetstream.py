@@ -8,6 +8,7 @@ See: jetstream_settings.py, child.py; journal/records/nats.py is the journal on 
     server = JetStreamServer("a", nodes, Path("queue/jetstream"), secret="…")
     url = server.start()            # for the journal
     server.status()                 # nodes, leaders, gaps, lag
+    server.heal(sick)               # what the journal's watch calls when copies are sick
     server.stop()
 """
 
@@ -18,9 +19,11 @@ import os
 import re
 import shutil
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from dejaqueue.clock import Clock, SystemClock, Wake
 from dejaqueue.cluster.child import Child
@@ -42,6 +45,8 @@ PROGRAM_VARIABLE = "DEJAQ_NATS_SERVER"
 START_MS = 30_000
 CATCH_UP_MS = 600_000
 POLL_US = 100_000
+HANG_MS = 60_000
+HEAL_AGAIN_MS = 30_000
 LINE = re.compile(r"\[\d+\] \S+ \S+ \[(\w{3})\] (.*)")
 EXPECTED_LINES = ("Plaintext passwords detected", "Waiting for routing to be established")
 """Warnings that every start brings: the settings are for this user alone to read."""
@@ -113,6 +118,20 @@ class ClusterStatus:
         return ""
 
 
+class Sick(Protocol):
+    """A server's copy that is not whole; see SickCopy of journal/records/nats_watch.py."""
+
+    @property
+    def server(self) -> str:
+        """Name of the node."""
+        ...
+
+    @property
+    def stream(self) -> str:
+        """The stream, "" = the whole server."""
+        ...
+
+
 class JetStreamServer:
     """The NATS server of this node."""
 
@@ -149,6 +168,10 @@ class JetStreamServer:
         self._program = find_program(program)
         self._clock = clock or SystemClock()
         self._settings = directory / "nats-server.conf"
+        self._guard, self._wake = threading.Lock(), Wake()
+        self._sick: list[Sick] = []
+        self._healer: threading.Thread | None = None
+        self._stopped = False
         self._child = Child(
             "nats-server",
             lambda: [self._program, "-c", str(self._settings)],
@@ -184,6 +207,7 @@ class JetStreamServer:
         Raises:
             Unavailable: no leader within 30 s; the server goes on trying.
         """
+        self._stopped = False
         self._directory.mkdir(parents=True, exist_ok=True)
         self._write_settings()
         self._child.start()
@@ -232,6 +256,46 @@ class JetStreamServer:
         finally:
             monitor.close()
 
+    # ── repair ───────────────────────────────────────────────────────────────────────────────────
+
+    def heal(self, sick: Sequence[Sick]) -> None:
+        """Repair this node, on a thread of its own, if its copies are among those that are sick.
+
+        Tried again every half minute while the others are not whole; a later call with a list in
+        which this node is not ends it. A server that does not answer is repaired when it has run
+        for a minute so: damage can keep it from starting.
+        """
+        with self._guard:
+            self._sick = [one for one in sick if one.server == self.node.name]
+            if self._sick and self.replicas >= 3 and self._healer is None:
+                self._healer = threading.Thread(target=self._heal, name="nats-healer", daemon=True)
+                self._healer.start()
+
+    def _heal(self) -> None:
+        while True:
+            with self._guard:
+                sick = self._sick
+                if not sick or self._stopped:
+                    self._healer = None
+                    return
+            if any(one.stream for one in sick) or self._hangs():
+                try:
+                    self.repair()
+                    with self._guard:
+                        self._sick = []
+                except (Refused, Unavailable) as error:
+                    log.error("repair of node %s: %s", self.node.name, error)
+            self._clock.wait_until(self._clock.now_us() + HEAL_AGAIN_MS * 1000, self._wake)
+
+    def _hangs(self) -> bool:
+        if self._child.running_ms() < HANG_MS:
+            return False
+        try:
+            self._ask_api()
+        except (Unavailable, ApiRefusal):
+            return True
+        return False
+
     def repair(self, *, catch_up_ms: int = CATCH_UP_MS) -> None:
         """Empty this node and let it take everything from the others.
 
@@ -256,7 +320,8 @@ class JetStreamServer:
             text = f"node {self.node.name} is not emptied: {error}"
             raise Refused(text) from error
         finally:
-            self._child.start()
+            if not self._stopped:
+                self._child.start()
         self._wait_whole("", catch_up_ms)
         shutil.rmtree(aside, ignore_errors=True)
         log.warning("repair of node %s: it is whole again", self.node.name)
@@ -285,6 +350,8 @@ class JetStreamServer:
 
     def stop(self) -> None:
         """Stop the server and wait until it has; twice is fine."""
+        self._stopped = True
+        self._wake.ring()
         self._child.stop()
 
 
