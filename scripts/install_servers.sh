@@ -7,7 +7,7 @@ missing=()
 command -v redis-server >/dev/null || missing+=(redis-server)
 command -v beanstalkd >/dev/null || missing+=(beanstalkd)
 compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null || command -v postgres >/dev/null || missing+=(postgresql)
-command -v mariadbd >/dev/null || [[ -x /usr/sbin/mariadbd ]] || missing+=(mariadb-server-core)
+command -v mariadbd >/dev/null || [[ -x /usr/sbin/mariadbd ]] || missing+=(mariadb-server-core mariadb-client-core)
 command -v etcd >/dev/null || missing+=(etcd-server)
 if [[ ${#missing[@]} -eq 0 ]]; then
     exit 0

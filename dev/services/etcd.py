@@ -9,7 +9,7 @@ import json
 import urllib.error
 import urllib.request
 
-from dev.services.service import Service, free_port, program
+from dev.services.service import Service, free_port, is_listening, program
 
 
 class Etcd(Service):
@@ -20,7 +20,7 @@ class Etcd(Service):
     def __init__(self, **settings: str) -> None:
         super().__init__(**settings)
         self.peer_port = free_port()
-        self.scheme = "http"
+        self.scheme = "https" if "cert-file" in settings else "http"
 
     @classmethod
     def missing(cls) -> str | None:
@@ -57,6 +57,8 @@ class Etcd(Service):
 
     def is_ready(self) -> bool:
         """See Service.is_ready."""
+        if self.scheme == "https":
+            return is_listening(self.port)
         try:
             with urllib.request.urlopen(
                 f"http://127.0.0.1:{self.port}/health", timeout=2

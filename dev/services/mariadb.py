@@ -43,7 +43,8 @@ class Mariadb(Service):
         start.chmod(0o644)
         install = program("mariadb-install-db", *_FOLDERS)
         assert install is not None
-        words = "--no-defaults --datadir=content --skip-test-db --innodb-flush-method=nosync"
+        content = self.folder / "content"
+        words = f"--no-defaults --datadir={content} --skip-test-db --innodb-flush-method=nosync"
         self.run([install, *words.split(), "--auth-root-authentication-method=normal"])
 
     def command(self) -> list[str]:

@@ -13,6 +13,8 @@ _CLASSES = {
     "postgresql": "dev.services.postgresql:Postgresql",
     "mariadb": "dev.services.mariadb:Mariadb",
     "etcd": "dev.services.etcd:Etcd",
+    "nats": "dev.services.nats:Nats",
+    "redis": "dev.services.redis:Redis",
 }
 NAMES = tuple(_CLASSES)
 

@@ -75,13 +75,17 @@ from dejaqueue.wire.frames import Reply, SettleOp
 
 if TYPE_CHECKING:
     from dejaqueue.broker.forecast import ForecastChore
+    from dejaqueue.broker.history.recorder import Recorder
     from dejaqueue.broker.maintenance import Maintenance
+    from dejaqueue.broker.shared import Shared
     from dejaqueue.broker.staging import StagedWatch
     from dejaqueue.clock import Clock
 
 # Batches smaller than this are joined: that costs less than an entry for each.
 MERGE_ROWS_MAX = 256
 MERGE_BYTES_MAX = 64 << 10
+# A partition on a server that was away, or that had another owner, is tried again so often.
+RETRY_US = 500_000
 # Requests taken in one step; the rest waits for the next one, so that due messages are not kept.
 STEP_REQUESTS_MAX = 1_024
 
@@ -119,6 +123,9 @@ class Partition:
         self.dead_letters: DeadLetters | None = None
         self.staged_watch: StagedWatch | None = None
         self.forecast: ForecastChore | None = None
+        self.shared: Shared | None = None
+        self._reopens = False
+        self.recorder: Recorder | None = None
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal
@@ -161,7 +168,7 @@ class Partition:
             self._refuse_inbox(Unavailable("the topic is closed", 1_000))
             return None
         if not self.loaded and not self._load():
-            return None
+            return self._next_try_us()
         try:
             if self.topic() is not self._rules_topic:
                 self._configure()
@@ -172,6 +179,8 @@ class Partition:
                     self.staged_watch.step(self)
                 if self.forecast is not None:
                     self.forecast.step(self)
+                if self.recorder is not None:
+                    self.recorder.step(self.clock.now_ms())
                 dispatch(self)
             if self.dead_letters is not None:
                 self.dead_letters.bury(self)
@@ -184,12 +193,18 @@ class Partition:
         if not self.loaded:
             if not self._inbox and self.topic().kind is TopicKind.CRON:
                 return self.clock.now_us() + 1_000_000  # its entries go on by themselves
-            return self.clock.now_us() + 100_000 if self._inbox else None
+            return self.clock.now_us() + 100_000 if self._inbox else self._next_try_us()
         self.backlog = Backlog.of(self.engine.state, self.mean_payload_bytes)
         if self._inbox:
             full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
             return None if full and self._commits.in_flight else self.clock.now_us()
         return self.clock.now_us() if has_chores else next_wake_us(self)
+
+    def _next_try_us(self) -> int | None:
+        """When to read it again though nobody asks: a server may be back, or we its owner again."""
+        if self._failed is None and (self._reopens or self.shared is not None):
+            return self.clock.now_us() + RETRY_US
+        return None
 
     def close(self) -> None:
         """Answer what waits with Unavailable and close the journal."""
@@ -199,6 +214,8 @@ class Partition:
             self.loaded = False
             self._commits.abandon(Unavailable("the broker is stopping", 1_000))
             self.journal.close()
+            if self.recorder is not None:
+                self.recorder.close()
 
     @property
     def position(self) -> int:
@@ -226,6 +243,9 @@ class Partition:
         rules = Rules.of(topic)
         if rules != self.engine.rules:
             self.apply(Configure(self.now_ms(), rules.to_text()))
+        if self.recorder is not None:
+            self.engine.note_changes(topic.history)
+            self.recorder.turn(topic.history, self.next_position() - 1, self.now_ms())
         self._rules_topic = topic
 
     def apply(self, command: Command) -> Effects:
@@ -241,12 +261,18 @@ class Partition:
         if self._failed is not None:
             self._refuse_inbox(self._failed)
             return False
+        refusal = None if self.shared is None else self.shared.refusal(self.topic().name)
+        if refusal is not None:
+            self._refuse_inbox(refusal)
+            return False
         try:
             self._recover()
         except DejaQError as error:
             news.failed(self.topic().name, self.number, error, final=False)
+            self._unreadable = error
             self._refuse_inbox(error)
             return False
+        self._unreadable = None
         self.loaded = True
         return True
 
@@ -260,18 +286,28 @@ class Partition:
             if snapshot is not None:
                 engine = restore(snapshot.meta, journal.read_snapshot_file)
                 tail = snapshot.position
+            recorder = self.recorder
+            if recorder is not None:
+                recorder.loading(tail, on=self.topic().history, at_ms=engine.now_ms)
+                engine.note_changes(recorder.is_on)
             for position, _epoch, entry in journal.scan(tail):
-                engine.apply(entries.to_command(entry, position))
+                effects = engine.apply(entries.to_command(entry, position))
+                if recorder is not None and effects.changes:
+                    recorder.replayed(position, entry, effects)
                 tail = position
             journal.adopt(engine.live_locators())
             now_ms = max(self.clock.now_ms(), engine.now_ms)
             command = OpenEpoch(now_ms, engine.epoch + 1)
-            tail = journal.append([entries.to_entry(command)], tail, command.epoch)
-            engine.apply(command)
+            entry = entries.to_entry(command)
+            tail = journal.append([entry], tail, command.epoch)
+            effects = engine.apply(command)
+            if recorder is not None:
+                recorder.replayed(tail, entry, effects)
         except BaseException:
             journal.close()
             raise
         self.engine, self.journal = engine, journal
+        self._reopens = journal.reopens
         self._rules_topic = None
         self._commits = Commits(
             journal,
@@ -284,10 +320,12 @@ class Partition:
             lambda: self._ring(self),
             self.counting,
             self.topic().name,
+            self.recorder,
         )
         read_from = 0 if snapshot is None else snapshot.position
         duration_ms = (self.clock.now_us() - began_us) // 1_000
         news.recovered(self.topic().name, self.number, tail - 1 - read_from, duration_ms)
+        news.mended(self.topic().name, self.number, journal.repairs)
         self.counting.loaded(engine, journal)
         if self.maintenance is not None:
             self.maintenance.loaded(self, read_from)
@@ -299,8 +337,11 @@ class Partition:
     def _fail(self, error: DejaQError) -> None:
         """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
         # A full disk or another owner: reading again may help. A failed sync is final (duty 8).
-        if not isinstance(error, ResourceExhausted | Fenced | InternalError):
+        may_help = isinstance(error, ResourceExhausted | Fenced | InternalError)
+        if not may_help and not self.journal.reopens:
             self._failed = error
+        if isinstance(error, Fenced) and self.shared is not None:
+            self.shared.fenced(self.topic().name)
         self._commits.abandon(error)
         self.loaded = False
         self.journal.close()
@@ -322,10 +363,14 @@ class Partition:
         """Why this partition will not be read again before the broker is started anew."""
         return self._failed
 
+    _unreadable: DejaQError | None = None
+    """Why it could not be read the last time."""
+
     def check_loaded(self) -> None:
         """Raise Unavailable if the partition could not be read. For looks."""
         if not self.loaded:
-            raise self._failed or Unavailable("the partition can't be read now", 1_000)
+            unknown = Unavailable("the partition can't be read now", 1_000)
+            raise self._failed or self._unreadable or unknown
 
     # --- requests ---------------------------------------------------------------------------
 
@@ -427,6 +472,11 @@ class Partition:
         answer = self.engine.answer(request.producer, request.number)
         if answer is None:
             return False
+        rows = answer.count + len(answer.refused_ids)
+        if rows != request.columns.rows:
+            limit = f"another one: a batch of {rows} rows was sent here with this number before"
+            request.reply(Reply(request.number, error=BadRequest("number", limit, request.number)))
+            return True
         batch = SubBatch(
             request.producer,
             request.number,

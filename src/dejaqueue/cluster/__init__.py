@@ -1,1 +1,1 @@
-"""Servers that run beside the broker: their settings, their processes, their health."""
+"""Brokers that are several: who is there, who serves what; and servers that run beside a broker."""

@@ -120,7 +120,8 @@ def _literal(value: Any) -> str:
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, str):
-        return f"CONVERT(X'{value.encode().hex()}' USING utf8mb4)"
+        # A literal gives way to the collation of the column, the result of a function would not.
+        return f"{'_ascii' if value.isascii() else '_utf8mb4'} X'{value.encode().hex()}'"
     return f"X'{bytes(value).hex()}'"
 
 
@@ -138,6 +139,8 @@ class Mysql(SqlServer):
     extra: ClassVar[str] = "mysql"
     bytes_type = "LONGBLOB"
     text_type = "VARCHAR(500) CHARACTER SET ascii COLLATE ascii_bin"
+    from_nothing = " FROM DUAL"
+    derived_rows = False
     table_ending = " ENGINE = InnoDB"
 
     def __init__(self, url: str, *, answer_seconds_max: float = ANSWER_SECONDS_MAX) -> None:

@@ -90,7 +90,7 @@ class CountedChanges:
             thread.join()
 
     def ring_again(self) -> None:
-        """The server is back after it was away, as somebody else noticed: ring every bell."""
+        """The server is back after it was away: open the channel anew and ring every bell."""
         self._was_away = True
 
     def _run(self) -> None:
@@ -107,10 +107,11 @@ class CountedChanges:
                     channel.close()
 
     def _follow(self, channel: Channel | None) -> None:
+        self._was_away = False
         self._last = self._count()
         self._bells.ring()  # for what was missed while nobody asked
         asked = time.monotonic()
-        while not self._stopped.is_set():
+        while not self._stopped.is_set() and not self._was_away:
             left_s = asked + self._poll_s - time.monotonic()
             if left_s <= 0:
                 self._compare(self._count(), channel)
@@ -122,9 +123,6 @@ class CountedChanges:
 
     def _compare(self, number: int, channel: Channel | None) -> None:
         """Ring every bell if the counter is another than what was told."""
-        if self._was_away:
-            self._was_away = False
-            self._bells.ring()
         while channel is not None and self._last < number:
             told = channel.hear(LATE_S)  # it may be on its way
             if told is None:

@@ -35,6 +35,7 @@ FACTS, COUNTER = "dejaq_facts", "dejaq_facts_counter"
 CHANNEL = "dejaq_facts_changed"
 ANSWER_S = 3.0
 """A server that is silent for so long counts as gone."""
+CONNECT_S = 2
 TRIES_S = 8.0
 """A change that the server gives up for others is begun again for so long."""
 
@@ -56,7 +57,9 @@ def open_url(url: str) -> SqlCoordinator:
     elif scheme in {"mysql", "mariadb"}:
         server = Mysql(url, answer_seconds_max=ANSWER_S)
     else:
-        server = Postgresql(url, answer_seconds_max=ANSWER_S)
+        mark = "&" if "?" in url else "?"
+        bound = "" if "connect_timeout=" in url else f"{mark}connect_timeout={CONNECT_S}"
+        server = Postgresql(url + bound, answer_seconds_max=ANSWER_S)
     return SqlCoordinator(server)
 
 

@@ -321,7 +321,7 @@ class CoordinatorConformance(ABC):
             bell = Bell()
             other.watch("owner/", bell)
             late_s = other.poll_ms / 1_000 + PATIENCE_S
-            for n in range(12):
+            for n in range(7):
                 bell.forget()
                 if n % 4 == 3:
                     one.delete("owner/a")
@@ -453,20 +453,24 @@ class ServedCoordinatorConformance(CoordinatorConformance):
                 assert refuses(Conflict, lambda: one.put("a", b"3", revision))
             one.put("a", b"3", fact.revision)
 
-    def test_6_a_network_that_is_cut_is_said_in_bounded_time(self) -> None:
+    def test_6_a_network_that_is_gone_is_said_in_bounded_time(self) -> None:
         with self.opened(1) as (other,), self.through_proxy() as (proxy, one):
             revision = one.put("a", b"1", 0)
-            for fail in (proxy.cut, proxy.hang):
-                fail()
-                before = time.monotonic()
-                assert refuses(Unavailable, lambda: one.put("b", b"never"))
-                assert refuses(Unavailable, lambda: one.get("a"))
-                assert refuses(Unavailable, lambda: one.list(""))
-                assert time.monotonic() - before < 3 * AWAY_S
-                proxy.cut()  # what hung does not arrive later
-                proxy.mend()
-                _until(lambda: not refuses(Unavailable, lambda: one.get("a")))
-                other.delete("b")
+            proxy.cut()
+            assert refuses(Unavailable, lambda: one.put("b", b"never"))
+            assert refuses(Unavailable, lambda: one.get("a"))
+            assert refuses(Unavailable, lambda: one.list(""))
+            assert refuses(Unavailable, lambda: one.delete("a"))
+            proxy.mend()
+            _until(lambda: not refuses(Unavailable, lambda: one.get("a")))
+            proxy.hang()
+            before = time.monotonic()
+            assert refuses(Unavailable, lambda: one.put("b", b"never"))
+            assert time.monotonic() - before < AWAY_S
+            proxy.cut()  # what hung does not arrive later
+            proxy.mend()
+            _until(lambda: not refuses(Unavailable, lambda: one.get("a")))
+            assert other.get("b") is None
             assert one.put("a", b"2", revision) > revision
 
     def test_5_what_changed_while_the_network_was_gone_rings(self) -> None:

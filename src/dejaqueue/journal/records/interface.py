@@ -60,6 +60,18 @@ class RecordLog(ABC):
             Unavailable.
         """
 
+    def replicas(self) -> Sequence[str]:
+        """Names of the replicas that `read_from` can ask one by one; none where there are none."""
+        return ()
+
+    def read_from(self, replica: str, first: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """As `read`, from one replica alone: asked when what the server gave is not whole.
+
+        Raises:
+            Unavailable: this replica cannot be asked.
+        """
+        return iter(())
+
     @abstractmethod
     def drop_before(self, number: int) -> None:
         """Records below `number` are not needed any more. Raises Unavailable."""
