@@ -33,7 +33,8 @@ class Service(ABC):
 
     Attributes:
         name: as in `python -m dev.services NAME`.
-        folder: where it works; made here, removed by `stop`.
+        folder: where it works; made here, below DEJAQ_SERVICES_ROOT if that is set, removed by
+            `stop`.
         port: that it listens on, the same after a restart.
     """
 
@@ -44,7 +45,8 @@ class Service(ABC):
         """Give it settings of its own, as the server calls them."""
         self.settings = settings
         # Not pytest's folder: another user, whom a server may need, cannot enter that.
-        self.folder = Path(tempfile.mkdtemp(prefix=f"dejaq-{self.name}-")).resolve()
+        root = os.environ.get("DEJAQ_SERVICES_ROOT")
+        self.folder = Path(tempfile.mkdtemp(prefix=f"dejaq-{self.name}-", dir=root)).resolve()
         self.port = free_port()
         self._child: subprocess.Popen[bytes] | None = None
         self._prepared = False

@@ -275,12 +275,15 @@ def from_fields(values: dict[str, Any]) -> DejaQError:
     error = kind.__new__(kind)
     Exception.__init__(error, str(values.get("text", "")))
     for name, value in dict(values.get("fields", {})).items():
-        if name in {"field", "limit", "value", "key"}:
+        if name in {"field", "limit", "value", "key", "node", "url", "http_url"}:
             setattr(error, name, str(value))
         elif name in {"retry_after_ms", "id"}:
             setattr(error, name, int(value))
     if isinstance(error, TryLater) and not hasattr(error, "retry_after_ms"):
         error.retry_after_ms = 100
+    if isinstance(error, Elsewhere):
+        for name in ("node", "url", "http_url"):
+            error.__dict__.setdefault(name, "")
     if isinstance(error, InternalError):
         error.story = []
     return error

@@ -76,9 +76,11 @@ class Settle(Operation):
     Attributes:
         op: `ack`, `nack` or `extend`.
         lease_end_ms: extend: the earliest end that an OK promises, by the broker's clock.
+        staged: in a transaction: if that is aborted the message comes back, however worn out.
     """
 
     op: str = "ack"
+    staged: bool = False
     id: int = -1
     attempt: int = 0
     lease_end_ms: int = 0
@@ -103,6 +105,7 @@ class Delivery:
             because its consumer went away before.
         lease_end_ms: by the broker's clock.
         dispatch: which batch of its consumer it came in, and its place there.
+        decided_ms: the earliest time, by the partition, at which it may have been leased.
     """
 
     id: int
@@ -118,6 +121,48 @@ class Delivery:
     dispatch: tuple[int, int] = (0, 0)
     group: str = ""
     priority: int = 32_768
+    decided_ms: int = 0
+
+
+@dataclass(slots=True)
+class Letter:
+    """A dead letter that was delivered.
+
+    Attributes:
+        id: of the letter; delivered again it has the same.
+        token: its payload.
+        reason, attempts, origin, origin_id, died_ms: what its headers say.
+    """
+
+    id: int
+    token: str
+    pushed_us: int
+    reason: str
+    attempts: int
+    origin: str
+    origin_id: int
+    died_ms: int
+
+
+@dataclass(slots=True)
+class PutEntry(Operation):
+    """A cron entry was put: it fires every `every_ms` from `start_ms` until before `end_ms`."""
+
+    name: str = ""
+    every_ms: int = 0
+    start_ms: int = 0
+    end_ms: int = 0
+    misfire: str = "once"
+
+
+@dataclass(slots=True)
+class Firing:
+    """A message that a cron entry made, as it was delivered."""
+
+    id: int
+    entry: str
+    firing_ms: int
+    pushed_us: int
 
 
 @dataclass(slots=True)
@@ -134,12 +179,23 @@ class History:
 
     Attributes:
         kind: of the topic: what order is asked of it.
+        max_attempts: of the topic; 0 = no limit.
+        on_duplicate: of the topic.
+        weights, group_in_flight_max: of the topic, if it is a fair one.
         drained: True if at the end everything due was given the chance to be delivered and acked.
+        letters_read: somebody read the dead letters, to the end.
+        healed_us, healed_broker_us: when the last fault was mended; 0 = not known.
     """
 
     kind: str = "timeline"
     max_attempts: int = 0
+    on_duplicate: str = "reject"
+    weights: dict[str, int] = field(default_factory=dict)
+    group_in_flight_max: int = 0
     drained: bool = False
+    letters_read: bool = False
+    healed_us: int = 0
+    healed_broker_us: int = 0
     sends: list[Send] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     cancels: list[Cancel] = field(default_factory=list)
@@ -147,6 +203,20 @@ class History:
     decisions: list[Decide] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
     aways: list[Away] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
+    entries: list[PutEntry] = field(default_factory=list)
+    firings: list[Firing] = field(default_factory=list)
+    _by_key: dict[str, list[Send]] = field(default_factory=dict)
+    _keyed_count: int = -1
+
+    def with_key(self, key: str) -> list[Send]:
+        """All sends with a key."""
+        if len(self.sends) != self._keyed_count:
+            self._keyed_count = len(self.sends)
+            self._by_key.clear()
+            for send in self.sends:
+                self._by_key.setdefault(send.key, []).append(send)
+        return self._by_key.get(key, [])
 
     def text(self, message_id: int | None = None, token: str = "") -> str:
         """The history, or that of one message, a line for each operation."""
@@ -157,4 +227,8 @@ class History:
                 if mine or message_id in (None, operation.id):
                     rows.append((operation.called_us, repr(operation)))
         rows += [(d.pushed_us, repr(d)) for d in self.deliveries if message_id in (None, d.id)]
+        rows += [(r.pushed_us, repr(r)) for r in self.letters if message_id in (None, r.origin_id)]
+        if message_id is None:
+            rows += [(one.called_us, repr(one)) for one in (*self.decisions, *self.entries)]
+            rows += [(firing.pushed_us, repr(firing)) for firing in self.firings]
         return "\n".join(text for _, text in sorted(rows))

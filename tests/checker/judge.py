@@ -1,9 +1,9 @@
 """The judge: which rules of the contract a history breaks.
 
 Rules 1 to 6, 9 to 12 are judged message by message, so that a million operations take seconds;
-order and fairness (7, 8) dispatch by dispatch. What is unknown counts as both done and not done: a
-fault is told only if it is one either way. What is not judged: rules 13 to 18, which have tests of
-their own.
+order and fairness (7, 8) dispatch by dispatch (judge_turns.py); dead letters, lives and cron
+entries (17, 18) by judge_ends.py. What is unknown counts as both done and not done: a fault is told
+only if it is one either way. What is not judged: rules 13 to 16, which have tests of their own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import itertools
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+from tests.checker.fault import Fault
 from tests.checker.history import (
     Cancel,
     Decide,
@@ -23,18 +24,8 @@ from tests.checker.history import (
     Send,
     Settle,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A rule that was broken, and how; `id` is of the message, -1 = more than one."""
-
-    rule: int
-    text: str
-    id: int = -1
-
-    def __str__(self) -> str:
-        return f"rule {self.rule}: {self.text}"
+from tests.checker.judge_ends import judge_ends
+from tests.checker.judge_turns import judge_turns
 
 
 @dataclass(slots=True)
@@ -60,10 +51,8 @@ def judge(history: History) -> list[Fault]:
     for story in _stories(history).values():
         faults += _judge_one(story, history, aways, decided)
     faults += _keys(history)
-    if history.kind == "timeline":
-        faults += _order(history)
     faults += _transactions(history, decided)
-    return faults
+    return [*faults, *judge_turns(history), *judge_ends(history)]
 
 
 def _ok(operation: Operation) -> bool:
@@ -141,7 +130,9 @@ def _keys(history: History) -> list[Fault]:
     for send in history.sends:
         if send.key and send.id >= 0 and _ok(send):
             by_key[send.key].append(send)
-    gone: dict[int, int] = {}
+    if history.on_duplicate == "replace":
+        return _replaced(history, by_key)
+    gone: dict[int, int] = {letter.origin_id: 0 for letter in history.letters}
     for ends in (history.cancels, [s for s in history.settles if s.op == "ack"]):
         for end in ends:
             if _maybe(end):
@@ -155,26 +146,47 @@ def _keys(history: History) -> list[Fault]:
                     continue
                 lives = first.answered_us < second.called_us
                 ended = gone.get(first.id, second.answered_us + 1) <= second.answered_us
-                if lives and not ended and not history.max_attempts and not first.expires_ms:
+                if lives and not ended and _lives_on(history, first):
                     text = f"key {key!r} was given to message {second.id} while {first.id} lives"
                     faults.append(Fault(11, text, second.id))
     return faults
 
 
-def _order(history: History) -> list[Fault]:
-    """Within a dispatch of a timeline: by due time, then by sequence."""
-    dispatches: dict[tuple[str, int, int], list[Delivery]] = defaultdict(list)
+def _lives_on(history: History, send: Send) -> bool:
+    """Whether it would be known if it had died."""
+    return history.letters_read or (not history.max_attempts and not send.expires_ms)
+
+
+def _replaced(history: History, by_key: dict[str, list[Send]]) -> list[Fault]:
+    """Who was replaced never comes again."""
+    pushed: dict[int, int] = {}
     for d in history.deliveries:
-        dispatches[d.consumer, d.partition, d.dispatch[0]].append(d)
+        pushed[d.id] = max(pushed.get(d.id, 0), d.pushed_us)
     faults = []
-    for rows in dispatches.values():
-        rows.sort(key=lambda d: d.dispatch[1])
-        for before, after in itertools.pairwise(rows):
-            first = before.attempt == after.attempt == 1
-            if first and (before.due_ms, before.id) > (after.due_ms, after.id):
-                text = f"message {after.id} came behind {before.id}, which is due later"
-                faults.append(Fault(7, text, after.id))
+    for key, sends in by_key.items():
+        sends = [send for send in sends if send.answered_us is not None]
+        for first, second in itertools.permutations(sends, 2):
+            assert first.answered_us is not None
+            assert second.answered_us is not None
+            later = first.answered_us < second.called_us
+            if later and pushed.get(first.id, 0) > second.answered_us:
+                text = f"message {first.id} came after {second.id} had taken its key {key!r}"
+                faults.append(Fault(11, text, first.id))
+            if later and _is_leased(history, first, second):
+                text = f"message {first.id} was replaced by {second.id} while it was leased"
+                faults.append(Fault(11, text, first.id))
     return faults
+
+
+def _is_leased(history: History, first: Send, second: Send) -> bool:
+    """Whether `first` was leased, for certain, all the while `second` was being sent."""
+    mine = [d for d in history.deliveries if d.id == first.id and d.pushed_us < second.called_us]
+    if not mine or second.answered_us is None or second.outcome is not Outcome.OK:
+        return False
+    last = max(mine, key=lambda d: d.attempt)
+    settled = [s for s in history.settles if (s.id, s.attempt) == (last.id, last.attempt)]
+    over = any(_maybe(s) and s.called_us <= second.answered_us for s in settled)
+    return not over and last.lease_end_ms * 1_000 > second.answered_broker_us
 
 
 def _transactions(history: History, decided: dict[str, list[Decide]]) -> list[Fault]:
@@ -183,7 +195,9 @@ def _transactions(history: History, decided: dict[str, list[Decide]]) -> list[Fa
     for send in history.sends:
         if send.transaction and _ok(send):
             members[send.transaction].append(send)
-    seen = {d.token for d in history.deliveries}
+    seen: dict[str, int] = {}
+    for d in history.deliveries:
+        seen[d.token] = min(seen.get(d.token, d.pushed_us), d.pushed_us)
     faults = []
     for name, sends in members.items():
         decisions = decided.get(name, [])
@@ -192,6 +206,9 @@ def _transactions(history: History, decided: dict[str, list[Decide]]) -> list[Fa
         there = [send for send in sends if send.token in seen]
         if there and not possible:
             faults.append(Fault(12, f"{there[0].token} of {name} came without a commit"))
+        commits = [d.called_us for d in decisions if d.commit]
+        if there and commits and min(seen[send.token] for send in there) < min(commits):
+            faults.append(Fault(12, f"{there[0].token} of {name} came before the commit"))
         if history.drained and (committed or there) and len(there) < len(sends):
             missing = next(send for send in sends if send.token not in seen)
             faults.append(Fault(12, f"{name}: {missing.token} is missing, others came"))
@@ -225,16 +242,30 @@ def _lost(story: _Story, history: History, decided: dict[str, list[Decide]]) -> 
         decisions = decided.get(send.transaction, [])
         if not any(_ok(d) and d.commit for d in decisions):
             return []
-    if any(_maybe(cancel) for cancel in story.cancels) or send.expires_ms:
+    if any(_maybe(cancel) for cancel in story.cancels) or _may_be_replaced(send, history):
+        return []
+    if send.expires_ms and not history.letters_read:
         return []
     acked = any(s.op == "ack" and _maybe(s) for s in story.settles)
-    died = history.max_attempts and len(story.deliveries) >= history.max_attempts
+    if history.letters_read:
+        died = send.id in {letter.origin_id for letter in history.letters}
+        if died:
+            return []
+    else:
+        died = bool(history.max_attempts and len(story.deliveries) >= history.max_attempts)
     if not story.deliveries:
         return [Fault(1, f"message {send.id} was acknowledged and never delivered", send.id)]
     if not acked and not died:
         text = f"message {send.id} was delivered {len(story.deliveries)} times, then no more"
         return [Fault(5, text, send.id)]
     return []
+
+
+def _may_be_replaced(send: Send, history: History) -> bool:
+    """Whether another message may have taken its key and its place."""
+    if history.on_duplicate != "replace" or not send.key:
+        return False
+    return any(other is not send and _maybe(other) for other in history.with_key(send.key))
 
 
 def _early(story: _Story) -> list[Fault]:
@@ -279,7 +310,8 @@ def _attempts(story: _Story, history: History) -> list[Fault]:
         if times > 1:
             text = f"attempt {attempt} of message {story.id} was delivered {times} times"
             faults.append(Fault(3, text, story.id))
-        if history.max_attempts and attempt > history.max_attempts:
+        aborted = any(s.staged and s.attempt == attempt - 1 for s in story.settles)
+        if history.max_attempts and attempt > history.max_attempts and not aborted:
             faults.append(Fault(5, f"message {story.id} had attempt {attempt}", story.id))
     for before, after in itertools.pairwise(story.deliveries):
         if after.pushed_us < before.pushed_us:

@@ -1,5 +1,8 @@
 """Rule 10: a repeated (producer, batch number) gets the first answer."""
 
+import pytest
+
+from dejaqueue.errors import BadRequest
 from tests.rules.conftest import MakeBroker
 
 
@@ -31,3 +34,17 @@ def test_the_first_answer_holds_refused_rows_too(make_broker: MakeBroker) -> Non
     again = broker.send([b"a", b"b"], [due, due], keys=["k", "l"], producer="p")
     assert first.all_statuses().tolist() == again.all_statuses().tolist() == [4, 0]
     assert first.all_ids().tolist() == again.all_ids().tolist()
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_another_batch_with_the_same_number_is_refused(
+    make_broker: MakeBroker, partitions: int
+) -> None:
+    """It was never answered, and the partition was read again each time."""
+    broker = make_broker(partitions=partitions)
+    keys = [f"k{number}" for number in range(8)]
+    assert broker.send([b"x"] * 8, keys=keys, producer="p", number=7).error is None
+    refused = broker.send([b"x"] * 7, keys=keys[1:], producer="p", number=7).error
+    assert isinstance(refused, BadRequest)
+    assert "a batch of " in str(refused)
+    assert broker.send([b"x"] * 8, keys=keys, producer="p", number=7).error is None

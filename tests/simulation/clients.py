@@ -1,4 +1,4 @@
-"""Clients of a simulated broker: they send, move, cancel, consume, and note all of it.
+"""Producers of a simulated broker: they send, move and cancel, and note all of it.
 
 They keep to the protocol of the client library (numbers, producer names, resending after a break)
 without its threads. The library itself is tested against real brokers.
@@ -9,25 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from dejaqueue.broker.dispatch import Push
-from dejaqueue.broker.reading import delivery_batches
-from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.writer import Writer
 from dejaqueue.errors import DejaQError
 from dejaqueue.model import RowStatus
 from dejaqueue.testing.simulation.machine import Machine
 from dejaqueue.testing.simulation.network import Connection
 from dejaqueue.testing.simulation.world import World
-from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
-from dejaqueue.wire.frames import Ping, Reply, Settle, SettleOp
-from tests.checker.history import Away, Cancel, Delivery, History, Move, Outcome, Send
-from tests.checker.history import Settle as SettleNote
-
-TOPIC = "t"
-GROUPS = ["a", "b", "c.x", "c.y"]
+from dejaqueue.wire.descriptors import WriteStream
+from dejaqueue.wire.frames import Reply
+from tests.checker.history import Cancel, History, Move, Outcome, Send
+from tests.simulation.scenario import GROUPS, TOPIC
 
 
 @dataclass
@@ -68,7 +61,9 @@ class Producer:
         self._count = 0
         self.stopped = False
         self.keyed = world.chance(0.5)
+        self.mortal = world.chance(0.3)
         self.delay_ms_max = world.random.choice([200, 5_000, 20_000])
+        self.rows_max = world.random.choice([1, 20, 20, 60])
 
     @property
     def idle(self) -> bool:
@@ -96,9 +91,10 @@ class Producer:
 
     def _send(self) -> None:
         world, now_us = self._world, self._world.now_us
-        notes, columns = [], {name: [] for name in ("payload", "due", "group", "priority")}
+        names = ("payload", "due", "group", "priority", "expires")
+        notes, columns = [], {name: [] for name in names}
         keys: list[str | None] = []
-        for _ in range(world.random.choice([1, 1, 2, 10, 20])):
+        for _ in range(min(self.rows_max, world.random.choice([1, 1, 2, 10, 20, 60]))):
             self._count += 1
             token = f"{self._name}-{self._count}"
             due_ms = now_us // 1_000 + world.between(-500, self.delay_ms_max)
@@ -106,11 +102,14 @@ class Producer:
             send = Send(now_us, token=token, due_ms=due_ms, key=key)
             send.group = world.random.choice(GROUPS)
             send.priority = world.random.choice([0, 5, 32_768, 65_535])
+            if self.mortal and world.chance(0.2):
+                send.expires_ms = due_ms + world.between(-100, 2_000)
             notes.append(send)
             columns["payload"].append(token.encode())
             columns["due"].append(due_ms)
             columns["group"].append(send.group)
             columns["priority"].append(send.priority)
+            columns["expires"].append(send.expires_ms)
             keys.append(key or None)
         self._history.sends += notes
         self._submit("enqueue", {**columns, "key": keys}, notes)
@@ -176,7 +175,7 @@ class Producer:
                     )
                 stream.writer.submit(
                     batch.number,
-                    _record_batch(batch.columns),
+                    record_batch(batch.columns),
                     lambda reply: connection.to_client(lambda: self._answered(stream, reply)),
                 )
             except DejaQError as error:
@@ -200,7 +199,7 @@ class Producer:
         statuses = reply.all_statuses().tolist()
         for note, number, status in zip(batch.notes, reply.all_ids(), statuses, strict=True):
             fine = status == RowStatus.OK
-            broker_us = self._machine.clock.now_us()
+            broker_us = self._machine.time_us
             note.answer(now_us, Outcome.OK if fine else Outcome.REFUSED, broker_us)
             if fine and isinstance(note, Send):
                 note.id = int(number)
@@ -215,7 +214,8 @@ class Producer:
             del stream.waiting[batch.number]
 
 
-def _record_batch(columns: dict[str, Any]) -> pa.RecordBatch:
+def record_batch(columns: dict[str, Any]) -> pa.RecordBatch:
+    """A batch of these columns, in the types of the wire."""
     types = {
         "payload": pa.binary(),
         "due": pa.int64(),
@@ -223,177 +223,8 @@ def _record_batch(columns: dict[str, Any]) -> pa.RecordBatch:
         "priority": pa.uint16(),
         "group": pa.utf8(),
         "key": pa.utf8(),
+        "expires": pa.int64(),
+        "partition": pa.int32(),
+        "attempts": pa.uint16(),
     }
     return pa.record_batch({name: pa.array(v, types[name]) for name, v in columns.items()})
-
-
-class Consumer:
-    """Takes messages, and acks, gives back, extends or forgets them."""
-
-    def __init__(self, number: int, world: World, machine: Machine, history: History) -> None:
-        self._world = world
-        self._machine = machine
-        self._history = history
-        self._number = number
-        self._lives = 0
-        self._dispatch = 0
-        self._settle_number = 0
-        self._session: ConsumerSession | None = None
-        self._connection: Connection | None = None
-        self.credit = world.random.choice([1, 10, 200])
-        self.lease_ms = world.random.choice([500, 2_000, 10_000])
-        self.careless = world.random.choice([0.0, 0.1, 0.2])
-        self.drains = False
-        self._holds = True
-
-    @property
-    def name(self) -> str:
-        """Of its present life."""
-        return f"c{self._number}.{self._lives}"
-
-    def begin(self) -> None:
-        """Connect and ask for messages; again a little later if there is no broker."""
-        self._lives += 1
-        connection = Connection(self._world, self._machine)
-        self._connection = connection
-        name = self.name
-        options = ConsumeStream(TOPIC, name, self.lease_ms, 50, self._world.chance(0.7)).check()
-        self._holds = options.holds
-        sink = _Sink(self, connection, name)
-        sessions: list[ConsumerSession] = []
-
-        def lost() -> None:
-            self._history.aways.append(Away(name, self._world.now_us))
-            self._world.after(self._world.between(1_000, 500_000), self.begin)
-
-        connection.on_break_here = lost
-        connection.on_break_there = lambda: [s.close(release=False) for s in sessions] and None
-
-        def open_it() -> None:
-            try:
-                broker = self._machine.require()
-                session = broker.open_consume(options, sink)
-            except DejaQError:
-                connection.break_it()
-                return
-            sessions.append(session)
-            session.credit(self.credit)
-            self._ping(connection, session)
-
-        self._session_of = sessions
-        connection.to_broker(open_it)
-
-    def _ping(self, connection: Connection, session: ConsumerSession) -> None:
-        """What the library's clock offset is good for; here both clocks are one."""
-        session.ping(Ping(1, self._machine.clock.now_us(), 0, 1_000))
-
-        def again() -> None:
-            if connection.open:
-                connection.to_broker(lambda: self._ping(connection, session))
-
-        self._world.after(2_000_000, again)
-
-    def lose(self) -> None:
-        """Its connection breaks."""
-        if self._connection is not None:
-            self._connection.break_it()
-
-    def receive(self, connection: Connection, rows: list[Delivery]) -> None:
-        """A delivery has arrived: hold what is not due yet, then work on it."""
-        for row in rows:
-            wait_us = row.due_ms * 1_000 - self._machine.clock.now_us() if self._holds else 0
-            self._world.after(wait_us, lambda row=row: self._work(connection, row))
-
-    def _work(self, connection: Connection, row: Delivery) -> None:
-        if not connection.open:
-            return
-        world = self._world
-        row.handed_broker_us = self._machine.clock.now_us()
-        careless = 0.0 if self.drains else self.careless
-        what = world.random.random()
-        if what < careless:
-            pass  # forgotten: its lease ends
-        elif what < 2 * careless:
-            self._settle(connection, row, SettleOp.NACK, world.between(0, 1_000))
-        elif what < 2.5 * careless:
-            self._settle(connection, row, SettleOp.EXTEND, self.lease_ms)
-            later = world.between(1_000, 3_000_000)
-            world.after(later, lambda: self._settle(connection, row, SettleOp.ACK))
-        else:
-            delay_us = world.between(0, 500) if not careless else world.between(0, 1_500_000)
-            world.after(delay_us, lambda: self._settle(connection, row, SettleOp.ACK))
-        connection.to_broker(lambda: [s.credit(1) for s in self._session_of] and None)
-
-    def _settle(
-        self, connection: Connection, row: Delivery, op: SettleOp, argument_ms: int = 0
-    ) -> None:
-        if not connection.open:
-            return
-        note = SettleNote(self._world.now_us, op=op.name.lower(), id=row.id, attempt=row.attempt)
-        if op is SettleOp.EXTEND:
-            note.lease_end_ms = self._machine.clock.now_ms() + argument_ms
-        self._history.settles.append(note)
-        self._settle_number += 1
-        settle = Settle(
-            op,
-            self._settle_number,
-            argument_ms=argument_ms,
-            ids=np.array([row.id], np.int64),
-            attempts=np.array([row.attempt], np.uint16),
-        )
-
-        def answered(reply: Reply) -> None:
-            if reply.error is not None:
-                return  # unknown
-            fine = not reply.all_statuses().any()
-            note.answer(self._world.now_us, Outcome.OK if fine else Outcome.REFUSED)
-
-        def arrive() -> None:
-            for session in self._session_of:
-                session.settle(settle, lambda r: connection.to_client(lambda: answered(r)))
-
-        connection.to_broker(arrive)
-
-    def note(self, push: Push, name: str) -> list[Delivery]:
-        """The deliveries of a push, noted as the broker sends them."""
-        [batch] = delivery_batches([push])
-        self._dispatch += 1
-        rows = []
-        names = ("id", "payload", "attempts", "due", "group", "priority")
-        columns = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-        for place, (number, payload, attempt, due_ms, group, priority) in enumerate(columns):
-            rows.append(
-                Delivery(
-                    number,
-                    payload.decode(),
-                    attempt,
-                    due_ms,
-                    self._world.now_us,
-                    self._machine.clock.now_us(),
-                    -1,
-                    push.leased.lease_end_ms,
-                    name,
-                    push.partition,
-                    (self._dispatch, place),
-                    group or "",
-                    priority,
-                )
-            )
-        self._history.deliveries += rows
-        return rows
-
-
-class _Sink:
-    """The broker's way to a consumer."""
-
-    def __init__(self, consumer: Consumer, connection: Connection, name: str) -> None:
-        self._consumer, self._connection, self._name = consumer, connection, name
-
-    def push(self, push: Push) -> None:
-        """Read the rows, as the stream's thread would, and send them."""
-        rows = self._consumer.note(push, self._name)
-        self._connection.to_client(lambda: self._consumer.receive(self._connection, rows))
-
-    def end(self, error: DejaQError) -> None:
-        """The broker goes away."""
-        self._connection.break_it()

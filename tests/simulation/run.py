@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import itertools
 from dataclasses import dataclass, field
 
 from dejaqueue.broker.writer import Writer
-from dejaqueue.model import OnDuplicate, Topic, TopicKind
 from dejaqueue.testing.simulation.machine import Machine
 from dejaqueue.testing.simulation.world import World
+from tests.checker.fault import Fault
 from tests.checker.history import History
-from tests.checker.judge import Fault, judge
-from tests.simulation.clients import TOPIC, Consumer, Producer
+from tests.checker.judge import judge
+from tests.simulation.clients import Producer
+from tests.simulation.consumers import Consumer, FiringReader, LetterReader
+from tests.simulation.faults import Faults
+from tests.simulation.planners import Planner
+from tests.simulation.scenario import TOPIC, Scenario, choose
+from tests.simulation.transactors import Transactor
 
 SECOND = 1_000_000
 DRAIN_SECONDS = 60
@@ -44,30 +48,23 @@ def simulate(seed: int) -> Run:
     Writer._spread = itertools.count()  # the one thing that outlives a broker
     machine = Machine(world)
     random = world.random
-    kind = random.choice(["timeline", "timeline", "timeline", "priority", "fair"])
-    topic = Topic(
-        TOPIC,
-        kind=TopicKind(kind),
-        partitions=random.choice([1, 1, 2, 3]),
-        lease_ms=random.choice([500, 3_000, 10_000]),
-        on_duplicate=OnDuplicate.REJECT,
-        max_attempts=0,
+    scenario = choose(world)
+    topic = scenario.topic
+    history = History(
+        kind=str(topic.kind),
+        max_attempts=topic.max_attempts,
+        on_duplicate=str(topic.on_duplicate),
+        weights=topic.weights,
+        group_in_flight_max=topic.group_in_flight_max,
+        letters_read=True,
     )
-    history = History(kind=kind)
-    machine.on_start.append(lambda broker: broker.create_topic(topic, exist_ok=True) and None)
+    machine.on_start.append(scenario.make_topics)
     machine.start()
-    known: list[int] = []
-    names = random.sample("abcdef", random.choice([1, 2, 3]))
-    producers = [Producer(name, world, machine, history, known) for name in names]
-    consumers = [Consumer(n, world, machine, history) for n in range(random.choice([1, 2, 4]))]
-    for producer in producers:
-        world.after(world.between(0, SECOND), producer.act)
-    for consumer in consumers:
-        world.after(world.between(0, SECOND), consumer.begin)
+    people = _people(world, machine, history, scenario)
     end_us = world.now_us + random.choice([2, 4, 8]) * SECOND
-    _plan_faults(world, machine, producers, consumers, end_us)
+    Faults(world, machine, scenario, people.consumers, people.producers, end_us).begin()
     world.run(end_us)
-    _heal_and_drain(world, machine, producers, consumers)
+    _heal_and_drain(world, machine, history, people)
     history.drained = True
     if machine.broker is not None:
         machine.stop()
@@ -84,66 +81,6 @@ def simulate(seed: int) -> Run:
     )
 
 
-def _plan_faults(
-    world: World,
-    machine: Machine,
-    producers: list[Producer],
-    consumers: list[Consumer],
-    end_us: int,
-) -> None:
-    """Faults at random moments until `end_us`."""
-    calm = world.chance(0.1)
-
-    def again() -> None:
-        if not machine.broker:
-            machine.start()
-        if not machine.broker and world.now_us < end_us:
-            world.after(world.between(1_000, 200_000), again)
-
-    def dies_of_it() -> None:
-        if world.now_us < end_us:
-            machine.die(power_cut=True)
-
-    def fault() -> None:
-        if world.now_us >= end_us:
-            return
-        what = world.random.random()
-        if what < 0.25:
-            machine.die(power_cut=world.chance(0.5))
-        elif what < 0.55:
-            machine.disk.dies_at = world.between(1, 30)
-        elif what < 0.7:
-            machine.stop()
-        elif what < 0.75:
-            machine.disk.fail("write", after=world.between(0, 5), number=errno.ENOSPC)
-        elif what < 0.78:
-            # The first sync that fails is final for the process.
-            machine.disk.fail("sync", after=world.between(0, 5), number=errno.EIO)
-            world.after(world.between(0, SECOND), dies_of_it)
-        elif what < 0.85:
-            world.random.choice(consumers).lose()
-        elif what < 0.93:
-            world.random.choice(producers).lose()
-        else:
-            machine.clock.skew_us += world.between(0, 5 * SECOND)
-        watch()
-        if world.now_us < end_us:
-            world.after(world.between(50_000, 4 * SECOND), fault)
-
-    def watch() -> None:
-        if machine.broker is None:
-            world.after(world.between(1_000, SECOND), again)
-
-    def look() -> None:
-        watch()
-        if world.now_us < end_us:
-            world.after(100_000, look)
-
-    if not calm:
-        world.after(world.between(0, 3 * SECOND), fault)
-        world.after(100_000, look)
-
-
 def _has_failed(machine: Machine) -> bool:
     """A partition gave up for good: its disk failed a sync, and it waits for a new process."""
     broker = machine.broker
@@ -153,20 +90,58 @@ def _has_failed(machine: Machine) -> bool:
     return any(partition.failure is not None for partition in partitions)
 
 
-def _heal_and_drain(
-    world: World, machine: Machine, producers: list[Producer], consumers: list[Consumer]
-) -> None:
+@dataclass
+class _People:
+    """Everybody who talks to the broker."""
+
+    producers: list[Producer]
+    consumers: list[Consumer]
+    transactors: list[Transactor]
+
+
+def _people(world: World, machine: Machine, history: History, scenario: Scenario) -> _People:
+    """Have everybody begin within the first second."""
+    random = world.random
+    known: list[int] = []
+    names = random.sample("abcdef", random.choice([1, 2, 3]))
+    producers = [Producer(name, world, machine, history, known) for name in names]
+    consumers = [Consumer(n, world, machine, history) for n in range(random.choice([1, 2, 4]))]
+    transactors = []
+    if scenario.transacts:
+        transactors = [Transactor(name, world, machine, history) for name in "xy"]
+        for place, transactor in enumerate(transactors):
+            transactor.partitions = scenario.topic.partitions
+            consumers[place % len(consumers)].transactor = transactor
+    if scenario.fires:
+        for number in range(3):
+            world.after(
+                world.between(0, SECOND), Planner(f"e{number}", world, machine, history).act
+            )
+        consumers.append(FiringReader(90, world, machine, history))
+    consumers.append(LetterReader(91, world, machine, history))
+    for busy in (*producers, *transactors):
+        world.after(world.between(0, SECOND), busy.act)
+    for consumer in consumers:
+        world.after(world.between(0, SECOND), consumer.begin)
+    return _People(producers, consumers, transactors)
+
+
+def _heal_and_drain(world: World, machine: Machine, history: History, people: _People) -> None:
     """No more faults; what is due gets all the time it needs."""
     machine.disk.heal()
     machine.slow_share = 0.0
+    machine.clock.drift(0)
     if machine.broker is None or _has_failed(machine):
         machine.die(power_cut=False)
-    for producer in producers:
-        producer.stopped = True
-    for consumer in consumers:
+    for busy in (*people.producers, *people.transactors):
+        busy.stopped = True
+    for consumer in people.consumers:
         consumer.drains = True
         consumer.lose()  # a slow connection would take longer than the drain has
     machine.start()
     assert machine.broker is not None, "a broker on a whole disk does not start"
+    history.healed_us = world.now_us
+    history.healed_broker_us = machine.time_us + 5 * SECOND  # its clock may have to be waited for
     world.run(world.now_us + DRAIN_SECONDS * SECOND)
-    assert all(producer.idle for producer in producers), "a send was never answered"
+    assert all(producer.idle for producer in people.producers), "a send was never answered"
+    assert all(transactor.idle for transactor in people.transactors), "a commit was never answered"

@@ -21,6 +21,9 @@ from dejaqueue.broker.counting import BrokerCounts
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
+from dejaqueue.broker.history import reading as history_reading
+from dejaqueue.broker.history.history import History
+from dejaqueue.broker.history.history import directory_of as history_directory
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.peek import peek
@@ -89,6 +92,9 @@ class Broker:
         self._workers: list[PartitionWorker] = []
         self.snapshot_writer = self._threads.executor("dejaq-snapshots")
         self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
+        executor = self._threads.executor("dejaq-history")
+        directory = history_directory(self.settings)
+        self.history = History(directory, self.settings.history, self.clock, executor)
         self.keys = KeyRing(self.clock)
         self.counting = BrokerCounts()
         self._running = False
@@ -110,6 +116,8 @@ class Broker:
             journal.url,
             segment_bytes=journal.segment_bytes,
             reserve_bytes=journal.reserve_bytes,
+            mirror=journal.mirror or None,
+            mirror_bytes_max=journal.mirror_bytes_max or None,
         )
         try:
             shared = self._shared
@@ -125,6 +133,7 @@ class Broker:
         self.phase = "starting the workers"
         for worker in self._workers:
             worker.start()
+        self.history.start()
         served = self._catalogue.all() if self._shared is None else []  # others come by `take`
         self._topics = {topic.name: self._serve(topic) for topic in served}
         self.started_us = self.clock.now_us()
@@ -151,6 +160,7 @@ class Broker:
             worker.stop()
         self.transactions.close()
         self.snapshot_writer.shutdown()
+        self.history.close()
         self.keys.close()
         self.store.close()
         self.phase = "stopped"
@@ -190,6 +200,7 @@ class Broker:
             self._grow_topic,
             self._catalogue.journals(topic.name),
             self._shared,
+            self.history,
         )
 
     def _grow_topic(self, name: str, count: int) -> None:
@@ -288,8 +299,10 @@ class Broker:
         """Make a topic. Raises BadRequest, TopicExists."""
         with self._lock:
             self._check_running()
+            self.history.check(topic.history)
             made = self._catalogue.create(topic.check(), exist_ok=exist_ok)
             if made.name not in self._topics and self._shared is None:
+                self.history.drop(made.name)
                 self._topics[made.name] = self._serve(made)
         if self._shared is not None:
             self._shared.placed(made.name)
@@ -299,6 +312,7 @@ class Broker:
         """Change settings of a topic; they hold at once. Raises BadRequest, TopicUnknown."""
         with self._lock:
             self._check_running()
+            self.history.check(changes.get("history"))
             topic = self._catalogue.alter(name, changes)
             if name in self._topics:
                 self._topics[name].alter(topic)
@@ -315,6 +329,7 @@ class Broker:
             if runtime is not None:
                 runtime.close(lambda partition: partition.close())
             self.store.drop(journals)
+            self.history.drop(name)
         if runtime is not None:
             runtime.dispatcher.end_all(TopicUnknown(name))
 
@@ -363,6 +378,26 @@ class Broker:
         """Which consumer has which partition of a topic. Raises TopicUnknown."""
         return self.runtime(name).assignments()
 
+    def cluster(self, topic: str = "") -> dict[str, Any]:
+        """Which brokers there are, and which topic each serves.
+
+        Args:
+            topic: this one alone; "" = all.
+
+        Returns:
+            `node`, this broker; `nodes`, each with its `node`, `url`, `http_url`, `version`;
+            `topics`, each with `topic`, `node` ("" = nobody at the moment) and `epoch`. A broker
+            that is alone has no name and lists nothing.
+
+        Raises:
+            TopicUnknown.
+        """
+        if topic:
+            self.topic(topic)
+        if self._shared is None:
+            return {"node": "", "coordinator": "", "nodes": [], "topics": []}
+        return self._shared.describe(topic)
+
     # --- looking ------------------------------------------------------------------------------
 
     def stats(self, topic: str | None = None) -> dict[str, Any]:
@@ -402,6 +437,16 @@ class Broker:
     def scan_ranges(self, topic: str) -> dict[str, Any]:
         """Where the messages of each partition lie, to plan scans of them. Raises TopicUnknown."""
         return scan.ranges(self.runtime(topic))
+
+    def history_files(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Which files of history a topic has (broker/history/reading.py)."""
+        return history_reading.list_files(self.history.files, self.runtime(body["name"]), body)
+
+    def read_history(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """A file of history, batch by batch (broker/history/reading.py)."""
+        name = self.runtime(browse.topic_name(ticket)).topic.name
+        checked = history_reading.parse(self.history.files, name, ticket)
+        return checked.schema, history_reading.read(name, checked)
 
     def counts(self, values: dict[str, Any]) -> dict[str, Any]:
         """How many messages there are by state, group or tag (broker/browse.py)."""

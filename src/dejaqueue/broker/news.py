@@ -47,6 +47,13 @@ def recovered(topic: str, partition: int, entry_count: int, duration_ms: int) ->
     )
 
 
+def mended(topic: str, partition: int, repairs: list[str]) -> None:
+    """What of a partition was damaged or torn when it was read, and is served without."""
+    for repair in repairs:
+        text = "topic %s, partition %d: %s; it is served without"
+        log.warning(text, topic, partition, repair, extra=_place(topic, partition))
+
+
 def failed(topic: str, partition: int, error: DejaQError, *, final: bool) -> None:
     """A partition could not be read, or a step of it broke off."""
     expected = isinstance(error, ResourceExhausted | Fenced)
@@ -91,6 +98,28 @@ def snapshot_failed(topic: str, partition: int, error: DejaQError) -> None:
     """It is tried again; until then the journal grows."""
     log.warning(
         "topic %s, partition %d: no snapshot: %s",
+        topic,
+        partition,
+        error,
+        extra=_place(topic, partition),
+    )
+
+
+def history_missed(topic: str, partition: int, row_count: int, reason: str) -> None:
+    """Changes are not in the history; said when a gap begins."""
+    log.warning(
+        "topic %s, partition %d: a gap in the history: %s",
+        topic,
+        partition,
+        reason,
+        extra=_place(topic, partition) | {"row_count": row_count},
+    )
+
+
+def history_failed(topic: str, partition: int, error: Exception) -> None:
+    """A file of history could not be written; said once until one could."""
+    log.error(
+        "topic %s, partition %d: the history can't be written: %s",
         topic,
         partition,
         error,

@@ -75,6 +75,7 @@ from dejaqueue.wire.frames import Reply, SettleOp
 
 if TYPE_CHECKING:
     from dejaqueue.broker.forecast import ForecastChore
+    from dejaqueue.broker.history.recorder import Recorder
     from dejaqueue.broker.maintenance import Maintenance
     from dejaqueue.broker.shared import Shared
     from dejaqueue.broker.staging import StagedWatch
@@ -124,6 +125,7 @@ class Partition:
         self.forecast: ForecastChore | None = None
         self.shared: Shared | None = None
         self._reopens = False
+        self.recorder: Recorder | None = None
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal
@@ -177,6 +179,8 @@ class Partition:
                     self.staged_watch.step(self)
                 if self.forecast is not None:
                     self.forecast.step(self)
+                if self.recorder is not None:
+                    self.recorder.step(self.clock.now_ms())
                 dispatch(self)
             if self.dead_letters is not None:
                 self.dead_letters.bury(self)
@@ -210,6 +214,8 @@ class Partition:
             self.loaded = False
             self._commits.abandon(Unavailable("the broker is stopping", 1_000))
             self.journal.close()
+            if self.recorder is not None:
+                self.recorder.close()
 
     @property
     def position(self) -> int:
@@ -237,6 +243,9 @@ class Partition:
         rules = Rules.of(topic)
         if rules != self.engine.rules:
             self.apply(Configure(self.now_ms(), rules.to_text()))
+        if self.recorder is not None:
+            self.engine.note_changes(topic.history)
+            self.recorder.turn(topic.history, self.next_position() - 1, self.now_ms())
         self._rules_topic = topic
 
     def apply(self, command: Command) -> Effects:
@@ -260,8 +269,10 @@ class Partition:
             self._recover()
         except DejaQError as error:
             news.failed(self.topic().name, self.number, error, final=False)
+            self._unreadable = error
             self._refuse_inbox(error)
             return False
+        self._unreadable = None
         self.loaded = True
         return True
 
@@ -275,14 +286,23 @@ class Partition:
             if snapshot is not None:
                 engine = restore(snapshot.meta, journal.read_snapshot_file)
                 tail = snapshot.position
+            recorder = self.recorder
+            if recorder is not None:
+                recorder.loading(tail, on=self.topic().history, at_ms=engine.now_ms)
+                engine.note_changes(recorder.is_on)
             for position, _epoch, entry in journal.scan(tail):
-                engine.apply(entries.to_command(entry, position))
+                effects = engine.apply(entries.to_command(entry, position))
+                if recorder is not None and effects.changes:
+                    recorder.replayed(position, entry, effects)
                 tail = position
             journal.adopt(engine.live_locators())
             now_ms = max(self.clock.now_ms(), engine.now_ms)
             command = OpenEpoch(now_ms, engine.epoch + 1)
-            tail = journal.append([entries.to_entry(command)], tail, command.epoch)
-            engine.apply(command)
+            entry = entries.to_entry(command)
+            tail = journal.append([entry], tail, command.epoch)
+            effects = engine.apply(command)
+            if recorder is not None:
+                recorder.replayed(tail, entry, effects)
         except BaseException:
             journal.close()
             raise
@@ -300,10 +320,12 @@ class Partition:
             lambda: self._ring(self),
             self.counting,
             self.topic().name,
+            self.recorder,
         )
         read_from = 0 if snapshot is None else snapshot.position
         duration_ms = (self.clock.now_us() - began_us) // 1_000
         news.recovered(self.topic().name, self.number, tail - 1 - read_from, duration_ms)
+        news.mended(self.topic().name, self.number, journal.repairs)
         self.counting.loaded(engine, journal)
         if self.maintenance is not None:
             self.maintenance.loaded(self, read_from)
@@ -341,10 +363,14 @@ class Partition:
         """Why this partition will not be read again before the broker is started anew."""
         return self._failed
 
+    _unreadable: DejaQError | None = None
+    """Why it could not be read the last time."""
+
     def check_loaded(self) -> None:
         """Raise Unavailable if the partition could not be read. For looks."""
         if not self.loaded:
-            raise self._failed or Unavailable("the partition can't be read now", 1_000)
+            unknown = Unavailable("the partition can't be read now", 1_000)
+            raise self._failed or self._unreadable or unknown
 
     # --- requests ---------------------------------------------------------------------------
 
@@ -446,6 +472,11 @@ class Partition:
         answer = self.engine.answer(request.producer, request.number)
         if answer is None:
             return False
+        rows = answer.count + len(answer.refused_ids)
+        if rows != request.columns.rows:
+            limit = f"another one: a batch of {rows} rows was sent here with this number before"
+            request.reply(Reply(request.number, error=BadRequest("number", limit, request.number)))
+            return True
         batch = SubBatch(
             request.producer,
             request.number,

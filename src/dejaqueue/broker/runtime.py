@@ -17,6 +17,7 @@ from dejaqueue.broker.dead_letters import Carrier, DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.forecast import Forecast, ForecastChore
 from dejaqueue.broker.growth import Route
+from dejaqueue.broker.history.history import History
 from dejaqueue.broker.maintenance import Maintenance
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
@@ -67,6 +68,7 @@ class TopicRuntime:
         grow: Callable[[str, int], None] = lambda _name, _count: None,
         journals: str = "",
         shared: Shared | None = None,
+        history: History | None = None,
     ) -> None:
         self.topic = topic
         self.dispatcher = Dispatcher(_silence_us(settings), self.ring_all)
@@ -102,6 +104,8 @@ class TopicRuntime:
             partition.staged_watch = StagedWatch(transactions)
             partition.forecast = ForecastChore(self._forecast)
             partition.shared = shared
+            if history is not None:
+                partition.recorder = history.recorder(topic.name, number, self.counting)
             self._workers.append(worker)
             self.partitions.append(partition)
 
@@ -160,7 +164,7 @@ class TopicRuntime:
 
     def look(self, partition: int, function: Callable[[Partition], Answer]) -> Future[Answer]:
         """Run a function on the partition's worker."""
-        future: Future[Answer] = Future()
+        future: Future[Answer] = self._threads.future()
 
         def run(place: Partition) -> None:
             try:
@@ -177,7 +181,7 @@ class TopicRuntime:
     def change(self, partition: int, function: Callable[[Partition], Answer]) -> Future[Answer]:
         """Run a function that applies commands on the partition's worker; done when they are
         durable. It must not raise once it has applied one."""
-        future: Future[Answer] = Future()
+        future: Future[Answer] = self._threads.future()
         answers: list[Answer] = []
 
         def answered(reply: Reply) -> None:

@@ -6,7 +6,7 @@ See: cluster/node.py.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.errors import DejaQError
@@ -33,6 +33,10 @@ class Shared(Protocol):
 
     def placed(self, topic: str) -> None:
         """Return when somebody serves a topic that was just made, or when that takes too long."""
+        ...
+
+    def describe(self, topic: str) -> dict[str, Any]:
+        """Who is there and who serves what; of one topic, or "" = of all."""
         ...
 
     def load_document(self, name: str) -> str | None:

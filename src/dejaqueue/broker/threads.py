@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any
 
 from dejaqueue.broker.commit import Committer
 from dejaqueue.broker.partition_worker import PartitionWorker
@@ -26,6 +27,10 @@ class Threads:
     def executor(self, name: str) -> Executor:
         """Runs what it is given in order, one at a time."""
         return ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    def future(self) -> Future[Any]:
+        """What one thread waits for until another one answers."""
+        return Future()
 
     def start(self, name: str, run: Callable[[], None]) -> None:
         """Run a function once, now."""

@@ -23,6 +23,7 @@ COMMANDS = {
     "serve": "dejaqueue.cli.serve:serve",
     "config": "dejaqueue.cli.config:config",
     "demo": "dejaqueue.cli.demo.command:demo",
+    "demo-spark": "dejaqueue.cli.demo.spark_command:demo_spark",
     "topic": "dejaqueue.cli.topics:topic",
     "cron": "dejaqueue.cli.cron:cron",
     "send": "dejaqueue.cli.send:send",
@@ -34,8 +35,10 @@ COMMANDS = {
     "cancel": "dejaqueue.cli.changes:cancel",
     "dead": "dejaqueue.cli.dead:dead",
     "stats": "dejaqueue.cli.stats:stats",
+    "cluster": "dejaqueue.cli.cluster:cluster",
     "transactions": "dejaqueue.cli.transactions:transactions",
     "key": "dejaqueue.cli.keys:key",
+    "pipeline": "dejaqueue.cli.pipeline:pipeline",
     "bench": "dejaqueue.cli.bench:bench",
 }
 """Name of each command, in the order of the help, and where it is."""

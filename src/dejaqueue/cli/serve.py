@@ -12,6 +12,7 @@ import logging
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,12 +22,14 @@ import click
 from dejaqueue.cli.config import read_settings, settings_options
 from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.output import print_json
+from dejaqueue.setting_words import masked
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
     from dejaqueue.access.gate import Gate
     from dejaqueue.access.tls import ServerTls
     from dejaqueue.broker.broker import Broker
+    from dejaqueue.cluster.node import Node
     from dejaqueue.configuration import Loaded
     from dejaqueue.http.health import HealthServer
     from dejaqueue.http.server import HttpServer
@@ -77,7 +80,8 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     host = settings.server.host
     tls = load_tls(settings.server)
     _let_files_be_open()
-    broker = Broker(settings)
+    node = _node(settings)
+    broker = Broker(settings, shared=node)
     gate = Gate(broker.keys)
     ready = False
     try:
@@ -93,6 +97,14 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         _warn_if_open(host, gate, tls)
         flight = FlightServer(broker, host, settings.server.port, gate=gate, tls=tls)
         flight.start()
+        if node is not None:
+            address = settings.cluster.advertise or host
+            scheme = ("dejaq", "http") if tls is None else ("dejaqs", "https")
+            node.start(
+                broker,
+                f"{scheme[0]}://{address}:{flight.port}",
+                f"{scheme[1]}://{address}:{http.port}",
+            )
         _keep_pauses_short()
         ready = True
         log.info("serving at port %d, HTTP at port %d", flight.port, http.port)
@@ -101,10 +113,26 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         _let_a_second_signal_end_it()
         ready = False
         log.info("stopping (once more to stop at once; nothing is lost)")
+        if node is not None:
+            node.stop()  # others take over while this one still says where things are
         flight.stop()
     finally:
+        if node is not None:
+            node.stop()
         broker.stop()
         http.stop()
+
+
+def _node(settings: BrokerSettings) -> Node | None:
+    """This broker's place in a cluster; None = it is alone."""
+    cluster = settings.cluster
+    if not cluster.coordinator:
+        return None
+    from dejaqueue.cluster.node import Node
+    from dejaqueue.coordinator.registry import open_coordinator
+
+    name = cluster.node or socket.gethostname()
+    return Node(name, open_coordinator(cluster.coordinator), cluster.lease_ms)
 
 
 def _warn_if_open(host: str, gate: Gate, tls: ServerTls | None) -> None:
@@ -155,7 +183,7 @@ def _http_server(
 
 
 def _say_where(settings: BrokerSettings, url: str, http_port: int, *, as_json: bool) -> None:
-    host, data = settings.server.host, settings.journal.url
+    host, data = settings.server.host, masked("journal.url", settings.journal.url)
     http_url = f"http{'s' if settings.server.tls_certificate else ''}://{host}:{http_port}"
     if as_json:
         print_json({"url": url, "http_url": http_url, "data": data})

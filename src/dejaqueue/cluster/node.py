@@ -19,6 +19,7 @@ import logging
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topics import Catalogue
@@ -93,7 +94,7 @@ class Node:
         """Who serves a topic that is not served here."""
         owner = self._view.living_owner(self._unit(topic))
         if owner is None or owner.node == self.name:
-            return Unavailable(f"topic {topic} is between two owners", 50)
+            return Elsewhere(f"topic {topic} is between two owners", 50)
         return Elsewhere(
             f"topic {topic} is served by {owner.node} at {owner.url}",
             50,
@@ -130,6 +131,37 @@ class Node:
 
         with self._seen:
             self._seen.wait_for(is_served, PLACED_SECONDS_MAX)
+
+    def describe(self, topic: str) -> dict[str, Any]:
+        """Who is there and who serves what."""
+        assert self._catalogue is not None
+        view, topics = self._view, self._catalogue.by_name()
+        served = []
+        for name in (topic,) if topic else sorted(topics):
+            unit = unit_of(name, topics)
+            member, owner = view.living_owner(unit), view.owners.get(unit)
+            served.append(
+                {
+                    "topic": name,
+                    "node": "" if member is None else member.node,
+                    "epoch": 0 if owner is None else owner.epoch,
+                }
+            )
+        return {
+            "node": self.name,
+            "coordinator": self.coordinator.summary,
+            "nodes": [
+                {
+                    "node": member.node,
+                    "url": member.url,
+                    "http_url": member.http_url,
+                    "version": member.version,
+                    "leaving": member.leaving,
+                }
+                for member in sorted(view.members.values(), key=lambda member: member.node)
+            ],
+            "topics": served,
+        }
 
     def load_document(self, name: str) -> str | None:
         """A text that all brokers have. Raises Unavailable."""

@@ -139,6 +139,8 @@ class Mysql(SqlServer):
     extra: ClassVar[str] = "mysql"
     bytes_type = "LONGBLOB"
     text_type = "VARCHAR(500) CHARACTER SET ascii COLLATE ascii_bin"
+    from_nothing = " FROM DUAL"
+    derived_rows = False
     table_ending = " ENGINE = InnoDB"
 
     def __init__(self, url: str, *, answer_seconds_max: float = ANSWER_SECONDS_MAX) -> None:

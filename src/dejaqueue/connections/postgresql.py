@@ -33,7 +33,6 @@ R = TypeVar("R")
 
 _CONNECT_SECONDS_MAX: Final = 5
 _DURABLE: Final = ("fsync", "full_page_writes", "synchronous_commit")
-_NOT_DURABLE: Final = ("off", "local")
 _AGAIN: Final = {"40001", "40P01"}
 _TAKEN: Final = "23505"
 _UNKNOWN: Final = {"40003", "57P01", "57P02", "57P03", "57014", "57P05"}
@@ -64,7 +63,7 @@ class _Connection(SqlConnection):
 
     def _run(self, statement: str, parameters: Sequence[Any]) -> psycopg.Cursor[Row]:
         try:
-            return self._inner.execute(with_marks(statement, "%b"), parameters, binary=True)  # type: ignore[arg-type]
+            return self._inner.execute(with_marks(statement, "%b"), parameters, binary=True)
         except self._errors as failure:
             raise self._failure(failure) from failure
 
@@ -82,7 +81,7 @@ class _Connection(SqlConnection):
         try:
             with self._inner.cursor(name="dejaq", binary=True) as cursor:
                 cursor.itersize = _STREAM_ROWS
-                cursor.execute(with_marks(statement, "%b"), parameters)  # type: ignore[arg-type]
+                cursor.execute(with_marks(statement, "%b"), parameters)
                 yield from cursor
             self.commit()
         except self._errors as failure:
@@ -141,6 +140,7 @@ class Postgresql(SqlServer):
     extra: ClassVar[str] = "postgresql"
     bytes_type = "BYTEA"
     text_type = 'TEXT COLLATE "C"'
+    integer_cast = "CAST({} AS BIGINT)"
     statement_bytes_max = 64 << 20
 
     def __init__(self, url: str, *, answer_seconds_max: float = ANSWER_SECONDS_MAX) -> None:
@@ -164,6 +164,12 @@ class Postgresql(SqlServer):
         except self._psycopg.Error as failure:
             raise SqlFailure(Verdict.UNKNOWN, f"{self.name}: {failure}") from failure
         return _Connection(inner, self._psycopg.Error)
+
+    def tuning(self, table: str, bytes_column: str) -> list[str]:
+        """See SqlServer.tuning: payloads are not compressed again."""
+        if self.is_cockroach:
+            return []
+        return [f"ALTER TABLE {table} ALTER COLUMN {bytes_column} SET STORAGE EXTERNAL"]
 
     def listen(self, channel: str) -> Listener:
         """Hear what is told on a channel, from now on. Raises SqlFailure."""

@@ -104,6 +104,9 @@ class SqlServer(ABC):
         name: for errors and status: scheme, host and database, without user and password.
         extra: of DejaQ, that brings its library.
         bytes_type, text_type: types of columns; a text is compared byte by byte.
+        integer_cast: how a parameter in a SELECT list is said to be a 64-bit integer.
+        from_nothing: what a SELECT without a table needs before its WHERE.
+        derived_rows: large bytes come whole through a derived table (in MariaDB they lose length).
         table_ending: behind the `)` of a CREATE TABLE.
         statement_bytes_max: bytes of a statement with its parameters at most.
         connections_max: connections at once.
@@ -113,6 +116,9 @@ class SqlServer(ABC):
     extra: ClassVar[str] = ""
     bytes_type: str = "BLOB"
     text_type: str = "TEXT"
+    integer_cast: str = "{}"
+    from_nothing: str = ""
+    derived_rows: bool = True
     table_ending: str = ""
     statement_bytes_max: int = 1 << 30
     connections_max: int = CONNECTIONS_MAX
@@ -120,6 +126,10 @@ class SqlServer(ABC):
     @abstractmethod
     def connect(self) -> SqlConnection:
         """A new connection, each statement by itself until `begin`. Raises SqlFailure."""
+
+    def tuning(self, table: str, bytes_column: str) -> list[str]:
+        """Statements that fit a new table to large values that are written once."""
+        return []
 
     @abstractmethod
     def check(self, connection: SqlConnection) -> str:

@@ -21,6 +21,7 @@ _FULL: Final = 2
 _BUSY_SECONDS: Final = 5.0
 
 _VERDICTS: Final = {
+    sqlite3.SQLITE_ERROR: Verdict.WRONG,
     sqlite3.SQLITE_FULL: Verdict.FULL,
     sqlite3.SQLITE_BUSY: Verdict.AGAIN,
     sqlite3.SQLITE_LOCKED: Verdict.AGAIN,

@@ -133,10 +133,12 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "redrive": self._redrive,
             "stats": self._stats,
             "scan_ranges": self._scan_ranges,
+            "history_files": self._history_files,
             "claim": self._claim,
             "extend_claims": self._extend_claims,
             "ack_claims": self._ack_claims,
             "assignments": self._assignments,
+            "cluster": self._cluster,
             "counts": self._counts,
             "histogram": self._histogram,
             "move_where": self._move_where,
@@ -262,7 +264,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket
     ) -> flight.FlightDataStream:
-        """Rows without leasing: {"op": "peek", …}, or {"op": "scan", …}."""
+        """Rows without leasing: {"op": "peek", …}, scan, claim or history."""
         with translated():
             values = _json_object(_bounded(pa.py_buffer(ticket.ticket), "ticket"), "ticket")
             op = values.pop("op", None)
@@ -271,17 +273,20 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             caller, topic = caller_of(context), str(values.get("topic"))
             with audit.recorded(caller.name, context.peer(), op, topic):
                 rules.FLIGHT_TICKETS[op].require(caller, values)
-            check = partial(self._gate.check, caller)
+            streams = {
+                "scan": self._broker.scan,
+                "claim": self._broker.read_claim,
+                "history": self._broker.read_history,
+            }
             try:
-                if op in ("scan", "claim"):
-                    read = self._broker.scan if op == "scan" else self._broker.read_claim
-                    schema, batches = read(values)
-                    return flight.GeneratorStream(schema, _translating(batches, check))
-                batch = self._broker.peek(values)
-                return flight.RecordBatchStream(pa.Table.from_batches([batch]))
+                if op not in streams:
+                    batch = self._broker.peek(values)
+                    return flight.RecordBatchStream(pa.Table.from_batches([batch]))
+                schema, batches = streams[op](values)
             except Elsewhere as other:
                 schema, batches = self.forwarding.get(onward(context, other), ticket)
-                return flight.GeneratorStream(schema, _translating(batches, check))
+            check = partial(self._gate.check, caller)
+            return flight.GeneratorStream(schema, _translating(batches, check))
 
     def list_flights(
         self, context: flight.ServerCallContext, criteria: bytes
@@ -366,6 +371,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         descriptors.check_fields(body, [])
         return self._broker.scan_ranges(name)
 
+    def _history_files(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Which files of history a topic has, and what is in each: name, at_from, at_to."""
+        return self._broker.history_files(body | {"name": _topic_name(dict(body))})
+
     def _claim(self, body: dict[str, Any]) -> dict[str, Any]:
         """Lease what is due, to read it by its number: topic, partition, rows, lease_ms."""
         return self._broker.claim(body)
@@ -403,6 +412,14 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         name = _topic_name(body)
         descriptors.check_fields(body, [])
         return self._broker.assignments(name)
+
+    def _cluster(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Which brokers there are and who serves what: topic, or all."""
+        descriptors.check_fields(body, ["topic"])
+        topic = body.get("topic") or ""
+        if not isinstance(topic, str):
+            raise BadRequest("topic", "the name of a topic", topic)
+        return self._broker.cluster(topic)
 
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
         """The broker's time."""

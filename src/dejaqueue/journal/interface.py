@@ -149,6 +149,11 @@ class Journal(ABC):
     reopens: bool = False
 
     @property
+    def repairs(self) -> list[str]:
+        """What was damaged or torn when it was opened, and left away, in words for the log."""
+        return []
+
+    @property
     @abstractmethod
     def tail(self) -> int:
         """Position of the last entry, 0 if there is none."""

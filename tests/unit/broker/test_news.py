@@ -25,8 +25,9 @@ def test_levels_tell_how_much_it_matters(caplog: pytest.LogCaptureFixture) -> No
     news.synced("a", 1, 10, news.SLOW_SYNC_MS * 1_000)
     news.snapshot_taken("a", 1, 5)
     news.snapshot_failed("a", 1, ResourceExhausted("full"))
+    news.mended("a", 1, ["a part is damaged"])
     levels = [record.levelname for record in caplog.records]
-    assert levels == ["DEBUG", "INFO", "WARNING", "ERROR", "WARNING", "DEBUG", "WARNING"]
+    assert levels == ["DEBUG", "INFO", "WARNING", "ERROR", "WARNING", "DEBUG", "WARNING", "WARNING"]
     assert all((record.topic, record.partition) == ("a", 1) for record in caplog.records)  # type: ignore[attr-defined]
     assert "served again after a new start" in caplog.messages[3]
 

@@ -157,7 +157,7 @@ class Ledger:
     def restored(base: int, blocks: list[bytes], stand: Stand) -> Ledger:
         """The ledger of a snapshot."""
         ledger = Ledger()
-        rows = np.concatenate([np.frombuffer(block, dtype=ROW) for block in blocks] or [[]])
+        rows: npt.NDArray[Any] = np.frombuffer(b"".join(blocks), dtype=ROW)
         if len(rows):
             ledger._rows = rows.copy()
             ledger._positions = rows["position"].astype(np.int64)

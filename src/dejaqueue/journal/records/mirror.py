@@ -114,7 +114,7 @@ class Mirror:
         self._guard = threading.Lock()
         self._open_file = False
         files.make_directory(directory)
-        found = []
+        found: list[Segment] = []
         for name in files.names(directory):
             segment = self._found(directory / name) if name.endswith(SUFFIX) else None
             if segment is not None and (not found or found[-1].last < segment.first):

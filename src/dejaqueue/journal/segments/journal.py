@@ -105,6 +105,12 @@ class SegmentJournal(Journal):
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
     @property
+    def repairs(self) -> list[str]:
+        """See Journal.repairs."""
+        torn = f"{self.cut_bytes} bytes of an append that was not finished were cut off"
+        return [*self._shelf.damaged, *([torn] if self.cut_bytes else [])]
+
+    @property
     def tail(self) -> int:
         """Position of the last entry, 0 if there is none."""
         return self._tail

@@ -13,7 +13,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import DejaQError, Unavailable
 from dejaqueue.settings import BrokerSettings, DispatchSettings, JournalSettings
 from dejaqueue.testing.simulation.disk import Died, SimulatedDisk, SimulatedStore
-from dejaqueue.testing.simulation.threads import SimulatedThreads
+from dejaqueue.testing.simulation.threads import Gone, SimulatedThreads
 from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
 
 
@@ -37,6 +37,13 @@ class Machine:
         self.restarts = 0
         self.slow_share = 0.15
         self.on_start: list[Callable[[Broker], None]] = []
+        self._latest_us = 0
+
+    @property
+    def time_us(self) -> int:
+        """The latest time that any of its brokers may have seen: what rules about time go by."""
+        self._latest_us = max(self._latest_us, self.clock.now_us())
+        return self._latest_us
 
     def guarded(self, call: Callable[[], None]) -> None:
         """Do something that may be the broker's end."""
@@ -44,12 +51,16 @@ class Machine:
             call()
         except Died:
             self.die(power_cut=self.world.chance(0.7))
+        except Gone:
+            pass  # it waited, and its process ended meanwhile
 
     def start(self) -> None:
         """Start a broker on what the disk holds; it may die on the way, then it is tried again."""
         if self.broker is not None:
             return
         self.life = Life(self.guarded)
+        self._latest_us = self.time_us
+        self.clock = self.clock.renewed()
         random = self.world.random
         settings = BrokerSettings(
             journal=JournalSettings(
@@ -69,7 +80,7 @@ class Machine:
                 tell(broker)
             self.broker = broker
             self.restarts += 1
-        except (Died, DejaQError):
+        except (Died, Gone, DejaQError):
             self.die(power_cut=True)
 
     def die(self, *, power_cut: bool) -> None:
@@ -82,9 +93,12 @@ class Machine:
         self.life.end()
 
     def stop(self) -> None:
-        """Stop gracefully."""
+        """Stop gracefully; a little later if somebody in it waits for something."""
         broker = self.broker
         if broker is None:
+            return
+        if self.world.waiters:
+            self.world.after(10_000, self.stop, self.life)
             return
 
         def stop() -> None:

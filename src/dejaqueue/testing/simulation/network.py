@@ -7,6 +7,7 @@ of it later, and what was on its way is lost.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from dejaqueue.testing.simulation.machine import Machine
@@ -33,6 +34,8 @@ class Connection:
         self._cut_us: int | None = None
         self._there_us = self._here_us = 0
         self._slow = world.chance(machine.slow_share)
+        self._arrived: deque[Callable[[], None]] = deque()
+        self._busy = False
         self.server_life = machine.life
         self.open = True
         if self.server_life.over:
@@ -50,10 +53,22 @@ class Connection:
         self._there_us = max(self._there_us + 1, self._world.now_us + self._travel_us())
 
         def arrive() -> None:
-            if self.open and not self.server_life.over:
-                self.server_life.guard(call)
+            self._arrived.append(call)
+            if not self._busy:
+                self._take()
 
         self._world.after(self._there_us - self._world.now_us, arrive)
+
+    def _take(self) -> None:
+        """One thread of the broker takes what arrives, and may have to wait for partitions."""
+        self._busy = True
+        try:
+            while self._arrived:
+                call = self._arrived.popleft()
+                if self.open and not self.server_life.over:
+                    self.server_life.guard(call)
+        finally:
+            self._busy = False
 
     def to_client(self, call: Callable[[], None]) -> None:
         """Have something happen at the client, if it arrives."""

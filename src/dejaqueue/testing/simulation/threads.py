@@ -29,6 +29,10 @@ STALL_US_MAX = 60_000
 APPEND_US_MAX = 4_000
 
 
+class Gone(BaseException):
+    """The thread that waited here ended with its process."""
+
+
 class _Ring(Wake):
     """Rung by whoever has work for a worker; it plans the worker's turn."""
 
@@ -127,6 +131,7 @@ class SimulatedExecutor(Executor):
         self._world, self._life = world, life
         self._waiting: deque[Callable[[], None]] = deque()
         self._closed = False
+        self._busy = False
 
     def submit(
         self,
@@ -151,8 +156,15 @@ class SimulatedExecutor(Executor):
         return future
 
     def _do_one(self) -> None:
+        if self._busy:  # what runs waits for something: the next one comes after it
+            self._world.after(self._world.between(10, 5_000), self._do_one, self._life)
+            return
         if self._waiting:
-            self._waiting.popleft()()
+            self._busy = True
+            try:
+                self._waiting.popleft()()
+            finally:
+                self._busy = False
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Finish what waits, or forget it."""
@@ -176,6 +188,30 @@ class _Awaited(Future[Answer]):
         return super().result(0)
 
 
+class _Expected(Future[Answer]):
+    """A future for which somebody waits while the world goes on."""
+
+    def __init__(self, world: World, life: Life) -> None:
+        super().__init__()
+        self._world, self._life = world, life
+
+    def result(self, timeout: float | None = None) -> Answer:
+        """The result, once what was to happen before has happened."""
+        world = self._world
+        until_us = None if timeout is None else world.now_us + int(timeout * 1e6)
+        world.waiters += 1
+        try:
+            while not self.done():
+                if self._life.over:
+                    raise Gone
+                if until_us is not None and world.now_us > until_us:
+                    raise TimeoutError
+                assert world.step(), "somebody waits for what never happens"
+        finally:
+            world.waiters -= 1
+        return super().result(0)
+
+
 class SimulatedThreads(Threads):
     """What a simulated broker gets in place of threads; one for each of its lives."""
 
@@ -189,6 +225,10 @@ class SimulatedThreads(Threads):
     def executor(self, name: str) -> Executor:
         """An executor."""
         return SimulatedExecutor(self._world, self._life)
+
+    def future(self) -> Future[Any]:
+        """A future whose waiter lets the world go on."""
+        return _Expected(self._world, self._life)
 
     def start(self, name: str, run: Callable[[], Any]) -> None:
         """Run it a little later."""

@@ -41,21 +41,38 @@ class Life:
 
 
 class SimulatedClock:
-    """The time of the world, as one machine sees it.
+    """The time of the world, as a process on one machine sees it.
 
     Args:
         skew_us: how far it is ahead of the world's time; may change while it runs. As the machine's
             clock, it never goes back, and stands still instead.
+        drift_ppm: how much too fast it runs.
     """
 
-    def __init__(self, world: World, skew_us: int = 0) -> None:
+    def __init__(self, world: World, skew_us: int = 0, drift_ppm: int = 0) -> None:
         self._world = world
         self._last_us = 0
+        self._since_us = world.now_us
+        self._drift_ppm = drift_ppm
         self.skew_us = skew_us
+
+    def drift(self, ppm: int) -> None:
+        """Run too fast by this from now on."""
+        self.skew_us += self._drifted_us()
+        self._since_us = self._world.now_us
+        self._drift_ppm = ppm
+
+    def renewed(self) -> SimulatedClock:
+        """The same clock, as a new process sees it: it knows nothing of how late it was before."""
+        return SimulatedClock(self._world, self.skew_us + self._drifted_us(), self._drift_ppm)
+
+    def _drifted_us(self) -> int:
+        return (self._world.now_us - self._since_us) * self._drift_ppm // 1_000_000
 
     def now_us(self) -> int:
         """UTC microseconds; never goes back."""
-        self._last_us = max(self._last_us, self._world.now_us + self.skew_us)
+        wall_us = self._world.now_us + self.skew_us + self._drifted_us()
+        self._last_us = max(self._last_us, wall_us)
         return self._last_us
 
     def now_ms(self) -> int:
@@ -70,6 +87,10 @@ class SimulatedClock:
 class World:
     """Time, chance, and what happens next.
 
+    Attributes:
+        happened: how many things happened.
+        waiters: how many who happened wait for something that is to happen (threads.py).
+
     Args:
         seed: all that happens follows from it.
     """
@@ -78,6 +99,7 @@ class World:
         self.random = random.Random(seed)
         self.now_us = START_US
         self.happened = 0
+        self.waiters = 0
         self._plan: list[tuple[int, float, int, Life | None, Callable[[], None]]] = []
         self._number = itertools.count()
 

@@ -1,0 +1,167 @@
+"""Bit flips on the disk of a stopped broker: each is told, mended, or changes nothing.
+
+A flip is *refused* if the broker says which file is damaged, *mended* if it says so and goes on
+with all that there was (an older snapshot and the entries since), *cut* if it looks like the torn
+end of the last append, which is what a power cut leaves and is said as well, and *harmless* if
+state and rows are what they were. Anything else is *wrong*: bytes that nobody sent, or silence
+about a loss.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+import numpy as np
+
+from dejaqueue.errors import DejaQError, JournalDamaged
+from dejaqueue.journal.memory import MemoryFileSystem
+from tests.corruption.images import SEGMENT_BYTES, Seen, Started, look, start
+from tests.crash.disk_copies import bytes_of, copied
+
+LAST_APPEND_ENTRIES = 3
+"""Entries of the last append of any partition of the images, at most."""
+
+
+class Outcome(Enum):
+    """What came of a flip."""
+
+    REFUSED = "refused"
+    MENDED = "mended"
+    CUT = "cut"
+    HARMLESS = "harmless"
+    WRONG = "wrong"
+
+
+@dataclass
+class Tally:
+    """What came of all flips.
+
+    Attributes:
+        by_kind: of a file, how often what.
+        wrong: the first that went wrong, in words.
+        harmless: file and bytes of those that changed nothing.
+    """
+
+    by_kind: dict[str, Counter[Outcome]] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    harmless: list[tuple[Path, int]] = field(default_factory=list)
+
+    def add(self, path: Path, at: int, outcome: Outcome, words: str) -> None:
+        """Count one."""
+        self.by_kind.setdefault(kind_of(path), Counter())[outcome] += 1
+        if outcome is Outcome.WRONG:
+            self.wrong.append(f"{path}, byte {at}: {words}")
+        elif outcome is Outcome.HARMLESS:
+            self.harmless.append((path, at))
+
+    def text(self) -> str:
+        """A line for each kind of file."""
+        lines = []
+        for kind, counts in sorted(self.by_kind.items()):
+            parts = ", ".join(f"{one.value} {counts[one]:,}" for one in Outcome if counts[one])
+            lines.append(f"{kind}: {counts.total():,} flips; {parts}")
+        return "\n".join([*lines, *self.wrong[:10]])
+
+
+def kind_of(path: Path) -> str:
+    """What a file is."""
+    if path.parent.name == "parts":
+        return "sealed run" if path.name.startswith("run-") else "snapshot part"
+    return {".segment": "segment", ".manifest": "snapshot manifest"}.get(path.suffix, path.name)
+
+
+def files_of(disk: MemoryFileSystem) -> list[Path]:
+    """Every file with something in it."""
+    return sorted(path for path, content in disk._contents.items() if content.byte_count)
+
+
+class Rot:
+    """Flips bits of an image, one at a time, and looks what a broker makes of it."""
+
+    def __init__(self, image: MemoryFileSystem, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self._image = image
+        self._segment_bytes = segment_bytes
+        self._whole = self._look(copied(image))[0]
+        self.tally = Tally()
+
+    def _look(self, disk: MemoryFileSystem) -> tuple[Seen, Started]:
+        started = start(disk, self._segment_bytes)
+        return look(started), started
+
+    def flip(self, path: Path, at: int, bit: int) -> Outcome:
+        """Flip one bit."""
+        disk = copied(self._image)
+        bytes_of(disk, path)[at] ^= 1 << bit
+        outcome, words = self._outcome(disk, path)
+        self.tally.add(path, at, outcome, words)
+        return outcome
+
+    def _outcome(self, disk: MemoryFileSystem, path: Path) -> tuple[Outcome, str]:
+        try:
+            seen, started = self._look(disk)
+        except JournalDamaged as damage:
+            return Outcome.REFUSED, str(damage)
+        except DejaQError as other:
+            return Outcome.WRONG, f"not called damage: {other!r}"
+        told = _told(started)
+        same = seen == self._whole
+        if same and told:
+            return Outcome.MENDED, told
+        if same:
+            return Outcome.HARMLESS, ""
+        if "cut off" in told and path.suffix == ".segment" and self._is_cut_of(seen):
+            return Outcome.CUT, told
+        return Outcome.WRONG, f"another state, and the broker says {told!r}"
+
+    def _is_cut_of(self, seen: Seen) -> bool:
+        """No more than the last append is gone, and nothing is there that was not before."""
+        for tail, whole_tail in zip(seen.tails, self._whole.tails, strict=True):
+            if whole_tail - tail > LAST_APPEND_ENTRIES:
+                return False
+        for mine, whole in zip(seen.rows, self._whole.rows, strict=True):
+            known = set(zip(*_texts(whole), strict=True))
+            if not set(zip(*_texts(mine), strict=True)) <= known:
+                return False
+        return True
+
+
+def _texts(table: object) -> tuple[list[object], list[object]]:
+    ids, payloads = table.column("id"), table.column("payload")  # type: ignore[attr-defined]
+    return ids.to_pylist(), payloads.to_pylist()
+
+
+def _told(started: Started) -> str:
+    """What the journals say about how they were found."""
+    texts = []
+    for runtime in started.broker.runtimes():
+        for place in runtime.partitions:
+            texts += place.journal.repairs
+    return "; ".join(texts)
+
+
+def spread_flips(
+    disk: MemoryFileSystem, count: int, seed: int, *, only: str = ""
+) -> Iterator[tuple[Path, int, int]]:
+    """Flips over all files; each kind of file gets its share, however large it is.
+
+    Three of four hit a byte that is not zero: most of a new segment is room that nobody wrote.
+    """
+    random = np.random.default_rng(seed)
+    kinds: dict[str, list[Path]] = {}
+    for path in files_of(disk):
+        if not only or kind_of(path) == only:
+            kinds.setdefault(kind_of(path), []).append(path)
+    names = sorted(kinds)
+    written = {path: np.flatnonzero(bytes_of(disk, path)) for path in files_of(disk)}
+    for number in range(count):
+        paths = kinds[names[number % len(names)]]
+        path = paths[int(random.integers(len(paths)))]
+        size = len(bytes_of(disk, path))
+        at = int(random.integers(size))
+        if written[path].size and random.random() < 0.75:
+            at = int(random.choice(written[path]))
+        yield path, at, int(random.integers(8))

@@ -1,0 +1,131 @@
+"""Every bit flip is told, mended or harmless, and nobody gets bytes that nobody sent.
+
+`make reliability` flips some ten thousand bits; here are some hundred, and planted bugs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import pytest
+
+from dejaqueue.journal import format as entry_format
+from dejaqueue.journal.memory import MemoryFileSystem
+from dejaqueue.journal.segments import recovery, segment, snapshots, store
+from dejaqueue.journal.segments.files import read_file
+from dejaqueue.journal.segments.snapshots import Manifest
+from tests.corruption.images import rich_image
+from tests.corruption.rot import Outcome, Rot, kind_of, spread_flips
+
+FLIPS = 350
+
+
+@cache
+def image() -> MemoryFileSystem:
+    return rich_image()
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logger = logging.getLogger("dejaqueue")
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(logging.NOTSET)
+
+
+def test_the_image_has_everything_in_it() -> None:
+    names = {kind_of(path) for path, _, _ in spread_flips(image(), 100, 1)}
+    assert names >= {"segment", "snapshot manifest", "snapshot part", "topics.json", "keys.json"}
+
+
+def test_every_flip_is_told_mended_or_harmless() -> None:
+    rot = Rot(image())
+    for path, at, bit in spread_flips(image(), FLIPS, 7):
+        rot.flip(path, at, bit)
+    assert rot.tally.wrong == [], rot.tally.text()
+    found = sum(rot.tally.by_kind.values(), start=type(next(iter(rot.tally.by_kind.values())))())
+    assert found[Outcome.REFUSED] > FLIPS // 4, rot.tally.text()
+    assert found[Outcome.MENDED] > 0, rot.tally.text()
+
+
+def test_what_is_harmless_lies_in_bytes_that_nobody_reads() -> None:
+    """They lie in parts of the older snapshot that the newest one does not share."""
+    rot = Rot(image())
+    for path, at, bit in spread_flips(image(), FLIPS, 8):
+        rot.flip(path, at, bit)
+    assert rot.tally.harmless
+    for path, _ in rot.tally.harmless:
+        assert kind_of(path) == "snapshot part", path
+        manifest = max(name for name in image().names(path.parents[1]) if "manifest" in name)
+        newest = Manifest.decode(path, read_file(image(), path.parents[1] / manifest))
+        assert path.name not in newest.parts
+
+
+def _believes_entries(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        entry_format, "verify", lambda view, at, head: entry_format.stored_checksum(view, at)
+    )
+
+
+def _believes_snapshots(patch: pytest.MonkeyPatch) -> None:
+    shelf = snapshots.SnapshotShelf
+    patch.setattr(
+        shelf,
+        "_verified",
+        lambda self, name, part: snapshots.read_file(self._files, self._parts / name),
+    )
+
+
+def _believes_documents(patch: pytest.MonkeyPatch) -> None:
+    import json
+
+    def open_text(path: object, content: object) -> str:
+        return str(json.loads(bytes(content))["text"])  # type: ignore[call-overload]
+
+    patch.setattr(store, "open_text", open_text)
+
+
+def _cuts_in_the_middle(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recovery, "_check_torn", lambda segment, memory, end: None)
+
+
+def _says_nothing_of_damage(patch: pytest.MonkeyPatch) -> None:
+    from dejaqueue.journal.segments.journal import SegmentJournal
+
+    patch.setattr(SegmentJournal, "repairs", [])
+
+
+def _believes_old_entries(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(segment.Segment, "verify", lambda self, places: None)
+
+
+@pytest.mark.parametrize(
+    ("plant", "kind"),
+    [
+        (_believes_entries, "segment"),
+        (_believes_snapshots, "snapshot part"),
+        (_believes_documents, "topics.json"),
+        (_cuts_in_the_middle, "segment"),
+        (_says_nothing_of_damage, "snapshot part"),
+    ],
+)
+def test_a_planted_bug_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rot = Rot(image())
+    plant(monkeypatch)
+    flips = spread_flips(image(), 400, 9, only=kind)
+    if plant is _says_nothing_of_damage:
+        outcomes = {rot.flip(*flip) for flip, _ in zip(flips, range(40), strict=False)}
+        assert Outcome.MENDED not in outcomes
+        return
+    assert any(_goes_wrong(rot, flip) for flip in flips)
+
+
+def _goes_wrong(rot: Rot, flip: tuple[object, int, int]) -> bool:
+    try:
+        return rot.flip(*flip) is Outcome.WRONG  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 - a traceback is no answer to damage
+        return True

@@ -1,0 +1,382 @@
+"""More planted bugs: transactions, dead letters, cron, keys, shares, growth, clocks, recovery.
+
+See mutants.py, which registers them and says what they are for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dejaqueue.broker import dead_letters, duplicates, growth, staging, transactions, writer
+from dejaqueue.broker.branches import Record
+from dejaqueue.broker.commit import Commits
+from dejaqueue.broker.cron import fire, firings
+from dejaqueue.broker.dead_letters import Carrier
+from dejaqueue.broker.partition import Partition
+from dejaqueue.engine import apply, commands, engine, snapshot
+from dejaqueue.engine.fair import FairReady
+from dejaqueue.engine.leases import Leases
+from dejaqueue.engine.ready import PriorityReady
+from dejaqueue.engine.schedule import Schedule
+from dejaqueue.engine.shares import FlatShares, NestedShares
+from dejaqueue.journal import format as entry_format
+from dejaqueue.journal.segments import recovery, snapshots
+from dejaqueue.testing.faulty_journal import FaultyFileSystem
+from tests.simulation.mutants import mutant
+
+# --- transactions ---------------------------------------------------------------------------------
+
+
+@mutant
+def staged_messages_are_there_at_once(patch: pytest.MonkeyPatch) -> None:
+    inner = Partition._enqueue_new
+
+    def enqueue(self: Partition, requests: list[Any]) -> None:
+        for request in requests:
+            request.stage = None
+        inner(self, requests)
+
+    patch.setattr(Partition, "_enqueue_new", enqueue)
+
+
+@mutant
+def an_abort_commits(patch: pytest.MonkeyPatch) -> None:
+    inner = transactions._do_decide
+
+    def decide(place: Partition, text: str, commit: bool, record: Record) -> bool:
+        return inner(place, text, True, record)
+
+    patch.setattr(transactions, "_do_decide", decide)
+
+
+@mutant
+def a_decision_is_told_to_one_and_forgotten(patch: pytest.MonkeyPatch) -> None:
+    inner = transactions._write_down
+
+    def write_down(home: Partition, text: str, record: Record, commit: bool) -> Any:
+        return inner(home, text, replace(record, places=record.places[:1]), commit)
+
+    patch.setattr(transactions, "_write_down", write_down)
+    patch.setitem(engine._STEPS, commands.Remember, lambda state, command: commands.Effects())
+
+
+@mutant
+def a_home_says_no_to_who_asks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(transactions, "_recall", lambda home, name: False)
+
+
+@mutant
+def a_participant_decides_for_itself_after_a_restart(patch: pytest.MonkeyPatch) -> None:
+    inner = staging.StagedWatch.loaded
+
+    def loaded(self: staging.StagedWatch) -> None:
+        inner(self)
+        self._forgets = True  # type: ignore[attr-defined]
+
+    step = staging.StagedWatch.step
+
+    def steps(self: staging.StagedWatch, partition: Partition) -> None:
+        if getattr(self, "_forgets", False):
+            self._forgets = False  # type: ignore[attr-defined]
+            for name in list(partition.engine.staged_ends()):
+                partition.apply(commands.Decide(partition.now_ms(), name, commit=False))
+        step(self, partition)
+
+    patch.setattr(staging.StagedWatch, "loaded", loaded)
+    patch.setattr(staging.StagedWatch, "step", steps)
+
+
+@mutant
+def snapshots_lose_what_is_staged(patch: pytest.MonkeyPatch) -> None:
+    _loses(patch, 7)
+
+
+@mutant
+def snapshots_lose_the_dead(patch: pytest.MonkeyPatch) -> None:
+    _loses(patch, 6)
+
+
+def _loses(patch: pytest.MonkeyPatch, place: int) -> None:
+    """A snapshot comes back without one of its small parts."""
+    inner = snapshot._restore_small
+
+    def restore(state: Any, small: list[Any]) -> Any:
+        return inner(state, [[] if n == place else part for n, part in enumerate(small)])
+
+    patch.setattr(snapshot, "_restore_small", restore)
+
+
+# --- dead letters and lives -----------------------------------------------------------------------
+
+
+@mutant
+def loses_letters(patch: pytest.MonkeyPatch) -> None:
+    def carry(self: Carrier, parcel: Any, journal: Any, arrived: Any) -> None:
+        arrived(len(parcel.sequences), None)
+
+    patch.setattr(Carrier, "carry", carry)
+
+
+@mutant
+def sends_letters_again_after_a_crash(patch: pytest.MonkeyPatch) -> None:
+    """Neither the name of the parcel's producer nor the letter's key gives it away."""
+    inner = dead_letters.letter_columns
+
+    def letter_columns(parcel: Any, stored: Any, now_ms: int) -> Any:
+        columns = inner(parcel, stored, now_ms)
+        columns.keys = None
+        return columns
+
+    patch.setattr(dead_letters, "letter_columns", letter_columns)
+    patch.setattr(dead_letters, "WriteStream", lambda name, producer: writer.WriteStream(name))
+
+
+@mutant
+def delivers_once_too_often(patch: pytest.MonkeyPatch) -> None:
+    inner = apply.come_back
+
+    def come_back(state: Any, *rest: Any, **more: Any) -> None:
+        rules = state.rules
+        state.rules = replace(rules, max_attempts=rules.max_attempts and rules.max_attempts + 1)
+        inner(state, *rest, **more)
+        state.rules = rules
+
+    patch.setattr(apply, "come_back", come_back)
+
+
+@mutant
+def buries_one_attempt_early(patch: pytest.MonkeyPatch) -> None:
+    inner = apply.come_back
+
+    def come_back(state: Any, *rest: Any, **more: Any) -> None:
+        rules = state.rules
+        state.rules = replace(rules, max_attempts=max(rules.max_attempts - 1, 0))
+        inner(state, *rest, **more)
+        state.rules = rules
+
+    patch.setattr(apply, "come_back", come_back)
+
+
+@mutant
+def nobody_dies_of_age(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(apply, "_die_of_age", lambda state, now_ms: None)
+
+
+@mutant
+def lives_end_early(patch: pytest.MonkeyPatch) -> None:
+    inner = apply._die_of_age
+    patch.setattr(apply, "_die_of_age", lambda state, now_ms: inner(state, now_ms + 400))
+
+
+# --- cron -----------------------------------------------------------------------------------------
+
+
+@mutant
+def snapshots_lose_what_fires_next(patch: pytest.MonkeyPatch) -> None:
+    """Entries come back as they were put first: they fire again for what they fired for."""
+    inner = Schedule.put
+    firsts: dict[str, tuple[int, int]] = {}
+
+    def put(self: Schedule, name: str, spec: str, next_ms: int, wake_ms: int) -> None:
+        first = firsts.setdefault(spec, (next_ms, wake_ms))
+        inner(self, name, spec, *(first if name not in self.by_name else (next_ms, wake_ms)))
+
+    patch.setattr(Schedule, "put", put)
+
+
+@mutant
+def cron_skips_every_fifth_firing(patch: pytest.MonkeyPatch) -> None:
+    inner = firings.next_firing
+
+    def next_firing(entry: Any, after_ms: int) -> int:
+        found = inner(entry, after_ms)
+        return inner(entry, found) if found > 0 and found // entry.every_ms % 5 == 0 else found
+
+    patch.setattr(firings, "next_firing", next_firing)
+
+
+@mutant
+def cron_forgets_that_it_fired(patch: pytest.MonkeyPatch) -> None:
+    """The entry moves on in another command than the one that makes the message."""
+    inner = fire.Firings.apply
+
+    def fires(self: Any, partition: Partition) -> int:
+        before = partition.commits.group
+        if partition.engine.now_ms % 4:
+            return inner(self, partition)
+        fired, self.fired = self.fired, []
+        answer = inner(self, partition)
+        self.fired = fired
+        assert before is partition.commits.group
+        return answer
+
+    patch.setattr(fire.Firings, "apply", fires)
+
+
+# --- keys and growth ------------------------------------------------------------------------------
+
+
+@mutant
+def a_replaced_message_stays(patch: pytest.MonkeyPatch) -> None:
+    inner = duplicates.resolve
+
+    def resolve(*rest: Any) -> Any:
+        found = inner(*rest)
+        return found and replace(found, replaced=found.replaced[:0])
+
+    patch.setattr(duplicates, "resolve", resolve)
+
+
+@mutant
+def replaces_what_is_leased(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        duplicates, "too_late", lambda engine, live, now_ms: np.zeros(live.size, np.bool_)
+    )
+    inner = apply.replace
+
+    def replaces(state: Any, sequences: Any) -> Any:
+        places = state.table.places(sequences)
+        leased = places[state.table.states[places] == apply.LEASED]
+        freed = inner(state, sequences)
+        if leased.size:
+            state.counts.leased -= leased.size
+            state.unlease(leased)
+            state.counts.cancelled += leased.size
+            state.finish(leased)
+        return freed
+
+    patch.setattr(apply, "replace", replaces)
+
+
+@mutant
+def does_not_ask_older_homes(patch: pytest.MonkeyPatch) -> None:
+    def find(topic: Any, route: Any, keys: Any, key_hashes: Any, homes: Any) -> Any:
+        return np.zeros(homes.size, np.bool_)
+
+    patch.setattr(growth, "find_old_homes", find)
+    patch.setattr(writer, "find_old_homes", find)
+
+
+@mutant
+def forgets_batches_of_before_it_grew(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(writer, "known_batches", lambda topic, route, producer: {})
+
+
+# --- turns ----------------------------------------------------------------------------------------
+
+
+@mutant
+def knows_no_cap(patch: pytest.MonkeyPatch) -> None:
+    inner = FairReady.configure
+
+    def configure(self: FairReady, weights: dict[str, int], in_flight_max: int) -> None:
+        inner(self, weights, in_flight_max and in_flight_max + 1)
+
+    patch.setattr(FairReady, "configure", configure)
+
+
+@mutant
+def knows_no_weights(patch: pytest.MonkeyPatch) -> None:
+    inner = FlatShares.name
+    patch.setattr(FlatShares, "name", lambda self, code, name, weight: inner(self, code, name, 1))
+    patch.setattr(FlatShares, "weigh", lambda self, codes, weights: None)
+    nested = NestedShares.__init__
+    patch.setattr(NestedShares, "__init__", lambda self, weights: nested(self, {}))
+    patch.setattr(NestedShares, "reweigh", lambda self, weights: None)
+
+
+@mutant
+def the_first_group_gets_all(patch: pytest.MonkeyPatch) -> None:
+    inner = FlatShares.share
+
+    def share(self: FlatShares, count: int, gives: Any) -> Any:
+        turns = inner(self, count, gives)
+        first = turns[0] if turns.size else 0
+        same = np.full_like(turns, first)
+        return same if turns.size and gives[first] >= turns.size else turns
+
+    patch.setattr(FlatShares, "share", share)
+    nested = NestedShares.share
+
+    def share_nested(self: NestedShares, count: int, gives: Any) -> Any:
+        turns = nested(self, count, gives)
+        first = turns[0] if turns.size else 0
+        same = np.full_like(turns, first)
+        return same if turns.size and gives[first] >= turns.size else turns
+
+    patch.setattr(NestedShares, "share", share_nested)
+
+
+@mutant
+def takes_the_least_urgent_first(patch: pytest.MonkeyPatch) -> None:
+    inner = PriorityReady.keys
+    patch.setattr(PriorityReady, "keys", lambda self, places: 65_535 - inner(self, places))
+
+
+# --- clocks ---------------------------------------------------------------------------------------
+
+
+@mutant
+def follows_a_clock_that_goes_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "now_ms", lambda self: self.clock.now_ms())
+
+
+@mutant
+def leases_end_by_another_clock(patch: pytest.MonkeyPatch) -> None:
+    """Extensions are forgotten at a restart."""
+    inner = Leases.restore
+
+    def restore(self: Leases, lease_id: int, sequences: Any, attempts: Any, table: Any) -> None:
+        table.dues_ms[table.places(sequences)] -= 300
+        inner(self, lease_id, sequences, attempts, table)
+
+    patch.setattr(Leases, "restore", restore)
+
+
+# --- the disk -------------------------------------------------------------------------------------
+
+
+@mutant
+def believes_every_entry(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        entry_format, "verify", lambda view, at, head: entry_format.stored_checksum(view, at)
+    )
+
+
+@mutant
+def takes_a_snapshot_ahead_of_its_journal(patch: pytest.MonkeyPatch) -> None:
+    """What a snapshot holds is not durable in the journal yet."""
+    patch.setattr(Commits, "commit_all", lambda self: None)
+
+
+@mutant
+def does_not_sync_names(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FaultyFileSystem, "sync_directory", lambda self, directory: None)
+
+
+@mutant
+def believes_every_snapshot(patch: pytest.MonkeyPatch) -> None:
+    """Manifests are written before what they name, and nobody looks whether it is there."""
+
+    def write_file(files: Any, path: Any, content: Any) -> None:
+        file = files.open(path, create=True)
+        file.allocate(len(content))
+        file.write([content], 0)
+        file.close()
+
+    patch.setattr(snapshots, "write_file", write_file)
+    patch.setattr(
+        snapshots.SnapshotShelf,
+        "_verified",
+        lambda self, name, part: snapshots.read_file(self._files, self._parts / name),
+    )
+
+
+@mutant
+def does_not_write_the_last_append_again(patch: pytest.MonkeyPatch) -> None:
+    """What a dead process left in the machine's memory is served, and lost at the next cut."""
+    patch.setattr(recovery, "_make_durable", lambda segment, memory, end, cut: None)
