@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Install the servers that benchmarks compare with: Redis and beanstalkd. Nothing else needs them.
+# Install the servers that benchmarks compare with, Redis and beanstalkd, and what tests mount with.
 set -euo pipefail
 
 missing=()
 command -v redis-server >/dev/null || missing+=(redis-server)
 command -v beanstalkd >/dev/null || missing+=(beanstalkd)
+# Not a server: the disk that loses what was not synced (tests/crash/lossy_disk.py) is mounted by it.
+command -v fusermount3 >/dev/null || missing+=(fuse3)
 if [[ ${#missing[@]} -eq 0 ]]; then
     exit 0
 fi
