@@ -1,7 +1,7 @@
 """State hashes of golden journals and of simulations: equal wherever they are computed.
 
-`python -m tests.replay.hashes` prints them as JSON; test_replay.py runs it under other interpreters,
-CPU features and hash seeds. `--make` writes the golden journal of the present format.
+`python -m tests.replay.hashes` prints them as JSON; test_replay.py runs it under other
+interpreters, CPU features and hash seeds. `--make` writes the golden journal of the present format.
 """
 
 from __future__ import annotations
