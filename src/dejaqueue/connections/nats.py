@@ -32,6 +32,8 @@ TIMEOUT_S = 5.0
 """No answer for so long: the outcome is unknown."""
 LOOK_UP_S = (0.5, 1.5, 3.0)
 """So long is waited for the answer to a question, at the first, second and last time."""
+LOOK_S = 0.2
+"""So often is looked whether a connection that nobody called lost is there."""
 CONNECT_S = 2.0
 """One server has so long to answer to a new connection."""
 PAUSE_S, PAUSE_S_MAX = 0.05, 0.5
@@ -48,11 +50,13 @@ class Reply:
 
     Attributes:
         status: of the server's own replies, such as 404; 0 = a message with content.
+        answer_to: where an answer to it would go, "" = nowhere.
     """
 
     subject: str
     content: bytes
     headers: dict[str, str] = field(default_factory=dict)
+    answer_to: str = ""
 
     @property
     def status(self) -> int:
@@ -127,7 +131,7 @@ class NatsConnection:
         """Connect again whenever the connection is lost. A pinned one stays lost."""
         pause_s = PAUSE_S
         while not self._closing:
-            await self._lost.wait()
+            await self._until_lost()
             await _discard(self._client)
             if self._pinned or self._closing:
                 return
@@ -138,6 +142,19 @@ class NatsConnection:
             else:
                 await asyncio.sleep(pause_s)  # tidy: allow sleep, because no server answered
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _until_lost(self) -> None:
+        """Return when the connection is lost.
+
+        The library does not tell where the last of what it had to send could not be written; so
+        it is also looked at.
+        """
+        while not self._lost.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._lost.wait(), LOOK_S)
+            if self._client.is_closed and not self._lost.is_set():
+                self._lost.set()
+                await self._on_lost()
 
     async def _connect_any(self) -> Exception | None:
         """Try each server once; None = one answered.
@@ -205,7 +222,8 @@ class NatsConnection:
     async def _on_reply(self, message: Any) -> None:
         give = self._waiting.get(message.subject[len(self._inbox) :])
         if give is not None:
-            give(Reply(message.subject, message.data, message.headers or {}))
+            headers = message.headers or {}
+            give(Reply(message.subject, message.data, headers, message.reply or ""))
 
     # ── calls from threads ───────────────────────────────────────────────────────────────────────
 
@@ -366,6 +384,18 @@ class NatsConnection:
             end()
             raise
         return subject, end
+
+    def ask(self, subject: str, content: bytes, answer_to: str) -> None:
+        """Send a request whose answers go to a subject of `listen`. Raises Unavailable."""
+        if not self.is_connected:
+            raise Unavailable(f"{self.url!r}: no connection to any server")
+        self.run(self._publish(subject, content, answer_to))
+
+    async def _publish(self, subject: str, content: bytes, answer_to: str) -> None:
+        try:
+            await self._client.publish(subject, content, reply=answer_to)
+        except Exception as error:
+            raise Unavailable(f"{self.url!r}: {_shown(error)}") from error
 
     async def _hear(
         self, client: Any, subject: str, take: Callable[[Any], Awaitable[None]]

@@ -1,0 +1,114 @@
+"""The part of `dejaq serve` that is about other brokers: a server beside this one, and its place.
+
+Room: cli. Puts cluster/ together; decides nothing else.
+See: serve.py; cluster/embedded.py, cluster/node.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dejaqueue.errors import Unavailable
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.broker import Broker
+    from dejaqueue.cluster.jetstream import JetStreamServer
+    from dejaqueue.cluster.node import Node
+    from dejaqueue.settings import BrokerSettings
+
+READY_MS = 2_000
+
+log = logging.getLogger("dejaqueue.serve")
+
+
+class Place:
+    """Where this broker stands among others; alone, it does nothing.
+
+    Args:
+        settings: as they were read.
+
+    Attributes:
+        settings: for the broker: with the server beside it, if there is one.
+        node: what the broker shares; None = it is alone.
+
+    Raises:
+        BadRequest: settings that do not fit each other.
+    """
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self.settings = settings
+        self.node: Node | None = None
+        self._server: JetStreamServer | None = None
+        if settings.cluster.nodes:
+            from dejaqueue.cluster.embedded import server_of
+
+            self._server = server_of(settings)
+
+    def beside(self, settings: BrokerSettings) -> BrokerSettings:
+        """Settings that were read, with the server beside this broker."""
+        if self._server is None:
+            return settings
+        from dejaqueue.cluster.embedded import settings_beside
+
+        return settings_beside(settings, self._server)
+
+    def prepare(self, stopping: Sequence[signal.Signals]) -> bool:
+        """Start the server beside this broker and open the coordinator.
+
+        Returns:
+            False if a signal to stop came while it waited for the other servers.
+        """
+        if self._server is not None:
+            self._server.start(wait=False)
+            if not _waits_until_ready(self._server, stopping):
+                self._server.stop()
+                return False
+            self.settings = self.beside(self.settings)
+        cluster = self.settings.cluster
+        if cluster.coordinator:
+            from dejaqueue.cluster.node import Node
+            from dejaqueue.coordinator.registry import open_coordinator
+
+            name = cluster.node or socket.gethostname()
+            coordinator = open_coordinator(cluster.coordinator)
+            self.node = Node(name, coordinator, cluster.lease_ms)
+        return True
+
+    def join(self, broker: Broker, port: int, http_port: int, *, tls: bool) -> None:
+        """Take part, now that the ports are open."""
+        if self.node is None:
+            return
+        address = self.settings.cluster.advertise or self.settings.server.host
+        ending = "s" if tls else ""
+        self.node.start(
+            broker, f"dejaq{ending}://{address}:{port}", f"http{ending}://{address}:{http_port}"
+        )
+
+    def leave(self) -> None:
+        """Hand over what this broker serves. Twice is fine."""
+        if self.node is not None:
+            self.node.stop()
+
+    def close(self) -> None:
+        """Stop the server beside this broker."""
+        if self._server is not None:
+            self._server.stop()
+
+
+def _waits_until_ready(server: JetStreamServer, stopping: Sequence[signal.Signals]) -> bool:
+    said = False
+    while True:
+        try:
+            server.wait_until_ready(READY_MS)
+        except Unavailable:
+            if signal.sigtimedwait(stopping, 0) is not None:
+                return False
+            if not said:
+                log.info("waiting for the other servers of the cluster")
+            said = True
+        else:
+            return True
