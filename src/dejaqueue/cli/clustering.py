@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dejaqueue.errors import Unavailable
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from dejaqueue.broker.broker import Broker
     from dejaqueue.cluster.jetstream import JetStreamServer
     from dejaqueue.cluster.node import Node
+    from dejaqueue.coordinator.interface import Coordinator
     from dejaqueue.settings import BrokerSettings
 
 READY_MS = 2_000
+PAUSE_SECONDS = 0.2
 
 log = logging.getLogger("dejaqueue.serve")
 
@@ -64,8 +66,9 @@ class Place:
         """
         if self._server is not None:
             self._server.start(wait=False)
-            if not _waits_until_ready(self._server, stopping):
-                self._server.stop()
+            server = self._server
+            if not _comes_about(lambda: server.wait_until_ready(READY_MS), stopping):
+                self.close()
                 return False
             self.settings = self.beside(self.settings)
         cluster = self.settings.cluster
@@ -74,8 +77,13 @@ class Place:
             from dejaqueue.coordinator.registry import open_coordinator
 
             name = cluster.node or socket.gethostname()
-            coordinator = open_coordinator(cluster.coordinator)
-            self.node = Node(name, coordinator, cluster.lease_ms)
+            opened: list[Coordinator] = []
+            if not _comes_about(
+                lambda: opened.append(open_coordinator(cluster.coordinator)), stopping
+            ):
+                self.close()
+                return False
+            self.node = Node(name, opened[0], cluster.lease_ms)
         return True
 
     def join(self, broker: Broker, port: int, http_port: int, *, tls: bool) -> None:
@@ -99,16 +107,17 @@ class Place:
             self._server.stop()
 
 
-def _waits_until_ready(server: JetStreamServer, stopping: Sequence[signal.Signals]) -> bool:
+def _comes_about(call: Callable[[], None], stopping: Sequence[signal.Signals]) -> bool:
+    """Call until servers answer; False if a signal to stop comes first."""
     said = False
     while True:
         try:
-            server.wait_until_ready(READY_MS)
-        except Unavailable:
-            if signal.sigtimedwait(stopping, 0) is not None:
-                return False
+            call()
+        except Unavailable as reason:
             if not said:
-                log.info("waiting for the other servers of the cluster")
+                log.info("waiting for the servers of the cluster: %s", reason)
             said = True
+            if signal.sigtimedwait(stopping, PAUSE_SECONDS) is not None:
+                return False
         else:
             return True
