@@ -86,9 +86,7 @@ class Line:
 
 
 @pytest.fixture
-def line(
-    spark: SparkSession, kafka: KafkaProcess, broker: BrokerProcess, tmp_path: Path
-) -> Line:
+def line(spark: SparkSession, kafka: KafkaProcess, broker: BrokerProcess, tmp_path: Path) -> Line:
     return Line(spark, kafka, broker, tmp_path)
 
 
@@ -146,7 +144,9 @@ def test_the_most_urgent_come_first(line: Line) -> None:
     rows = line.get()
     assert numbers(rows) == Counter(range(300))
     assert all(found == sorted(found) for found in by_key(rows, "urgency").values())
-    with pytest.raises(BadRequest, match="--topic: of kind timeline, for --by due, got: 'priority'"):
+    with pytest.raises(
+        BadRequest, match="--topic: of kind timeline, for --by due, got: 'priority'"
+    ):
         line.run(state=line.options().state + "2")
 
 

@@ -139,9 +139,7 @@ def _inbound(options: Options, run: Run, side: KafkaSide) -> StreamingQuery:
 def _outbound(options: Options, run: Run, target: Target) -> StreamingQuery:
     """The query from DejaQ to Kafka."""
     reader: Any = run.spark.readStream.format("dejaq").schema(READ_SCHEMA)
-    given = options.source(
-        topic=options.topic, max_rows=options.max_rows, lost_claims="skip"
-    )
+    given = options.source(topic=options.topic, max_rows=options.max_rows, lost_claims="skip")
     messages: DataFrame = reader.options(**given).load()
     return _start(options, messages.writeStream.foreachBatch(target.write), "out")
 

@@ -60,7 +60,9 @@ def messages_of(records: DataFrame, by: str, expression: str) -> DataFrame:
     scope = ", ".join(f"{sql} as {name}" for name, sql in SCOPE.items())
     packed = records.selectExpr(f"struct({scope}) as scope", f"struct({_carried()}) as carried")
     try:
-        said = packed.selectExpr("scope.*", "carried").selectExpr(f"({expression}) as said", "carried")
+        said = packed.selectExpr("scope.*", "carried").selectExpr(
+            f"({expression}) as said", "carried"
+        )
     except Exception as wrong:  # pyspark's errors are one family, but differ with Connect
         if type(wrong).__name__ not in ("AnalysisException", "ParseException"):
             raise
