@@ -28,6 +28,8 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/leasing.py": "tests/rules",
     "src/dejaqueue/engine/changes.py": "tests/rules/test_history.py",
     "src/dejaqueue/schema/history.py": "tests/rules/test_history.py",
+    "src/dejaqueue/pipelines/reordering/records.py": "tests/spark/test_reorder.py",
+    "src/dejaqueue/pipelines/reordering/target.py": "tests/spark/test_reorder.py",
     "src/dejaqueue/spark/history.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/archive.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/archiving/finished.py": "tests/spark/test_history.py",
