@@ -77,11 +77,12 @@ N ?= 200
 sim: venv-dev ## simulate a broker with crashes, power cuts and a bad network (SEED=first N=how many)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation --first $(SEED) --seeds $(N) $(ARGS)
 
-.PHONY: spark-connect
-spark-connect: venv-dev ## the Spark data source through Spark Connect, which takes a minute (needs pip install 'dejaqueue[connect]')
+.PHONY: spark-heavy
+spark-heavy: venv-dev ## what takes minutes with Spark: Spark Connect (pip install 'dejaqueue[connect]'), a killed pipeline
 	@scripts/install.sh spark
 	@scripts/install_java.sh
-	@SPARK_CONNECT=1 $(PY) -m pytest tests/spark/test_connect.py $(PYTEST_ARGS)
+	@scripts/install_kafka.sh
+	@SPARK_HEAVY=1 $(PY) -m pytest tests/spark/test_connect.py tests/spark/test_reorder.py $(PYTEST_ARGS)
 
 ##@ Measure
 .PHONY: bench bench-scale bench-spark
