@@ -25,9 +25,14 @@ help:
 		/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 ##@ Use it
-.PHONY: demo serve
+.PHONY: demo demo-spark serve
 demo: venv-run ## set up what is missing, then replay a year of flights in a minute (ARGS="--seconds 20")
 	@$(PY) -m dejaqueue demo $(ARGS)
+
+demo-spark: venv-run ## the same flights as a campaign by Spark, drained, checked (ARGS="--date 2013-07-01")
+	@scripts/install.sh spark
+	@scripts/install_java.sh
+	@$(PY) -m dejaqueue demo-spark $(ARGS)
 
 serve: venv-run ## start a broker on ./demo-out/serve (ARGS="--data DIR --port N")
 	@$(PY) -m dejaqueue serve $(or $(ARGS),--data demo-out/serve)

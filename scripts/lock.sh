@@ -38,6 +38,6 @@ compile requirements/dev.txt pyproject.toml --extra demo --extra http --extra op
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/bench.txt pyproject.toml --extra bench \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
-compile requirements/spark.txt pyproject.toml --extra spark \
+compile requirements/spark.txt pyproject.toml --extra spark --extra connect \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 echo "locked: $(grep -h -c -E '^[A-Za-z0-9]' requirements/*.txt | paste -sd' ') packages (bench, build, dev, run, spark)"

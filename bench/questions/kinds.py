@@ -1,10 +1,11 @@
-"""What do keys, priorities and groups cost?
+"""What do keys, priorities, groups and a history cost?
 
 - `enqueue`, `enqueue_keys`: one producer, batches of 1,000, 100 random bytes each, due ahead;
   without and with a key of 16 bytes in every message, all different.
 - `lease_ack`, `lease_ack_priority`, `lease_ack_fair`: one consumer leases and acks 1,000 at a time
   until all that is due is gone: of a timeline, of a priority topic with random priorities, of a
   fair topic with 1,000 groups.
+- `enqueue_history`, `lease_ack_history`: as without, on a topic whose history is recorded.
 
 All on one broker, in turns, each with a topic of its own. What counts is the median of the rounds;
 a ratio is the median of the rounds' ratios to the plain case.
@@ -34,6 +35,8 @@ PLAIN = {
     "enqueue_keys": "enqueue",
     "lease_ack_priority": "lease_ack",
     "lease_ack_fair": "lease_ack",
+    "enqueue_history": "enqueue",
+    "lease_ack_history": "lease_ack",
 }
 """What a case is compared with."""
 
@@ -93,6 +96,10 @@ def cases(system: DejaqSystem) -> dict[str, Callable[[Plan, int], Measured]]:
     def enqueue(plan: Plan, seed: int) -> Measured:
         return send(far_load(plan.rows, system.clock.now_ms(), seed), _nothing, plan)[1]
 
+    def enqueue_history(plan: Plan, seed: int) -> Measured:
+        load = far_load(plan.rows, system.clock.now_ms(), seed)
+        return send(load, _nothing, plan, history=True)[1]
+
     def enqueue_keys(plan: Plan, seed: int) -> Measured:
         return send(far_load(plan.rows, system.clock.now_ms(), seed), _keys(plan.rows), plan)[1]
 
@@ -103,6 +110,9 @@ def cases(system: DejaqSystem) -> dict[str, Callable[[Plan, int], Measured]]:
 
     def lease_ack(plan: Plan, seed: int) -> Measured:
         return drained(_nothing, plan, seed)
+
+    def lease_ack_history(plan: Plan, seed: int) -> Measured:
+        return drained(_nothing, plan, seed, history=True)
 
     def lease_ack_priority(plan: Plan, seed: int) -> Measured:
         random = np.random.default_rng(seed)
@@ -124,8 +134,10 @@ def cases(system: DejaqSystem) -> dict[str, Callable[[Plan, int], Measured]]:
 
     return {
         "enqueue": enqueue,
+        "enqueue_history": enqueue_history,
         "enqueue_keys": enqueue_keys,
         "lease_ack": lease_ack,
+        "lease_ack_history": lease_ack_history,
         "lease_ack_priority": lease_ack_priority,
         "lease_ack_fair": lease_ack_fair,
     }

@@ -68,6 +68,38 @@ class MessageState(IntEnum):
     """Acked in a transaction that is not decided yet."""
 
 
+class ChangeKind(IntEnum):
+    """What happened to a message, as its history says (int8). Numbers may change: files have the
+    names, in lower case."""
+
+    ENQUEUED = 0
+    """It came in, or the transaction that sent it was committed."""
+    STAGED = 1
+    """It came in with a transaction that is not decided."""
+    ABORTED = 2
+    """The transaction that sent it was aborted."""
+    MOVED = 3
+    """It got another time, priority or group."""
+    DELIVERED = 4
+    """It was leased to a consumer for the first time."""
+    REDELIVERED = 5
+    """It was leased to a consumer again."""
+    ACKED = 6
+    NACKED = 7
+    """Its consumer gave it back."""
+    LAPSED = 8
+    """Its lease ended before its consumer was done."""
+    CANCELLED = 9
+    DEAD = 10
+    """It failed too often, or its consumer refused it."""
+    EXPIRED = 11
+    """Its time to live was over."""
+    DEPARTED = 12
+    """It left for another topic: a dead letter that was sent back."""
+    GAP = 13
+    """No message: what happened before this was not recorded."""
+
+
 class RowStatus(IntEnum):
     """What happened to one row of a batch (uint8), in order of precedence."""
 
@@ -209,6 +241,8 @@ class Topic:
     """True: nothing is handed out; producers go on."""
     auto_partitions: bool = False
     """True: partitions are added when one instant gets hotter than one serves."""
+    history: bool = False
+    """True: what happens to each message is recorded in files (docs/guides/history.md)."""
 
     def check(self) -> Topic:
         """Return self, or raise BadRequest naming the field, the limit and the value."""
@@ -219,7 +253,7 @@ class Topic:
             if not is_number or isinstance(value, bool) or not low <= value <= high:
                 what = "number" if name in _FRACTIONS else "whole number"
                 raise BadRequest(f"topic.{name}", f"a {what} from {low} to {high}", value)
-        for name in ("paused", "auto_partitions"):
+        for name in ("paused", "auto_partitions", "history"):
             if not isinstance(getattr(self, name), bool):
                 raise BadRequest(f"topic.{name}", "true or false", getattr(self, name))
         self._check_groups()

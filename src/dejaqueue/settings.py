@@ -237,6 +237,43 @@ class ServerSettings(Group):
         return self
 
 
+class HistorySettings(Group):
+    """Where the history of topics that keep one goes, and for how long."""
+
+    directory: str = Field(
+        default="",
+        description="Directory of the files; no other broker may write there. Empty = `history` in "
+        "the journal's directory, which is where a disk is known to be. Cannot change live.",
+    )
+    retention_ms: int = Field(
+        default=604_800_000,
+        ge=0,
+        description="An hour's files are deleted when the hour has been over for this long, in "
+        "milliseconds. A week: what went wrong on a Friday is seen on a Monday. 0 = never. "
+        "Can change live.",
+    )
+    roll_bytes: int = Field(
+        default=64 << 20,
+        ge=1 << 16,
+        description="Size at which a file is finished, and can be read, in bytes. 64 MiB: some 20 "
+        "million changes, and one task's work for Spark. Can change live.",
+    )
+    roll_ms: int = Field(
+        default=60_000,
+        ge=100,
+        description="A file is finished this long after the first change in it, in milliseconds, "
+        "however small. A minute: 60 files an hour for a partition that is always busy. "
+        "Can change live.",
+    )
+    waiting_rows_max: int = Field(
+        default=1_000_000,
+        ge=1_000,
+        description="Changes that wait in memory to be written, in all partitions together; those "
+        "that find no room are not recorded, which is counted and leaves a gap in the history. "
+        "A million: about 60 MB. Can change live.",
+    )
+
+
 Level = Literal["debug", "info", "warning", "error"]
 
 
@@ -282,6 +319,7 @@ class BrokerSettings(BaseSettings):
     dispatch: DispatchSettings = Field(default_factory=DispatchSettings)
     clock: ClockSettings = Field(default_factory=ClockSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    history: HistorySettings = Field(default_factory=HistorySettings)
     log: LogSettings = Field(default_factory=LogSettings)
 
     @classmethod

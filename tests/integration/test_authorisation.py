@@ -52,6 +52,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "stats": ("M", {"topic": MINE}),
     "assignments": ("M", {"name": MINE}),
     "scan_ranges": ("M", {"name": MINE}),
+    "history_files": ("M", {"name": MINE}),
     "claim": ("C", {"topic": MINE, "partition": 0, "rows": 1}),
     "extend_claims": ("C", {"topic": MINE, "claims": {}}),
     "ack_claims": ("C", {"topic": MINE, "claims": {}}),
@@ -79,7 +80,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 STREAMS = {
     "enqueue": "P", "move": "P", "cancel": "P", "ack": "C", "nack": "C", "extend": "C",
-    "consume": "C", "peek": "M", "scan": "M", "claim": "C", "get_flight_info": ANY,
+    "consume": "C", "peek": "M", "scan": "M", "history": "M", "claim": "C", "get_flight_info": ANY,
     "list_flights": "key", "list_actions": "key",
 }  # fmt: skip
 
@@ -264,6 +265,7 @@ def stream(site: Site, name: str, key: str | None) -> BaseException | None:
     tickets = {
         "peek": {"op": "peek", "topic": MINE},
         "scan": {"op": "scan", "topic": MINE, "partition": 0},
+        "history": {"op": "history", "topic": MINE, "partition": 0, "file": "x"},
         "claim": {"op": "claim", "topic": MINE, "partition": 0, "claim": 1},
     }
     with flight.FlightClient(site.flight.url.replace("dejaq", "grpc")) as client:

@@ -128,6 +128,14 @@ def test_other_orders_than_time_hold_too(make_broker: MakeBroker) -> None:
     assert read(broker, number) == [b"first", b"second"]
 
 
+def test_a_claim_says_how_many_more_are_due(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    now_ms = broker.now_ms
+    broker.send([b"%d" % number for number in range(10)], [now_ms] * 9 + [now_ms + 5_000])
+    body = {"topic": TOPIC, "partition": 0, "rows": 4}
+    assert [broker.broker.claim(body)["ready"] for _ in range(4)] == [5, 1, 0, 0]
+
+
 def test_a_paused_topic_gives_none(make_broker: MakeBroker) -> None:
     broker = make_broker(paused=True)
     send(broker, 1)

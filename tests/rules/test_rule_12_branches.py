@@ -224,6 +224,21 @@ def test_an_epoch_is_committed_once__however_often_it_is_written(make_broker: Ma
     assert "staged" not in counts(broker)
 
 
+def test_who_begins_an_epoch_is_told_whether_it_is_committed(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+
+    def is_committed(query: str, epoch: int) -> bool:
+        body = {"topic": TOPIC, "timeout_ms": HOUR_MS, "query": query, "epoch": epoch}
+        begun: bool = act(broker, "begin_transaction", **body)["committed"]
+        return begun
+
+    assert not is_committed(QUERY, 0)
+    commit_epoch(broker, 4)
+    assert [is_committed(QUERY, epoch) for epoch in (3, 4, 5)] == [True, True, False]
+    assert not is_committed("another", 4)
+    assert "committed" not in act(broker, "begin_transaction", topic=TOPIC)
+
+
 def test_what_a_run_that_died_staged_for_an_epoch_goes_when_the_epoch_is_committed(
     make_broker: MakeBroker,
 ) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 import dejaqueue
 from tests.crash.broker_process import BrokerProcess
+from tests.spark import kafka_process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +59,9 @@ def spark() -> Iterator[SparkSession]:
     pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
     if shutil.which("java") is None:
         pytest.skip("no Java: scripts/install_java.sh")
-    session = start_spark(f"local[2,{ATTEMPTS_MAX}]")
+    # Spark's part for Kafka has to be there from the start on.
+    more = {"spark.jars": kafka_process.spark_jars()} if kafka_process.is_installed() else {}
+    session = start_spark(f"local[2,{ATTEMPTS_MAX}]", **more)
     from dejaqueue.spark import register
 
     register(session)

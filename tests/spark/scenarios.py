@@ -140,8 +140,8 @@ def stream(spark: SparkSession, url: str, folder: Path, disturb: Map | None) -> 
     query.awaitTermination()
 
 
-def kill_driver(url: str, driver: int, number: int) -> Map:
-    """In batch `number`: kill the driver when rows of the batch are staged."""
+def kill_driver(url: str, processes: list[int], number: int) -> Map:
+    """In batch `number`: kill the driver's processes when rows of the batch are staged."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -153,9 +153,8 @@ def kill_driver(url: str, driver: int, number: int) -> Map:
         if epoch == number and context.partitionId() == 1:
             with dejaqueue.Client(url) as client:
                 wait_for(lambda: client.counts("stream").get("staged", 0) > 0)
-            jvm = parent_of(os.getppid())
-            os.kill(driver, signal.SIGKILL)
-            os.kill(jvm, signal.SIGKILL)
+            for process in processes:
+                os.kill(process, signal.SIGKILL)
 
     return run
 
@@ -165,10 +164,12 @@ def driver(url: str, folder: Path, master: str) -> None:
     from dejaqueue.spark import register
     from tests.spark.conftest import start_spark
 
-    spark = start_spark(master)
+    spark = start_spark(master, **{"spark.executor.memory": "512m"})
     register(spark)
     is_second = (folder / "checkpoint").exists()
-    stream(spark, url, folder, None if is_second else kill_driver(url, os.getpid(), 1))
+    gateway: Any = spark.sparkContext._gateway
+    processes = [os.getpid(), gateway.proc.pid]
+    stream(spark, url, folder, None if is_second else kill_driver(url, processes, 1))
     spark.stop()
 
 

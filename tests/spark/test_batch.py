@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 import dejaqueue
+from dejaqueue.spark.refusals import status_counts
 from tests.crash.broker_process import BrokerProcess
 
 if TYPE_CHECKING:
@@ -219,8 +221,8 @@ def test_a_second_run_of_a_job_with_keys_adds_nothing__refusals_are_written_wher
     save(keyed(spark, 150), broker, topic, refusals__path=str(folder))
     assert payloads(spark, broker, topic) == expected(150)
     files = sorted(os.listdir(folder))
-    assert files
-    assert all(name.startswith("refused-") for name in files)
+    assert {name.partition("-")[0] for name in files} == {"refused", "_counts"}
+    assert status_counts(str(folder)) == {"OK": 50, "DUPLICATE": 100}
     refused = parquet.read_table(folder).to_pylist()
     assert Counter(row["key"] for row in refused) == Counter(f"k{n}" for n in range(100))
     assert {row["status"] for row in refused} == {"DUPLICATE"}
@@ -231,13 +233,15 @@ def test_a_second_run_of_a_job_with_keys_adds_nothing__refusals_are_written_wher
 
 
 def test_refusals_may_fail_the_job__then_nothing_of_it_is_there(
-    spark: SparkSession, broker: BrokerProcess, make_topic: MakeTopic
+    spark: SparkSession, broker: BrokerProcess, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic()
     save(keyed(spark, 100), broker, topic)
+    folder = tmp_path / "refused"
     with pytest.raises(Exception, match=f"topic {topic}: 100 DUPLICATE of 150 rows"):
-        save(keyed(spark, 150), broker, topic, refusals="fail")
+        save(keyed(spark, 150), broker, topic, refusals="fail", refusals__path=str(folder))
     assert payloads(spark, broker, topic) == expected(100)
+    assert parquet.read_table(folder).num_rows == 100  # which rows they were, is known
 
 
 BAD_TABLES = [
@@ -298,6 +302,8 @@ FILTERS = [
     "group <> 'g1'",
     "state = 'scheduled'",
     "state = 'dead'",
+    "partition = 1",
+    "partition in (0, 7) and priority = 2",
     "state is not null and key is not null",
     "topic = 'nothing'",
     "key like 'k1%' and priority > 1",
@@ -335,7 +341,8 @@ def filtered_topic(broker: BrokerProcess) -> str:
 
 
 FILTERED_COLUMNS = (
-    "id bigint, due bigint, key string, `group` string, priority int, state string, topic string"
+    "id bigint, due bigint, key string, `group` string, priority int, state string, topic string, "
+    "partition int"
 )
 
 
@@ -348,8 +355,7 @@ def both_ways(
 
     plain = load(spark, broker, filtered_topic, FILTERED_COLUMNS).cache()
     assert plain.count() == 2_000
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    register(spark)
+    register(spark, push_filters=True)
     yield plain, load(spark, broker, filtered_topic, FILTERED_COLUMNS)
     spark.conf.unset("spark.sql.python.filterPushdown.enabled")
     register(spark)
@@ -365,6 +371,33 @@ def test_filters_that_the_broker_applies_find_what_spark_finds(
     assert bool(plain.num_rows) != (condition in NOTHING)
 
 
-def test_a_filter_reaches_the_broker(both_ways: tuple[DataFrame, DataFrame]) -> None:
-    plan = both_ways[1].where("due < 5")._jdf.queryExecution().executedPlan().toString()
-    assert "Filter" not in plan.replace("RuntimeFilters", "")
+PUSHED = [
+    f"due >= {FUTURE_MS} and due < {FUTURE_MS + 9}",
+    "priority between 2 and 5",
+    "`group` = 'g1' and state = 'scheduled'",
+    "key in ('k1', 'k2')",
+    "id in (1, 140737488355328)",
+    "partition = 1",
+]
+
+
+@pytest.mark.parametrize("condition", PUSHED)
+def test_a_filter_reaches_the_broker__nothing_is_left_to_spark(
+    both_ways: tuple[DataFrame, DataFrame], condition: str
+) -> None:
+    table = both_ways[1].where(condition)
+    plan = table._jdf.queryExecution().executedPlan().toString()
+    # Spark asks itself still whether a column that may be null is not.
+    left = re.findall(r"Filter (.*)", plan.replace("RuntimeFilters", ""))
+    assert all(re.fullmatch(r"\(?isnotnull\([^)]*\)( AND isnotnull\([^)]*\))*\)?", one) for one in left)
+    assert 0 < table.count() < 2_000
+
+
+def test_a_filter_on_ids_or_partitions_leaves_other_partitions_alone(
+    both_ways: tuple[DataFrame, DataFrame],
+) -> None:
+    whole, one, other = (
+        both_ways[1].where(condition).rdd.getNumPartitions()
+        for condition in ("id >= 0", "id = 5", "partition = 1")
+    )
+    assert (whole, one, other) == (2, 1, 1)

@@ -32,12 +32,23 @@ DRAINED = 1_500
 pytestmark = [pytest.mark.slow, pytest.mark.crash, pytest.mark.timeout(SECONDS_MAX)]
 
 
-@pytest.fixture
-def topics(broker: BrokerProcess, tmp_path: Path) -> Iterator[Path]:
-    """Topics for a scenario, and the folder that it is given."""
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """A master and two workers."""
     pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
     if shutil.which("java") is None:
         pytest.skip("no Java: scripts/install_java.sh")
+    started = Standalone(tmp_path_factory.mktemp("spark") / "cluster")
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.fixture
+def topics(broker: BrokerProcess, tmp_path: Path) -> Iterator[Path]:
+    """Topics for a scenario, and the folder that it is given."""
     names = ["rivals", "killed", "source", "stream"]
     with dejaqueue.Client(broker.url) as client:
         for name in names:
@@ -91,14 +102,9 @@ def drained(rows: int) -> Counter[bytes]:
 
 
 def test_executors_are_killed_and_tasks_are_done_twice__each_row_is_there_once(
-    broker: BrokerProcess, topics: Path
+    cluster: Standalone, broker: BrokerProcess, topics: Path
 ) -> None:
-    cluster = Standalone(topics / "cluster")
-    try:
-        cluster.start()
-        status = run("cluster", broker, topics, cluster.url)
-    finally:
-        cluster.stop()
+    status = run("cluster", broker, topics, cluster.url)
     assert status == 0, (topics / "log").read_text()[-4_000:]
     whole = Counter(b"p%d" % number for number in range(ROWS))
     assert (topics / "0-1").exists()
@@ -113,13 +119,13 @@ def test_executors_are_killed_and_tasks_are_done_twice__each_row_is_there_once(
 
 
 def test_the_driver_is_killed_and_starts_again_from_its_checkpoint__each_row_is_there_once(
-    broker: BrokerProcess, topics: Path
+    cluster: Standalone, broker: BrokerProcess, topics: Path
 ) -> None:
-    assert run("driver", broker, topics, "local[2]") == -signal.SIGKILL, (
+    assert run("driver", broker, topics, cluster.url) == -signal.SIGKILL, (
         topics / "log"
     ).read_text()[-4_000:]
     assert payloads(broker, "stream") == drained(500)
-    assert run("driver", broker, topics, "local[2]") == 0, (topics / "log").read_text()[-4_000:]
+    assert run("driver", broker, topics, cluster.url) == 0, (topics / "log").read_text()[-4_000:]
     assert payloads(broker, "stream") == drained(DRAINED)
     assert left(broker, "source") == {}
     assert "staged" not in left(broker, "stream")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 
 import dejaqueue
 from tests.crash.broker_process import BrokerProcess
+from tests.spark.scenarios import wait_for
 from tests.spark.test_batch import failing_once
 
 if TYPE_CHECKING:
@@ -207,3 +209,88 @@ def test_from_a_topic_to_a_topic__each_message_once(
     assert live(client, source) == {}
     got = client.peek(target, limit=10_000)["payload"].to_pylist()
     assert Counter(value.decode() for value in got) == expected()
+
+
+def test_batches_are_about_as_large_as_max_bytes(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    client: dejaqueue.Client,
+    tmp_path: Path,
+) -> None:
+    topic = make_topic()
+    payload = [b"%0100d" % n for n in range(3_000)]
+    partition = pa.array([n % 2 for n in range(3_000)], pa.int32())
+    client.send_batch(topic, pa.table({"payload": payload, "partition": partition}))
+    progress = drain(stream(spark, broker, topic, max__bytes=100_000), tmp_path)
+    sizes = [batch["numInputRows"] for batch in progress if batch["numInputRows"]]
+    assert sizes == [1_000, 1_000, 1_000]
+    assert sum(found(tmp_path).values()) == 3_000
+    assert live(client, topic) == {}
+
+
+def test_what_a_dead_query_claimed_returns_after_its_claim_timeout(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    client: dejaqueue.Client,
+    tmp_path: Path,
+    marks: Path,
+) -> None:
+    topic = make_topic(partitions=4)
+    fill(client, topic, rows=400)
+    table = stream(spark, broker, topic, claim__timeout=2)
+    with pytest.raises(Exception, match="planted"):
+        drain(table.mapInArrow(failing_once(marks, "always"), table.schema), tmp_path / "dead")
+    wait_for(lambda: client.counts(topic).get("ready", 0) == 400)
+    drain(stream(spark, broker, topic), tmp_path / "other")
+    assert found(tmp_path / "other") == expected(400)
+    assert live(client, topic) == {}
+
+
+def test_two_queries_on_a_topic_share_it__each_message_goes_to_one_of_them(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    client: dejaqueue.Client,
+    tmp_path: Path,
+) -> None:
+    topic = make_topic()
+    fill(client, topic)
+    queries = []
+    for name in ("one", "two"):
+        writer = stream(spark, broker, topic, max__rows=500).writeStream.format("parquet")
+        writer = writer.option("path", str(tmp_path / name / "out"))
+        writer = writer.option("checkpointLocation", str(tmp_path / name / "checkpoint"))
+        queries.append(writer.trigger(availableNow=True).start())
+    for query in queries:
+        query.awaitTermination(100)
+        assert not query.isActive
+    one, two = found(tmp_path / "one"), found(tmp_path / "two")
+    assert one
+    assert two
+    assert one + two == expected()
+    assert live(client, topic) == {}
+
+
+def test_two_drivers_that_go_on_from_one_batch_are_fenced__its_rows_go_through_once(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    client: dejaqueue.Client,
+    tmp_path: Path,
+    marks: Path,
+) -> None:
+    topic = make_topic(partitions=4)
+    fill(client, topic)
+    table = stream(spark, broker, topic, max__rows=2_000)
+    with pytest.raises(Exception, match="planted"):
+        drain(table.mapInArrow(failing_once(marks, "always"), table.schema), tmp_path / "one")
+    # A copy, as Spark lets only one driver have a checkpoint where its folder can tell.
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    drain(table, tmp_path / "one")
+    assert found(tmp_path / "one") == expected()
+    with pytest.raises(Exception, match=r"claim \d+ of partition \d of topic .* is over"):
+        drain(table, tmp_path / "two")
+    assert found_nothing(tmp_path / "two")
+    assert live(client, topic) == {}

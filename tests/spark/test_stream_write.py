@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dejaqueue.spark.refusals import status_counts
 from tests.crash.broker_process import BrokerProcess
 from tests.spark.test_batch import failing_once, payloads
 
@@ -92,6 +93,21 @@ def test_a_batch_that_was_committed_is_done_again_after_a_crash__its_rows_are_th
     run(table, broker, topic, tmp_path / "checkpoint")
     times = 1 if with_key else 2
     assert set(payloads(spark, broker, topic).values()) == {times}
+
+
+def test_a_batch_that_is_done_again_is_not_refused_for_its_own_keys(
+    spark: SparkSession, broker: BrokerProcess, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic()
+    add_file(tmp_path / "in", 1)
+    table = read(spark, tmp_path / "in")
+    options = {"refusals": "fail", "refusals.path": str(tmp_path / "refused")}
+    run(table, broker, topic, tmp_path / "checkpoint", **options)
+    for name in ("0", ".0.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+    run(table, broker, topic, tmp_path / "checkpoint", **options)
+    assert payloads(spark, broker, topic) == expected(1)
+    assert status_counts(str(tmp_path / "refused")) == {"OK": ROWS}
 
 
 def test_tasks_that_are_tried_again_change_nothing(

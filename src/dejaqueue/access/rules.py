@@ -145,6 +145,7 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "stats": Rule((MANAGE,), optional=True),
     "assignments": Rule((MANAGE,), "name"),
     "scan_ranges": Rule((MANAGE,), "name"),
+    "history_files": Rule((MANAGE,), "name"),
     "claim": Rule((CONSUME,)),
     "extend_claims": Rule((CONSUME,)),
     "ack_claims": Rule((CONSUME,)),
@@ -171,7 +172,12 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
 }
 """The rule of each action."""
 
-FLIGHT_TICKETS: dict[str, Rule] = {"peek": _LOOKS, "scan": _LOOKS, "claim": Rule((CONSUME,))}
+FLIGHT_TICKETS: dict[str, Rule] = {
+    "peek": _LOOKS,
+    "scan": _LOOKS,
+    "history": _LOOKS,
+    "claim": Rule((CONSUME,)),
+}
 """The rule of each operation of DoGet."""
 
 WRITES: dict[str, Role] = {

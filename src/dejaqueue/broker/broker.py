@@ -21,6 +21,9 @@ from dejaqueue.broker.counting import BrokerCounts
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
+from dejaqueue.broker.history import reading as history_reading
+from dejaqueue.broker.history.history import History
+from dejaqueue.broker.history.history import directory_of as history_directory
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.peek import peek
@@ -85,6 +88,9 @@ class Broker:
         self._workers: list[PartitionWorker] = []
         self.snapshot_writer = self._threads.executor("dejaq-snapshots")
         self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
+        executor = self._threads.executor("dejaq-history")
+        directory = history_directory(self.settings)
+        self.history = History(directory, self.settings.history, self.clock, executor)
         self.keys = KeyRing(self.clock)
         self.counting = BrokerCounts()
         self._running = False
@@ -120,6 +126,7 @@ class Broker:
         self.phase = "starting the workers"
         for worker in self._workers:
             worker.start()
+        self.history.start()
         self._topics = {topic.name: self._serve(topic) for topic in self._catalogue.all()}
         self.started_us = self.clock.now_us()
         self._running = True
@@ -145,6 +152,7 @@ class Broker:
             worker.stop()
         self.transactions.close()
         self.snapshot_writer.shutdown()
+        self.history.close()
         self.keys.close()
         self.store.close()
         self.phase = "stopped"
@@ -182,6 +190,7 @@ class Broker:
             self.transactions,
             self._catalogue.counts(topic.name),
             self._grow_topic,
+            self.history,
         )
 
     def _grow_topic(self, name: str, count: int) -> None:
@@ -234,8 +243,10 @@ class Broker:
         """Make a topic. Raises BadRequest, TopicExists."""
         with self._lock:
             self._check_running()
+            self.history.check(topic.history)
             made = self._catalogue.create(topic.check(), exist_ok=exist_ok)
             if made.name not in self._topics:
+                self.history.drop(made.name)
                 self._topics[made.name] = self._serve(made)
             return made
 
@@ -243,6 +254,7 @@ class Broker:
         """Change settings of a topic; they hold at once. Raises BadRequest, TopicUnknown."""
         with self._lock:
             self._check_running()
+            self.history.check(changes.get("history"))
             topic = self._catalogue.alter(name, changes)
             self._topics[name].alter(topic)
         return topic
@@ -255,6 +267,7 @@ class Broker:
             runtime = self._topics.pop(name)
             runtime.close(lambda partition: partition.close())
             self.store.drop(name)
+            self.history.drop(name)
         runtime.dispatcher.end_all(TopicUnknown(name))
 
     def topics(self) -> list[Topic]:
@@ -341,6 +354,16 @@ class Broker:
     def scan_ranges(self, topic: str) -> dict[str, Any]:
         """Where the messages of each partition lie, to plan scans of them. Raises TopicUnknown."""
         return scan.ranges(self.runtime(topic))
+
+    def history_files(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Which files of history a topic has (broker/history/reading.py)."""
+        return history_reading.list_files(self.history.files, self.runtime(body["name"]), body)
+
+    def read_history(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """A file of history, batch by batch (broker/history/reading.py)."""
+        name = self.runtime(browse.topic_name(ticket)).topic.name
+        checked = history_reading.parse(self.history.files, name, ticket)
+        return checked.schema, history_reading.read(name, checked)
 
     def counts(self, values: dict[str, Any]) -> dict[str, Any]:
         """How many messages there are by state, group or tag (broker/browse.py)."""

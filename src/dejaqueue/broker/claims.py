@@ -47,7 +47,7 @@ def claim(topic: TopicRuntime, body: dict[str, Any]) -> dict[str, Any]:
         body: `topic`, `partition`, `rows`, `bytes` (any), `lease_ms` (the topic's).
 
     Returns:
-        `claim`: its number, None if nothing is due; `rows`.
+        `claim`: its number, None if nothing is due; `rows`; `ready`: how many more are due.
 
     Raises:
         BadRequest.
@@ -61,21 +61,22 @@ def claim(topic: TopicRuntime, body: dict[str, Any]) -> dict[str, Any]:
     byte_count = whole(body, "bytes", 0, 1 << 62)
     lease_ms = check_lease(body.get("lease_ms", topic.topic.lease_ms))
 
-    def lease(place: Partition) -> tuple[int, int]:
+    def lease(place: Partition) -> tuple[int, int, int]:
         if topic.topic.paused:
-            return -1, 0
+            return -1, 0, place.engine.due_count(place.now_ms())
         now_ms, lease_id = place.now_ms(), place.next_position()
         count = rows
         if byte_count:
             mean = place.mean_payload_bytes or _MEAN_BYTES
             count = max(1, min(rows, byte_count // mean))
         leased = apply_lease(place, Lease(now_ms, lease_id, now_ms, count, now_ms + lease_ms))
+        left = place.engine.due_count(now_ms)
         if leased is None:
-            return -1, 0
-        return lease_id, len(leased.sequences)
+            return -1, 0, left
+        return lease_id, len(leased.sequences), left
 
-    lease_id, count = answer_of(topic.change(number, lease))
-    return {"claim": None if lease_id < 0 else lease_id, "rows": count}
+    lease_id, count, left = answer_of(topic.change(number, lease))
+    return {"claim": None if lease_id < 0 else lease_id, "rows": count, "ready": left}
 
 
 def settle(topic: TopicRuntime, body: dict[str, Any], *, ack: bool) -> dict[str, Any]:

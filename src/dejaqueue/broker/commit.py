@@ -15,10 +15,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 from dejaqueue.broker import news
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.dispatch import Consumer, Dispatcher, Push
+from dejaqueue.broker.history.noted import Noted
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.requests import ReplyTo
 from dejaqueue.clock import Clock
@@ -26,6 +28,9 @@ from dejaqueue.engine.commands import Effects, Int64s
 from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.journal.interface import Entry, Journal
 from dejaqueue.wire.frames import Reply
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.history.recorder import Recorder
 
 
 @dataclass(slots=True)
@@ -36,10 +41,13 @@ class Group:
     replies: list[tuple[ReplyTo, Reply]] = field(default_factory=list)
     pushes: list[tuple[Consumer, Push]] = field(default_factory=list)
     freed: list[Int64s] = field(default_factory=list)
+    noted: list[Noted] = field(default_factory=list)
     rows: int = 0
 
     def add(self, entry: Entry, effects: Effects) -> None:
         """An applied command."""
+        if effects.changes:
+            self.noted.append(Noted.of(len(self.entries), entry, effects))
         self.entries.append(entry)
         self.rows += entry.rows
         if len(effects.freed_locators):
@@ -92,6 +100,7 @@ class Commits:
         tail: position of the journal's last entry.
         committed: called on the committer's thread when a group is durable, or has failed.
         counting: where appends and pushes are counted.
+        recorder: keeps the history of what is durable.
     """
 
     def __init__(
@@ -106,6 +115,7 @@ class Commits:
         committed: Callable[[], None],
         counting: PartitionCounts | None = None,
         topic: str = "",
+        recorder: Recorder | None = None,
     ) -> None:
         self.group = Group()
         self.tail = tail
@@ -117,6 +127,7 @@ class Commits:
         self._dispatcher = dispatcher
         self._partition = partition
         self._topic = topic
+        self._recorder = recorder
         self._clock = clock
         self._committer = committer
         self._committed = committed
@@ -207,6 +218,12 @@ class Commits:
             self._dispatcher.holds(consumer, self._partition, push.leased)
         consumer.sink.push(push)
 
+    def _record(self, recorder: Recorder, group: Group) -> None:
+        """Leave to the history what the group, durable now, changed."""
+        consumers = {push.leased.lease_id: consumer.name for consumer, push in group.pushes}
+        first = self.tail - len(group.entries) + 1
+        recorder.record(first, self.tail, group.noted, consumers, self._clock.now_ms())
+
     def _append(self, group: Group) -> None:
         """Append a group, then answer and send. Does not raise."""
         try:
@@ -225,6 +242,8 @@ class Commits:
                 self._counting.pushed([push for _, push in group.pushes], self._clock.now_us())
             for consumer, push in group.pushes:
                 self._send(consumer, push)
+            if self._recorder is not None and group.entries:
+                self._record(self._recorder, group)
             for freed in group.freed:
                 self._journal.free(freed)
         except DejaQError as error:

@@ -78,6 +78,8 @@ class TopicCounts:
         refused: rows that were not done, by what was asked and status or error.
         misses: messages that should have been leased ahead and were late.
         repeated: batches that came a second time and got their first answer.
+        history_recorded: changes that are in a finished file of history.
+        history_missed: changes that history does not have; 1 where it is not known how many.
     """
 
     def __init__(self) -> None:
@@ -91,6 +93,8 @@ class TopicCounts:
         self.refused = Tallies()
         self.misses = Counter()
         self.repeated = Counter()
+        self.history_recorded = Counter()
+        self.history_missed = Counter()
 
     def counting(self, op: str, rows: int, reply_to: ReplyTo) -> ReplyTo:
         """`reply_to`, which counts the rows that were refused before it answers."""

@@ -149,5 +149,7 @@ def _chores_us(place: Partition) -> list[int | None]:
     staged_ms = place.staged_watch.next_ms(place) if place.staged_watch is not None else None
     forecast_ms = place.forecast.next_ms(place) if place.forecast is not None else None
     letters_us = place.dead_letters.next_us() if place.dead_letters is not None else None
-    wakes_us = [ms and ms * 1_000 for ms in (chore_ms, staged_ms, forecast_ms, next_wake_ms(place))]
+    recorder_ms = place.recorder.next_ms() if place.recorder is not None else None
+    times_ms = (chore_ms, staged_ms, forecast_ms, recorder_ms, next_wake_ms(place))
+    wakes_us = [ms and ms * 1_000 for ms in times_ms]
     return [*wakes_us, letters_us]

@@ -16,7 +16,7 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.broker import entries, news
-from dejaqueue.engine.commands import Effects, Int64s, OpenEpoch, Relocate
+from dejaqueue.engine.commands import Int64s, OpenEpoch, Relocate
 from dejaqueue.engine.snapshot import (
     SnapshotPlan,
     abandon_snapshot,
@@ -90,8 +90,8 @@ class Maintenance:
                 # The journal lets go of what lies before the older of two snapshots: have two.
                 engine = partition.engine
                 command = OpenEpoch(partition.now_ms(), engine.epoch)
-                engine.apply(command)
-                partition.commits.group.add(entries.to_entry(command), Effects())
+                effects = engine.apply(command)
+                partition.commits.group.add(entries.to_entry(command), effects)
             return True
         if settings.snapshot_entries and entry_count >= settings.snapshot_entries:
             return True
@@ -128,6 +128,7 @@ class Maintenance:
             written: int | DejaQError = position
             began_us = partition.clock.now_us()
             try:
+                _settle_history(partition)
                 journal.put_snapshot(position, plan.meta, files)
                 partition.counting.topic.snapshots.add(partition.clock.now_us() - began_us)
             except DejaQError as error:
@@ -172,6 +173,7 @@ class Maintenance:
         position = partition.position
         meta, planned = plan_snapshot(partition.engine)
         files = [SnapshotFile(name, content) for name, content in planned]
+        _settle_history(partition)
         partition.journal.put_snapshot(position, meta, files)
         partition.journal.truncate(position)
 
@@ -196,6 +198,12 @@ class Maintenance:
             copy_rows(partition, rows)
             self.copied_rows += len(rows)
         return len(self._to_copy) > 0
+
+
+def _settle_history(partition: Partition) -> None:
+    """What lies before a snapshot is not read again: have its history on the disk."""
+    if partition.recorder is not None:
+        partition.recorder.settle()
 
 
 def copy_rows(partition: Partition, sequences: Int64s) -> None:

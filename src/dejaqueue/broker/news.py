@@ -105,5 +105,27 @@ def snapshot_failed(topic: str, partition: int, error: DejaQError) -> None:
     )
 
 
+def history_missed(topic: str, partition: int, row_count: int, reason: str) -> None:
+    """Changes are not in the history; said when a gap begins."""
+    log.warning(
+        "topic %s, partition %d: a gap in the history: %s",
+        topic,
+        partition,
+        reason,
+        extra=_place(topic, partition) | {"row_count": row_count},
+    )
+
+
+def history_failed(topic: str, partition: int, error: Exception) -> None:
+    """A file of history could not be written; said once until one could."""
+    log.error(
+        "topic %s, partition %d: the history can't be written: %s",
+        topic,
+        partition,
+        error,
+        extra=_place(topic, partition),
+    )
+
+
 def _place(topic: str, partition: int) -> dict[str, object]:
     return {"topic": topic, "partition": partition}

@@ -102,6 +102,8 @@ class TopicNumbers:
     refused: dict[tuple[str, ...], int] = field(default_factory=dict)
     misses: int = 0
     repeated: int = 0
+    history_recorded: int = 0
+    history_missed: int = 0
     inbox_bytes: int = 0
     journal_bytes: int = 0
     appended_bytes: int = 0
@@ -135,7 +137,7 @@ def _sum_up(sums: dict[_Name, int], more: dict[_Name, int]) -> None:
 
 _NUMBERS = (
     *("misses", "repeated", "inbox_bytes", "journal_bytes", "appended_bytes"),
-    *("partitions", "loaded", "failed"),
+    *("partitions", "loaded", "failed", "history_recorded", "history_missed"),
 )
 _HISTOGRAMS = (
     *("lateness", "waited", "felt", "appends", "group_entries", "group_rows", "snapshots"),
@@ -247,6 +249,8 @@ def _numbers(topic: TopicRuntime, outlooks: dict[Partition, Outlook]) -> TopicNu
     found.histograms = {name: getattr(counting, name).read() for name in _HISTOGRAMS}
     found.refused = counting.refused.read()
     found.misses, found.repeated = counting.misses.value, counting.repeated.value
+    found.history_recorded = counting.history_recorded.value
+    found.history_missed = counting.history_missed.value
     found.consumers = _consumers(topic.dispatcher.describe())
     return found
 

@@ -75,6 +75,7 @@ from dejaqueue.wire.frames import Reply, SettleOp
 
 if TYPE_CHECKING:
     from dejaqueue.broker.forecast import ForecastChore
+    from dejaqueue.broker.history.recorder import Recorder
     from dejaqueue.broker.maintenance import Maintenance
     from dejaqueue.broker.staging import StagedWatch
     from dejaqueue.clock import Clock
@@ -119,6 +120,7 @@ class Partition:
         self.dead_letters: DeadLetters | None = None
         self.staged_watch: StagedWatch | None = None
         self.forecast: ForecastChore | None = None
+        self.recorder: Recorder | None = None
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal
@@ -172,6 +174,8 @@ class Partition:
                     self.staged_watch.step(self)
                 if self.forecast is not None:
                     self.forecast.step(self)
+                if self.recorder is not None:
+                    self.recorder.step(self.clock.now_ms())
                 dispatch(self)
             if self.dead_letters is not None:
                 self.dead_letters.bury(self)
@@ -199,6 +203,8 @@ class Partition:
             self.loaded = False
             self._commits.abandon(Unavailable("the broker is stopping", 1_000))
             self.journal.close()
+            if self.recorder is not None:
+                self.recorder.close()
 
     @property
     def position(self) -> int:
@@ -226,6 +232,9 @@ class Partition:
         rules = Rules.of(topic)
         if rules != self.engine.rules:
             self.apply(Configure(self.now_ms(), rules.to_text()))
+        if self.recorder is not None:
+            self.engine.note_changes(topic.history)
+            self.recorder.turn(topic.history, self.next_position() - 1, self.now_ms())
         self._rules_topic = topic
 
     def apply(self, command: Command) -> Effects:
@@ -262,14 +271,23 @@ class Partition:
             if snapshot is not None:
                 engine = restore(snapshot.meta, journal.read_snapshot_file)
                 tail = snapshot.position
+            recorder = self.recorder
+            if recorder is not None:
+                recorder.loading(tail, on=self.topic().history, at_ms=engine.now_ms)
+                engine.note_changes(recorder.is_on)
             for position, _epoch, entry in journal.scan(tail):
-                engine.apply(entries.to_command(entry, position))
+                effects = engine.apply(entries.to_command(entry, position))
+                if recorder is not None and effects.changes:
+                    recorder.replayed(position, entry, effects)
                 tail = position
             journal.adopt(engine.live_locators())
             now_ms = max(self.clock.now_ms(), engine.now_ms)
             command = OpenEpoch(now_ms, engine.epoch + 1)
-            tail = journal.append([entries.to_entry(command)], tail, command.epoch)
-            engine.apply(command)
+            entry = entries.to_entry(command)
+            tail = journal.append([entry], tail, command.epoch)
+            effects = engine.apply(command)
+            if recorder is not None:
+                recorder.replayed(tail, entry, effects)
         except BaseException:
             journal.close()
             raise
@@ -286,6 +304,7 @@ class Partition:
             lambda: self._ring(self),
             self.counting,
             self.topic().name,
+            self.recorder,
         )
         read_from = 0 if snapshot is None else snapshot.position
         duration_ms = (self.clock.now_us() - began_us) // 1_000

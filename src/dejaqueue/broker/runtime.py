@@ -17,6 +17,7 @@ from dejaqueue.broker.dead_letters import Carrier, DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.forecast import Forecast, ForecastChore
 from dejaqueue.broker.growth import Route
+from dejaqueue.broker.history.history import History
 from dejaqueue.broker.maintenance import Maintenance
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
@@ -64,6 +65,7 @@ class TopicRuntime:
         transactions: Transactions,
         counts: tuple[int, ...] = (),
         grow: Callable[[str, int], None] = lambda _name, _count: None,
+        history: History | None = None,
     ) -> None:
         self.topic = topic
         self.dispatcher = Dispatcher(_silence_us(settings), self.ring_all)
@@ -98,6 +100,8 @@ class TopicRuntime:
             partition.dead_letters = DeadLetters(carrier)
             partition.staged_watch = StagedWatch(transactions)
             partition.forecast = ForecastChore(self._forecast)
+            if history is not None:
+                partition.recorder = history.recorder(topic.name, number, self.counting)
             self._workers.append(worker)
             self.partitions.append(partition)
 

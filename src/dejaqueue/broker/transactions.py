@@ -235,8 +235,7 @@ class Transactions:
             epoch,
             check_branches(body.get("branches")),
         )
-        text = f"{check_topic_name(topic)}/0/{limits.INSTANT_MS_MAX}-1-{digest_of(query)}"
-        name = TransactionName.parse(text)
+        name = _epochs_of(check_topic_name(topic), query)
         remember = partial(_remember_epoch, name=name, record=record, until_ms=until_ms)
         return self._decided(name, remember, True)
 
@@ -288,7 +287,11 @@ class Transactions:
         check_fields(body, list(ACTIONS[action]))
         if action == "begin_transaction":
             begin = {"timeout_ms": limits.TRANSACTION_MS_DEFAULT, "topic": None} | body
-            answer.set_result(self.begin(**begin))
+            begun = self.begin(**begin)
+            if "epoch" not in body:
+                answer.set_result(begun)
+            else:
+                self._tell_epoch(body, begun, answer)
         elif action == "transactions":
             topic = body.get("topic")
             if not isinstance(topic, str):
@@ -314,6 +317,23 @@ class Transactions:
 
             decided.add_done_callback(copy)
         return answer
+
+    def _tell_epoch(
+        self, body: dict[str, Any], begun: dict[str, Any], answer: Future[dict[str, Any]]
+    ) -> None:
+        """Answer with what begin gave, and whether the epoch is committed already."""
+        home = _epochs_of(body["topic"], body["query"])
+        epoch = int(body["epoch"])
+
+        def looked(future: Future[bool]) -> None:
+            wrong = future.exception()
+            if wrong is not None:
+                answer.set_exception(wrong)
+            else:
+                answer.set_result(begun | {"committed": future.result()})
+
+        look = partial(_is_committed, name=home, epoch=epoch)
+        self._home(home).look(home.partition, look).add_done_callback(looked)
 
     # --- between partitions -------------------------------------------------------------------
 
@@ -509,6 +529,16 @@ def _remember_epoch(
     if home.now_ms() >= until_ms:
         return _Decision(False, replace(record, branches=()))
     return _write_down(home, name.text, record, True)
+
+
+def _epochs_of(topic: str, query: str) -> TransactionName:
+    """Under which name its home remembers the last epoch of a query."""
+    return TransactionName.parse(f"{topic}/0/{limits.INSTANT_MS_MAX}-1-{digest_of(query)}")
+
+
+def _is_committed(home: Partition, name: TransactionName, epoch: int) -> bool:
+    known = home.engine.decisions.get(name.text)
+    return known is not None and Record.parse(known[1]).epoch >= epoch
 
 
 def _joined(before: Record, record: Record) -> tuple[Place, ...]:

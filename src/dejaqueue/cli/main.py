@@ -23,6 +23,7 @@ COMMANDS = {
     "serve": "dejaqueue.cli.serve:serve",
     "config": "dejaqueue.cli.config:config",
     "demo": "dejaqueue.cli.demo.command:demo",
+    "demo-spark": "dejaqueue.cli.demo.spark_command:demo_spark",
     "topic": "dejaqueue.cli.topics:topic",
     "cron": "dejaqueue.cli.cron:cron",
     "send": "dejaqueue.cli.send:send",
@@ -36,6 +37,7 @@ COMMANDS = {
     "stats": "dejaqueue.cli.stats:stats",
     "transactions": "dejaqueue.cli.transactions:transactions",
     "key": "dejaqueue.cli.keys:key",
+    "pipeline": "dejaqueue.cli.pipeline:pipeline",
     "bench": "dejaqueue.cli.bench:bench",
 }
 """Name of each command, in the order of the help, and where it is."""

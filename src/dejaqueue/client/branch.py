@@ -142,12 +142,28 @@ class Branch:
             self.refused.append(Refused(batch.take(pa.array(rows)), statuses[rows], ids[rows]))
 
 
-def begin(core: ClientCore, topic: str, timeout_ms: int, **of: Any) -> tuple[str, int]:
-    """A name for a transaction in branches, and until when it has time, UTC milliseconds.
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A transaction in branches that has begun.
+
+    Attributes:
+        name: what branches are staged under.
+        until_ms: the end of its time, UTC milliseconds.
+        is_committed: of a sink's epoch: it was committed before, nothing has to be staged.
+    """
+
+    name: str
+    until_ms: int
+    is_committed: bool = False
+
+
+def begin(core: ClientCore, topic: str, timeout_ms: int, **of: Any) -> Begun:
+    """Begin a transaction in branches.
 
     Args:
         of: `query` and `epoch` of a sink.
     """
     body = {"topic": topic, "timeout_ms": timeout_ms, "branched": True, **of}
     answer = core.transport.action("begin_transaction", body).result()
-    return str(answer["transaction"]), int(answer["until_ms"])
+    committed = bool(answer.get("committed", False))
+    return Begun(str(answer["transaction"]), int(answer["until_ms"]), committed)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from dejaqueue import limits
 from dejaqueue.engine import commands
+from dejaqueue.engine.changes import Change
 from dejaqueue.engine.commands import Effects, Int64s, Leased, UInt8s, UInt16s
 from dejaqueue.engine.leases import held_mask
 from dejaqueue.engine.runs import Mask
@@ -27,7 +28,7 @@ from dejaqueue.engine.table import (
     row_locators,
 )
 from dejaqueue.errors import InternalError
-from dejaqueue.model import RowStatus
+from dejaqueue.model import ChangeKind, RowStatus
 
 _OK = np.uint8(RowStatus.OK)
 _NOT_FOUND = np.uint8(RowStatus.NOT_FOUND)
@@ -40,6 +41,8 @@ _NONE = np.zeros(0, dtype=np.int64)
 LEASE_ENDED = "lease ended"
 REFUSED = "refused"
 EXPIRED = "expired"
+REPLACED = "replaced"
+ABORTED = "aborted"
 
 
 def begin(state: PartitionState, now_ms: int) -> None:
@@ -51,7 +54,7 @@ def begin(state: PartitionState, now_ms: int) -> None:
         state.counts.leased -= ended.size
         state.counts.expired += ended.size
         state.unlease(places)
-        come_back(state, places, state.table.dues_ms[places], LEASE_ENDED)
+        come_back(state, places, state.table.dues_ms[places], LEASE_ENDED, ChangeKind.LAPSED)
     if state.expiries.entry_count:
         _die_of_age(state, now_ms)
 
@@ -73,6 +76,7 @@ def come_back(
     places: Int64s,
     dues_ms: Int64s,
     reason: str,
+    kind: ChangeKind,
     *,
     waits: bool = True,
     wears_out: bool = True,
@@ -82,6 +86,7 @@ def come_back(
     Args:
         dues_ms: when; later by the backoff if `waits`. Kept.
         reason: why they are dead, if they are.
+        kind: what history says of those that are not.
         wears_out: they are dead if they were delivered often enough.
     """
     table, rules = state.table, state.rules
@@ -111,6 +116,8 @@ def come_back(
     state.counts.scheduled += places.size
     state.schedule(places, dues_ms)
     will_die_of_age(state, places)
+    if state.changes is not None:
+        state.changes.note(state, kind, places, "" if kind is ChangeKind.LAPSED else reason)
 
 
 def will_die_of_age(state: PartitionState, places: Int64s) -> None:
@@ -126,6 +133,10 @@ def will_die_of_age(state: PartitionState, places: Int64s) -> None:
 
 def _die(state: PartitionState, places: Int64s, reason: str, destination: str = "") -> None:
     """These rows, counted nowhere any more, are dead: their group waits to be buried."""
+    if state.changes is not None:
+        kind = ChangeKind.EXPIRED if reason == EXPIRED else ChangeKind.DEAD
+        kind = ChangeKind.DEPARTED if destination else kind
+        state.changes.note(state, kind, places, destination or reason)
     state.table.will_write(places)
     state.table.states[places] = DEAD
     state.counts.dead += places.size
@@ -184,6 +195,9 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
     state.counts.enqueued += count
     for firing in command.firings:
         state.entries.fired(firing, first_sequence)
+    if state.changes is not None:
+        kind = ChangeKind.ENQUEUED if command.stage is None else ChangeKind.STAGED
+        state.changes.note(state, kind, places)
     return Effects(first_sequence=first_sequence, freed_locators=freed)
 
 
@@ -216,6 +230,8 @@ def replace(state: PartitionState, sequences: Int64s) -> Int64s:
     state.unschedule(places)
     state.counts.scheduled -= places.size
     state.counts.cancelled += places.size
+    if state.changes is not None:
+        state.changes.note(state, ChangeKind.CANCELLED, places, REPLACED)
     return state.finish(places)
 
 
@@ -270,6 +286,10 @@ def lease(state: PartitionState, command: commands.Lease) -> Effects:
     )
     if command.filter is not None:
         state.sweep_order()  # what was picked lies in the index still
+    if state.changes is not None:
+        groups = state.groups_of(places) if "groups" in table.uses else None
+        change = (sequences, dues_ms, attempts, leased.priorities, groups)
+        state.changes.noted.append(Change(ChangeKind.DELIVERED, *change))
     return Effects(leased=leased)
 
 
@@ -310,6 +330,10 @@ def ack(state: PartitionState, command: commands.Ack) -> Effects:
     state.unlease(places)
     freed = _NONE
     if command.stage is None:
+        if state.changes is not None:
+            state.changes.note(
+                state, ChangeKind.ACKED, places, has_due=False, named=rows.all_named()
+            )
         freed = state.finish(places)
         state.counts.acked += places.size
     else:
@@ -342,6 +366,7 @@ def nack(state: PartitionState, command: commands.Nack) -> Effects:
             places,
             dues_ms,
             command.reason or REFUSED,
+            ChangeKind.NACKED,
             waits=command.due_ms < 0,
             wears_out=not command.release,
         )
@@ -401,6 +426,8 @@ def move(state: PartitionState, command: commands.Move) -> Effects:
         table.widen(places, "groups", codes)
         state.groups_moved = True
     state.schedule(places, dues_ms.copy())
+    if state.changes is not None:
+        state.changes.note(state, ChangeKind.MOVED, places)
     _sweep(state)
     return Effects(statuses=statuses)
 
@@ -409,6 +436,8 @@ def cancel(state: PartitionState, command: commands.Cancel) -> Effects:
     """Scheduled messages are gone (rules 6, 9)."""
     begin(state, command.now_ms)
     places, statuses = _take_away(state, command.sequences)
+    if state.changes is not None:
+        state.changes.note(state, ChangeKind.CANCELLED, places)
     freed = state.finish(places)
     state.counts.cancelled += places.size
     _sweep(state)
@@ -505,6 +534,14 @@ class _Held:
             if self._lease_id >= 0 and not held.size:
                 self.statuses = self.statuses[:1]  # as if it had been forgotten already
         return held
+
+    def all_named(self) -> tuple[Int64s, UInt16s] | None:
+        """Sequences and attempts of the rows, if all of a whole lease are held."""
+        if self._lease_id < 0 or self.statuses is not None:
+            return None
+        if self._sequences is None or self._attempts is None:
+            return None
+        return self._sequences, self._attempts
 
     def forget_lease(self) -> None:
         """All rows that were held are not any more."""

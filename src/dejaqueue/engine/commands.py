@@ -10,12 +10,15 @@ Arrays are numpy, never copied by the engine when it can help it, and never chan
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from dejaqueue.model import TagFilter
+
+if TYPE_CHECKING:
+    from dejaqueue.engine.changes import Change
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 """int64 array, shape (n,)."""
@@ -355,6 +358,7 @@ class Effects:
         freed_locators: where rows lie that nobody needs any more.
         leased: what a Lease handed out; None if nothing was due.
         is_void: nothing changed at all, so the command must not be journalled. Lease only.
+        changes: what happened to which messages, if the engine is to note it.
     """
 
     statuses: UInt8s | None = None
@@ -362,6 +366,7 @@ class Effects:
     freed_locators: Int64s = field(default_factory=lambda: _NONE)
     leased: Leased | None = None
     is_void: bool = False
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.state import PartitionState
 from dejaqueue.engine.table import SCHEDULED
 from dejaqueue.errors import InternalError
+from dejaqueue.model import ChangeKind
 
 _NONE = np.zeros(0, dtype=np.int64)
 
@@ -54,11 +55,16 @@ def decide(state: PartitionState, command: commands.Decide) -> Effects:
     counts.staged_acks -= acked.size
     if not command.commit:
         counts.aborted += places.size
+        if state.changes is not None:
+            state.changes.note(state, ChangeKind.ABORTED, places)
         freed = state.finish(places)
         dues_ms = np.full(acked.size, state.now_ms, dtype=np.int64)
-        apply.come_back(state, acked, dues_ms, apply.REFUSED, waits=False, wears_out=False)
+        kind = ChangeKind.NACKED
+        apply.come_back(state, acked, dues_ms, apply.ABORTED, kind, waits=False, wears_out=False)
         return Effects(freed_locators=freed)
     counts.acked += acked.size
+    if state.changes is not None:
+        state.changes.note(state, ChangeKind.ACKED, acked, has_due=False)
     freed_parts = [state.finish(acked)]
     if staged.replaced:
         freed_parts.append(apply.replace(state, np.concatenate(staged.replaced)))
@@ -67,6 +73,8 @@ def decide(state: PartitionState, command: commands.Decide) -> Effects:
     counts.scheduled += places.size
     state.schedule(places, table.dues_ms[places])
     apply.will_die_of_age(state, places)
+    if state.changes is not None:
+        state.changes.note(state, ChangeKind.ENQUEUED, places)
     return Effects(freed_locators=np.concatenate(freed_parts))
 
 

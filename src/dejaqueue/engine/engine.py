@@ -26,6 +26,7 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.engine import apply, apply_schedule, commands, decisions, invariants, selection
+from dejaqueue.engine.changes import Changes
 from dejaqueue.engine.commands import Command, Effects, Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import held_mask
@@ -93,9 +94,17 @@ class Engine:
             )
         self._story.append((type(command).__name__, command.now_ms, _subject(command)))
         try:
-            return _STEPS[type(command)](state, command)
+            effects = _STEPS[type(command)](state, command)
         except InternalError as error:
             raise InternalError(str(error), self.story()) from None
+        if state.changes is not None:
+            effects.changes = state.changes.take()
+        return effects
+
+    def note_changes(self, wanted: bool) -> None:
+        """Whether effects are to say what happened to which messages."""
+        if wanted != (self.state.changes is not None):
+            self.state.changes = Changes() if wanted else None
 
     def story(self) -> list[str]:
         """The last commands, one line each, oldest first."""

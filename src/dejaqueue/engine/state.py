@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dejaqueue.engine.changes import Changes
 from dejaqueue.engine.commands import Int32s, Int64s, Stage, UInt16s, Words
 from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.key_index import KeyIndex
@@ -127,6 +128,7 @@ class PartitionState:
         slab_files: snapshot file of each slab (numbered from sequence 0) that has one.
         snapshot_number: snapshots planned so far.
         filter_takes: which tag sets each filter takes, and the dictionary's version; a cache.
+        changes: what the command that is applied has done; None = nobody wants to know.
     """
 
     layout: Layout = STANDARD
@@ -155,6 +157,7 @@ class PartitionState:
     slab_files: dict[int, str] = field(default_factory=dict)
     snapshot_number: int = 0
     filter_takes: dict[TagFilter, tuple[int, Mask]] = field(default_factory=dict)
+    changes: Changes | None = None
 
     def __post_init__(self) -> None:
         self.table = MessageTable(self.layout)

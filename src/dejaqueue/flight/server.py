@@ -131,6 +131,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "redrive": self._redrive,
             "stats": self._stats,
             "scan_ranges": self._scan_ranges,
+            "history_files": self._history_files,
             "claim": self._claim,
             "extend_claims": self._extend_claims,
             "ack_claims": self._ack_claims,
@@ -249,7 +250,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket
     ) -> flight.FlightDataStream:
-        """Rows without leasing: {"op": "peek", …}, or {"op": "scan", …}."""
+        """Rows without leasing: {"op": "peek", …}, scan, claim or history."""
         with translated():
             values = _json_object(_bounded(pa.py_buffer(ticket.ticket), "ticket"), "ticket")
             op = values.pop("op", None)
@@ -258,9 +259,13 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             caller, topic = caller_of(context), str(values.get("topic"))
             with audit.recorded(caller.name, context.peer(), op, topic):
                 rules.FLIGHT_TICKETS[op].require(caller, values)
-            if op in ("scan", "claim"):
-                read = self._broker.scan if op == "scan" else self._broker.read_claim
-                schema, batches = read(values)
+            streams = {
+                "scan": self._broker.scan,
+                "claim": self._broker.read_claim,
+                "history": self._broker.read_history,
+            }
+            if op in streams:
+                schema, batches = streams[op](values)
                 check = partial(self._gate.check, caller)
                 return flight.GeneratorStream(schema, _translating(batches, check))
             batch = self._broker.peek(values)
@@ -348,6 +353,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         name = _topic_name(body)
         descriptors.check_fields(body, [])
         return self._broker.scan_ranges(name)
+
+    def _history_files(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Which files of history a topic has, and what is in each: name, at_from, at_to."""
+        return self._broker.history_files(body | {"name": _topic_name(dict(body))})
 
     def _claim(self, body: dict[str, Any]) -> dict[str, Any]:
         """Lease what is due, to read it by its number: topic, partition, rows, lease_ms."""

@@ -187,6 +187,16 @@ _STORAGE = (
     _histogram("dejaq_group_entries", "entries", TOPIC, "Entries that one append made durable"),
     _histogram("dejaq_group_rows", "rows", TOPIC, "Rows that one append made durable"),
     _histogram("dejaq_snapshot_seconds", "seconds", TOPIC, "Writing a snapshot"),
+    _counter(
+        "dejaq_history_recorded", "changes", TOPIC, "Changes in finished files of the history"
+    ),
+    _counter(
+        "dejaq_history_missed",
+        "changes",
+        TOPIC,
+        "Changes that the history does not have, because its disk did not keep up or refused; 1 "
+        "for a gap of unknown size",
+    ),
     _gauge("dejaq_inbox_bytes", "bytes", TOPIC, "Batches that wait to be written"),
     _gauge(
         "dejaq_partitions",

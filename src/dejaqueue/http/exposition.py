@@ -56,6 +56,8 @@ _HISTOGRAMS = {
 }
 _NUMBERS = {
     "dejaq_lease_ahead_misses": "misses",
+    "dejaq_history_recorded": "history_recorded",
+    "dejaq_history_missed": "history_missed",
     "dejaq_repeated_batches": "repeated",
     "dejaq_journal_appended_bytes": "appended_bytes",
     "dejaq_journal_size_bytes": "journal_bytes",

@@ -235,6 +235,7 @@ class TopicSettings(Shape):
     assignment: Literal["shared", "exclusive"] | None = None
     paused: bool | None = None
     auto_partitions: bool | None = None
+    history: bool | None = None
 
 
 class NewTopic(TopicSettings):

@@ -24,10 +24,13 @@ __all__ = ["register"]
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
-def register(spark: SparkSession) -> None:
+def register(spark: SparkSession, *, push_filters: bool | None = None) -> None:
     """Make the format `dejaq` known to a session, of a local Spark, a cluster, or Spark Connect.
 
-    If `spark.sql.python.filterPushdown.enabled` is true by now, filters are sent to the broker.
+    Args:
+        push_filters: whether the broker applies filters. True and False set the session's
+            `spark.sql.python.filterPushdown.enabled`; None takes it as it is (Spark's default is
+            false).
 
     Raises:
         BadRequest: pyspark is not installed.
@@ -38,5 +41,7 @@ def register(spark: SparkSession) -> None:
         raise BadRequest(
             "pyspark", "installed: pip install 'dejaqueue[spark]'", str(missing)
         ) from None
+    if push_filters is not None:
+        spark.conf.set(_PUSHDOWN, str(push_filters).lower())
     pushes = str(spark.conf.get(_PUSHDOWN, "false")).lower() == "true"
     spark.dataSource.register(DejaqSourceWithFilters if pushes else DejaqSource)

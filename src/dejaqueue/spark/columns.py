@@ -32,6 +32,26 @@ READ = {
     "topic": ("string",),
 }
 """Columns to read and the types they may be asked for in, the first by default."""
+HISTORY = {
+    "topic": ("string",),
+    "partition": ("int", "bigint"),
+    "change": ("string",),
+    "at_ms": ("bigint", "timestamp"),
+    "id": ("bigint",),
+    "sequence": ("bigint",),
+    "position": ("bigint",),
+    "due": ("bigint", "timestamp"),
+    "key": ("string",),
+    "group": ("string",),
+    "priority": ("int", "bigint"),
+    "attempt": ("int", "bigint"),
+    "lateness_ms": ("bigint",),
+    "ahead_ms": ("bigint",),
+    "consumer": ("string",),
+    "reason": ("string",),
+    "missed": ("bigint",),
+}
+"""Columns of the view `history`, as READ."""
 WRITE = {
     "payload": ("binary", "string"),
     "due": ("bigint", "int", "timestamp"),
@@ -46,11 +66,13 @@ WRITE = {
 """Columns to write and the types they may have. All but payload may be left out."""
 READ_SCHEMA = ", ".join(f"{name} {types[0]}" for name, types in READ.items())
 """All columns to read, as Spark writes schemas."""
+HISTORY_SCHEMA = ", ".join(f"{name} {types[0]}" for name, types in HISTORY.items())
+"""All columns of the view `history`."""
 
 
-def check_read(schema: StructType) -> None:
+def check_read(schema: StructType, known: dict[str, tuple[str, ...]] = READ) -> None:
     """Raise BadRequest if a user asks for a column, or a type of it, that there is not."""
-    _check(schema, READ)
+    _check(schema, known)
 
 
 def check_write(schema: StructType) -> None:

@@ -35,13 +35,14 @@ class Pushed:
 
     Attributes:
         fields: of a scan's ticket.
-        ids, keys: only these; None = all.
+        ids, keys, partitions: only these; None = all.
     """
 
     def __init__(self, state: str) -> None:
         self.fields: dict[str, Any] = {"state": state} if state else {}
         self.ids: set[int] | None = None
         self.keys: set[str] | None = None
+        self.partitions: set[int] | None = None
 
     def push(self, filters: Iterable[Filter]) -> list[Filter]:
         """Take the filters that the broker can apply; the others come back."""
@@ -76,6 +77,10 @@ class Pushed:
         if name == "id" and all(type(value) is int for value in values):
             self.ids = set(values) if self.ids is None else self.ids & set(values)
             return True
+        if name == "partition" and all(type(value) is int for value in values):
+            mine = set(values)
+            self.partitions = mine if self.partitions is None else self.partitions & mine
+            return True
         if name == "key" and all(isinstance(value, str) and value for value in values):
             self.keys = set(values) if self.keys is None else self.keys & set(values)
             return True
@@ -92,7 +97,7 @@ class Pushed:
 
     def _from(self, name: str, value: Any, more: int) -> bool:
         """The column is at least `value`, or above it."""
-        low = _ms_up(value, more) if name == "due" else _whole(value, more)
+        low = first_ms(value, more) if name == "due" else _whole(value, more)
         if low is None or name not in ("due", "priority"):
             return False
         most = limits.INSTANT_MS_MAX if name == "due" else limits.PRIORITY_MAX
@@ -104,7 +109,7 @@ class Pushed:
 
     def _to(self, name: str, value: Any, more: int) -> bool:
         """The column is below `value`, or at most it."""
-        end = _ms_up(value, more) if name == "due" else _whole(value, more)
+        end = first_ms(value, more) if name == "due" else _whole(value, more)
         if end is None or end < 1 or name not in ("due", "priority"):
             return False
         if name == "due":
@@ -120,7 +125,7 @@ def _whole(value: Any, more: int) -> int | None:
     return value + more if type(value) is int else None
 
 
-def _ms_up(value: Any, more: int) -> int | None:
+def first_ms(value: Any, more: int) -> int | None:
     """The first millisecond that is at least (or above, if `more`) a number or a time."""
     if isinstance(value, datetime):
         since = (value if value.tzinfo else value.astimezone()) - _EPOCH

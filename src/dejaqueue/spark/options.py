@@ -24,10 +24,12 @@ STATES = ("scheduled", "ready", "leased", "dead", "staged", "staged_ack")
 STREAM_ROWS = 100_000
 CLAIM_SECONDS = 600
 RETRY_MS_MAX = 60_000
+VIEWS = ("messages", "history")
 _KNOWN = (
     "url",
     "topic",
     "path",
+    "view",
     "state",
     "rows.per.partition",
     "timeout",
@@ -55,6 +57,7 @@ class Options:
     Attributes:
         url: of a broker.
         topic: to read or write.
+        view: what a batch query reads: one of VIEWS.
         state: of messages to read; "" = scheduled and leased.
         rows_per_partition: sequences of one input partition at most.
         timeout_ms: a job that takes longer is aborted.
@@ -69,6 +72,7 @@ class Options:
 
     url: str
     topic: str
+    view: str
     state: str
     rows_per_partition: int
     timeout_ms: int
@@ -95,10 +99,13 @@ class Options:
         state = values.get("state", "")
         if state and state not in STATES:
             raise BadRequest("option state", f"one of {', '.join(STATES)}", state)
+        if state and values.get("view", "messages") != "messages":
+            raise BadRequest("option state", "not with another view than messages", state)
         most_seconds = limits.BRANCHED_MS_MAX // 1000
         return cls(
             url=values.get("url", URL_DEFAULT),
             topic=check_topic_name(topic, "option topic"),
+            view=_choice(values, "view", VIEWS),
             state=state,
             rows_per_partition=_whole(values, "rows.per.partition", ROWS_PER_PARTITION, 1 << 40),
             timeout_ms=1000 * _whole(values, "timeout", TIMEOUT_SECONDS, most_seconds),

@@ -49,6 +49,8 @@ class Reader(DataSourceReader):
         stretches: list[InputPartition] = []
         for part in found:
             number, first, end = part["partition"], part["first"], part["end"]
+            if pushed.partitions is not None and number not in pushed.partitions:
+                continue
             ticket = {"topic": self._options.topic, "partition": number, **pushed.fields}
             if pushed.keys is not None:
                 ticket["keys"] = sorted(pushed.keys)

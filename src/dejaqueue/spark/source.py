@@ -16,7 +16,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from dejaqueue.errors import BadRequest
-from dejaqueue.spark.columns import READ_SCHEMA, check_read
+from dejaqueue.spark.columns import HISTORY, HISTORY_SCHEMA, READ_SCHEMA, check_read
+from dejaqueue.spark.history import FilteringHistoryReader, HistoryReader
 from dejaqueue.spark.options import Options
 from dejaqueue.spark.reader import FilteringReader, Reader
 from dejaqueue.spark.stream_reader import StreamReader
@@ -34,12 +35,16 @@ class DejaqSource(DataSource):
 
     def schema(self) -> str:
         """All columns; a user's own schema may have fewer."""
-        return READ_SCHEMA
+        return HISTORY_SCHEMA if Options.of(self.options).view == "history" else READ_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch query."""
+        options = Options.of(self.options)
+        if options.view == "history":
+            check_read(schema, HISTORY)
+            return HistoryReader(options, schema)
         check_read(schema)
-        return Reader(Options.of(self.options), schema)
+        return Reader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For a batch job."""
@@ -66,5 +71,9 @@ class DejaqSourceWithFilters(DejaqSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch query."""
+        options = Options.of(self.options)
+        if options.view == "history":
+            check_read(schema, HISTORY)
+            return FilteringHistoryReader(options, schema)
         check_read(schema)
-        return FilteringReader(Options.of(self.options), schema)
+        return FilteringReader(options, schema)

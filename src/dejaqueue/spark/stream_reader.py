@@ -57,6 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._driver: _Driver | None = None
+        self._ends = False
         self._rows_left: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -82,8 +83,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The query ends when it has read as many rows as are due now."""
-        self._rows_left = self._here.ready_rows()
+        """The query ends when it has read as many rows as are due at its first batch."""
+        self._ends, self._rows_left = True, None
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Ack the batch before, which is done, and claim the next one; `start` = nothing is due."""
@@ -96,13 +97,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not claims:
             return start
         count = sum(rows for numbers in claims.values() for _, rows in numbers)
-        if self._rows_left is not None:
-            self._rows_left -= count
+        if self._ends:
+            left = count + here.ready if self._rows_left is None else self._rows_left
+            self._rows_left = left - count
         return {"batch": start["batch"] + 1, "rows": count, "claims": claims}
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The backlog, for the query's progress: how many messages are due."""
-        return {"ready": self._here.ready_rows()}
+        """The backlog, for the query's progress: how many messages were due beside the batch."""
+        return {"ready": self._here.ready}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The claims of a batch, in stretches; from now on they are held."""
@@ -162,11 +164,16 @@ def _limits_of(limit: ReadLimit) -> tuple[int, int]:
 
 
 class _Driver:
-    """The driver's connection: claims, and a thread that holds those of the batch on its way."""
+    """The driver's connection: claims, and a thread that holds those of the batch on its way.
+
+    Attributes:
+        ready: how many more messages were due when it claimed last.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._core: ClientCore = options.client("spark-stream")
+        self.ready = 0
         self._mutex = threading.Lock()
         self._held: Claims = {}
         self._acked: list[Claims] = []
@@ -178,6 +185,7 @@ class _Driver:
         topic = self._options.topic
         count = int(self._core.call("describe_topic", {"name": topic})["partitions"])
         claims: Claims = {}
+        ready: dict[int, int] = {}
         left, partitions = rows, list(range(count))
         while left > 0 and partitions:
             share = -(-left // len(partitions))
@@ -193,12 +201,14 @@ class _Driver:
                 got = self._core.transport.action(
                     "claim", body | {"lease_ms": self._options.claim_ms}
                 ).result()
+                ready[partition] = got["ready"]
                 if got["claim"] is not None:
                     claims.setdefault(str(partition), []).append([got["claim"], got["rows"]])
                     left -= got["rows"]
                 if got["rows"] == wanted:
                     full.append(partition)
             partitions = full
+        self.ready = sum(ready.values())
         self.hold(claims)
         return claims
 
@@ -224,11 +234,6 @@ class _Driver:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="dejaq-claims", daemon=True)
             self._thread.start()
-
-    def ready_rows(self) -> int:
-        """How many messages are due."""
-        answer = self._core.call("counts", {"topic": self._options.topic, "by": "state"})
-        return next(int(row["count"]) for row in answer["rows"] if row["state"] == "ready")
 
     def close(self) -> None:
         """End the thread and the connection."""

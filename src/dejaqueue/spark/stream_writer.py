@@ -19,10 +19,16 @@ from pyspark.sql.types import StructType
 
 from dejaqueue.client.branch import begin
 from dejaqueue.errors import InternalError
-from dejaqueue.spark import refusals
 from dejaqueue.spark.columns import check_write
 from dejaqueue.spark.options import Options
-from dejaqueue.spark.writer import TaskStaged, check_summary, stage
+from dejaqueue.spark.writer import (
+    TaskStaged,
+    branch_name,
+    check_summary,
+    drop_refusals,
+    keep_refusals,
+    stage,
+)
 
 QUERY_PROPERTY = "sql.streaming.queryId"
 EPOCH_PROPERTY = "streaming.sql.batchId"
@@ -41,11 +47,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
         core = self._options.client("spark-stream")
         try:
             of = {"query": query, "epoch": epoch}
-            transaction, until_ms = begin(core, self._options.topic, self._options.timeout_ms, **of)
-            staged = stage(self._options, core, transaction, iterator)
+            begun = begin(core, self._options.topic, self._options.timeout_ms, **of)
+            if begun.is_committed:
+                # Its rows would be refused now for the keys that they have themselves.
+                staged = TaskStaged(branch_name(), is_repeat=True)
+            else:
+                staged = stage(self._options, core, begun.name, iterator)
         finally:
             core.close()
-        staged.until_ms, staged.query, staged.transaction = until_ms, query, transaction
+        staged.until_ms, staged.query, staged.transaction = begun.until_ms, query, begun.name
         return staged
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -71,7 +81,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         finally:
             core.close()
-        refusals.keep(self._options.refusals_path, [message.refusals for message in done])
+        if not any(message.is_repeat for message in done):
+            keep_refusals(self._options, done, f"{done[0].query}-{batchId}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Forget what was staged; the epoch may be written again."""
@@ -84,6 +95,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                     core.call("abort_transaction", body)
         finally:
             core.close()
+        drop_refusals(self._options, messages)
 
 
 def _query_and_epoch() -> tuple[str, int]:

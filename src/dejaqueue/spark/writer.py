@@ -41,6 +41,7 @@ class TaskStaged(WriterCommitMessage):
         refusals: the file of its refused rows; "" = none.
         until_ms: the end of its time.
         transaction, query: of a stream: what it is a branch of, and whose epoch that is.
+        is_repeat: of a stream: the epoch was committed before, and nothing was staged.
     """
 
     branch: str
@@ -49,6 +50,7 @@ class TaskStaged(WriterCommitMessage):
     until_ms: int = 0
     transaction: str = ""
     query: str = ""
+    is_repeat: bool = False
 
 
 def stage(
@@ -101,6 +103,18 @@ def check_summary(options: Options, messages: list[TaskStaged]) -> None:
     log.warning("%s were not written", text)
 
 
+def keep_refusals(options: Options, done: list[TaskStaged], name: str) -> None:
+    """Keep the refused rows of these attempts, and the counts of a job or epoch."""
+    names = [message.refusals for message in done]
+    refusals.keep(options.refusals_path, names, name, summary(done))
+
+
+def drop_refusals(options: Options, messages: list[WriterCommitMessage | None]) -> None:
+    """Forget the refused rows of attempts that do not count."""
+    names = [message.refusals for message in messages if isinstance(message, TaskStaged)]
+    refusals.drop(options.refusals_path, names)
+
+
 class Writer(DataSourceArrowWriter):
     """Writes a table into a topic."""
 
@@ -114,7 +128,7 @@ class Writer(DataSourceArrowWriter):
                     "partitions"
                 ]
             )
-            self._transaction, _ = begin(core, options.topic, options.timeout_ms)
+            self._transaction = begin(core, options.topic, options.timeout_ms).name
         finally:
             core.close()
 
@@ -133,13 +147,18 @@ class Writer(DataSourceArrowWriter):
             check_summary(self._options, done)
         except Refused:
             self._decide([], commit=False)
+            self._keep(done)  # whoever is told of refusals wants to know of which
             raise
         self._decide(done, commit=True)
-        refusals.keep(self._options.refusals_path, [message.refusals for message in done])
+        self._keep(done)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Have nothing of the job count."""
         self._decide([], commit=False)
+        drop_refusals(self._options, messages)
+
+    def _keep(self, done: list[TaskStaged]) -> None:
+        keep_refusals(self._options, done, self._transaction.replace("/", "."))
 
     def _decide(self, done: list[TaskStaged], *, commit: bool) -> None:
         places = [f"{self._options.topic}/{number}" for number in range(self._partition_count)]

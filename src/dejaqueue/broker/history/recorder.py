@@ -1,0 +1,302 @@
+"""A partition's recorder: from what is durable in the journal to files of history.
+
+Room: broker. Three threads meet here: the partition's worker turns it on and off, whoever made a
+group durable hands it over, and the history's own thread encodes and writes.
+Holds: nobody but that own thread waits for the disk; each position of the journal is recorded once
+at most, also if it is read again; what is left out leaves a gap, in its place.
+See: history.py, which bounds all recorders together; files.py for where a file lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dejaqueue.broker import news
+from dejaqueue.broker.counting import TopicCounts
+from dejaqueue.broker.history.encode import open_parquet, tables_of
+from dejaqueue.broker.history.noted import HOUR_MS, Noted, Piece
+from dejaqueue.engine.commands import Effects
+from dejaqueue.journal.interface import Entry
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.history.history import History
+
+CHUNK_ROWS = 65_536
+"""Changes that are encoded together: a row group of a file."""
+OFF = "history was off"
+BEHIND = "the disk did not keep up"
+FAILED = "a file could not be written"
+GONE = "history was off, or its files are gone"
+WAIT_SECONDS_MAX = 30.0
+"""A snapshot, or who reads, waits so long at most for what is recorded to be on the disk."""
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    """A file that is being written, by the history's own thread alone.
+
+    Attributes:
+        first, last: positions that are in it so far.
+    """
+
+    path: Path
+    sink: pa.NativeFile
+    parquet: pq.ParquetWriter
+    hour_ms: int
+    first: int
+    last: int
+    rows: int = 0
+
+
+class Recorder:
+    """Records one partition.
+
+    Args:
+        history: of the broker.
+        counting: where it counts what was recorded and what was missed.
+    """
+
+    def __init__(self, history: History, topic: str, partition: int, counting: TopicCounts) -> None:
+        self._history = history
+        self._topic = topic
+        self._partition = partition
+        self._counting = counting
+        self._lock = history.lock
+        self.is_on = False
+        # Under the lock.
+        self._seen: int | None = None
+        self._pieces: list[Piece] = []
+        self._rows = 0
+        self._hour = -1
+        self._since_ms: int | None = None
+        self._gap: Piece | None = None
+        # The own thread's.
+        self._file: _OpenFile | None = None
+        self._written = 0
+        self._is_failing = False
+
+    # --- the worker's thread ------------------------------------------------------------------
+
+    def turn(self, on: bool, position: int, at_ms: int) -> None:
+        """Record what comes after this position of the journal, or nothing any more."""
+        if on == self.is_on:
+            return
+        if not on:
+            self.roll()
+            self.is_on = False
+            return
+        with self._lock:
+            self._look()
+            assert self._seen is not None
+            if self._seen < position:
+                self._miss(Piece(self._seen + 1, position, 0, (), missed=0, reason=OFF), at_ms)
+        self.is_on = True
+
+    def loading(self, position: int, *, on: bool, at_ms: int) -> None:
+        """The journal is read from this position on; what is new in it comes to `replayed`."""
+        self.is_on = on
+        if not on:
+            return
+        with self._lock:
+            is_new = self._seen is None
+            self._look()
+            assert self._seen is not None
+            if is_new and self._seen < position:
+                self._miss(Piece(self._seen + 1, position, 0, (), missed=0, reason=GONE), at_ms)
+
+    def _look(self) -> None:
+        """What was recorded before this process; under the lock."""
+        if self._seen is None:
+            self._seen = self._history.files.recorded(self._topic, self._partition)
+            self._written = self._seen
+
+    def replayed(self, position: int, entry: Entry, effects: Effects) -> None:
+        """Record an entry that was read from the journal, if it is not recorded yet."""
+        if effects.changes:
+            self.record(position, position, [Noted.of(0, entry, effects)])
+
+    def next_ms(self) -> int | None:
+        """When to be stepped though nothing happens; None = no need."""
+        if not self.is_on:
+            return None
+        since_ms, prune_ms = self._since_ms, self._history.next_prune_ms
+        if since_ms is None:
+            return prune_ms
+        return min(since_ms + self._history.settings.roll_ms, prune_ms)
+
+    def step(self, now_ms: int) -> None:
+        """Finish the file if it is time; have old ones deleted if it is time. Does not block."""
+        since_ms = self._since_ms
+        if since_ms is not None and since_ms + self._history.settings.roll_ms <= now_ms:
+            self.roll()
+        self._history.prune_if_due(now_ms)
+
+    # --- where groups become durable ----------------------------------------------------------
+
+    def record(
+        self,
+        first: int,
+        last: int,
+        noted: Sequence[Noted],
+        consumers: Mapping[int, str] | None = None,
+        pushed_ms: int = -1,
+    ) -> None:
+        """Take what the entries from `first` to `last`, durable now, changed. Does not block."""
+        if not self.is_on:
+            return
+        piece = Piece(first, last, first, tuple(noted), consumers or {}, pushed_ms)
+        with self._lock:
+            seen = self._seen
+            if seen is None or last <= seen:
+                return
+            if first <= seen:
+                piece = piece.after(seen)
+            self._seen = last
+            if not piece.noted:
+                return
+            for part in piece.by_hours():
+                self._take(part)
+
+    def _take(self, piece: Piece) -> None:
+        """Under the lock."""
+        rows = piece.rows
+        if not self._history.has_room(rows):
+            gap = replace(piece, noted=(), missed=rows, reason=BEHIND)
+            self._miss(gap, piece.at_ms)
+            return
+        if self._gap is not None:
+            self._add(self._gap)
+            self._gap = None
+        self._add(piece)
+        if self._rows >= CHUNK_ROWS:
+            self.encode()
+        elif self._history.is_crowded:
+            self._history.encode_all()
+
+    def _add(self, piece: Piece) -> None:
+        hour = piece.at_ms // HOUR_MS
+        if hour != self._hour:
+            if self._since_ms is not None:
+                self._roll()
+            self._hour = hour
+        if self._since_ms is None:
+            self._since_ms = piece.at_ms
+        self._pieces.append(piece)
+        self._rows += piece.rows
+        self._history.waiting_rows += piece.rows
+
+    def _miss(self, gap: Piece, at_ms: int) -> None:
+        """Note what is not recorded; its row comes before the next one that is. Under the lock."""
+        self._seen = max(self._seen or 0, gap.last)
+        self._counting.history_missed.add(max(gap.missed, 1))
+        if self._gap is not None:
+            known = self._gap.missed and gap.missed
+            missed = self._gap.missed + gap.missed if known else 0
+            gap = replace(gap, first=self._gap.first, missed=missed)
+        else:
+            news.history_missed(self._topic, self._partition, gap.missed, gap.reason)
+        self._gap = replace(gap, gap_at_ms=at_ms)
+
+    def encode(self) -> None:
+        """Have the own thread encode what waits. Under the lock."""
+        pieces, rows = self._pieces, self._rows
+        if pieces:
+            self._pieces, self._rows = [], 0
+            self._history.submit(lambda: self._write(pieces, rows))
+
+    def roll(self) -> Future[None]:
+        """Finish the file: done when all that was recorded so far can be seen, or has failed."""
+        with self._lock:
+            if self._gap is not None:
+                self._add(self._gap)
+                self._gap = None
+            return self._roll()
+
+    def close(self) -> None:
+        """Finish the file, soon."""
+        if self.is_on:
+            self.roll()
+
+    def settle(self) -> None:
+        """Wait until what was recorded so far is on the disk, for a while at most."""
+        if not self.is_on:
+            return
+        try:
+            self.roll().result(WAIT_SECONDS_MAX)
+        except TimeoutError:
+            news.history_missed(self._topic, self._partition, 0, "a snapshot could not wait")
+
+    def _roll(self) -> Future[None]:
+        self.encode()
+        self._since_ms, seen = None, self._seen or 0
+        return self._history.submit(lambda: self._finish(seen))
+
+    # --- the own thread -----------------------------------------------------------------------
+
+    def _write(self, pieces: list[Piece], rows: int) -> None:
+        try:
+            for table in tables_of(pieces, self._partition):
+                file = self._file or self._open(pieces[0])
+                file.parquet.write_table(table)
+                file.rows += table.num_rows
+                file.last = pieces[-1].last
+            if self._file and self._file.sink.tell() >= self._history.settings.roll_bytes:
+                self._finish(pieces[-1].last)
+        except (OSError, pa.ArrowException) as wrong:
+            self._fail(wrong, pieces, rows)
+        finally:
+            with self._lock:
+                self._history.waiting_rows -= rows
+
+    def _open(self, piece: Piece) -> _OpenFile:
+        first = self._written + 1
+        path = self._history.files.open_path(self._topic, self._partition, first)
+        sink = pa.OSFile(str(path), "wb")
+        hour_ms = piece.at_ms // HOUR_MS * HOUR_MS
+        self._file = _OpenFile(path, sink, open_parquet(sink), hour_ms, first, first)
+        return self._file
+
+    def _finish(self, last: int) -> None:
+        file, self._file = self._file, None
+        if file is None:
+            return
+        place = (self._topic, self._partition, file.hour_ms, file.first, last)
+        try:
+            file.parquet.close()
+            file.sink.close()
+            self._history.files.finish(file.path, *place)
+        except (OSError, pa.ArrowException) as wrong:
+            self._file = file
+            self._fail(wrong, [], 0)
+            return
+        self._written = last
+        self._is_failing = False
+        self._counting.history_recorded.add(file.rows)
+        self._history.file_done()
+
+    def _fail(self, wrong: Exception, pieces: list[Piece], rows: int) -> None:
+        """The file is lost, and with it all that was to be in it."""
+        if not self._is_failing:
+            news.history_failed(self._topic, self._partition, wrong)
+        self._is_failing = True
+        file, self._file = self._file, None
+        last, at_ms = (pieces[-1].last, pieces[-1].at_ms) if pieces else (0, 0)
+        first = self._written + 1
+        if file is not None:
+            last, at_ms = max(last, file.last), max(at_ms, file.hour_ms)
+            rows += file.rows
+            try:
+                file.sink.close()
+                file.path.unlink(missing_ok=True)
+            except (OSError, pa.ArrowException):
+                pass  # dropped when the broker starts
+        self._written = max(self._written, last)
+        with self._lock:
+            self._miss(Piece(first, last, 0, (), missed=rows, reason=FAILED), at_ms)

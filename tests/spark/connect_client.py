@@ -1,0 +1,43 @@
+"""The program of a user of Spark Connect: `python -m tests.spark.connect_client ...`.
+
+Run by test_connect.py in a process of its own, as one process has classic Spark or Connect.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+
+def main(server: str, url: str, source: str, target: str, folder: str, rows: str) -> None:
+    """Fill a topic, read it, drain it into another one; say what was found."""
+    from pyspark.sql import SparkSession
+
+    from dejaqueue.spark import register
+
+    builder: Any = SparkSession.builder
+    spark = builder.remote(server).getOrCreate()
+    assert "connect" in type(spark).__module__
+    register(spark, push_filters=True)
+    table = spark.range(0, int(rows), 1, 2).selectExpr("'p' || id payload", "1 + id due")
+    options = {"url": url, "topic": source}
+    table.write.format("dejaq").options(**options).mode("append").save()
+    read = spark.read.format("dejaq").options(**options).load()
+    said = {"rows": read.count(), "filtered": read.where("due <= 10").count()}
+    try:
+        table.selectExpr("payload colour").write.format("dejaq").options(**options).mode(
+            "append"
+        ).save()
+    except Exception as wrong:  # noqa: BLE001 - which class it is, is Spark's
+        said["wrong"] = "column colour: one of payload" in str(wrong)
+    due: Any = spark.readStream.format("dejaq").options(**options).schema("payload binary").load()
+    writer = due.writeStream.format("dejaq").options(**(options | {"topic": target}))
+    writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
+    writer.trigger(availableNow=True).start().awaitTermination(60)
+    spark.stop()
+    print(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
