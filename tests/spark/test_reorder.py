@@ -180,7 +180,7 @@ def test_a_batch_that_broke_off_is_done_again__what_kafka_has_of_it_is_left_out(
 
     def half(self: Target, batch: DataFrame, number: int) -> None:
         # As if the driver had been killed when Kafka had a part of the batch.
-        write(self, batch.where("hash(id) % 2 = 0"), number)
+        write(self, batch.where("hash(payload) % 2 = 0"), number)
         raise RuntimeError("planted")
 
     monkeypatch.setattr(Target, "write", half)
