@@ -101,7 +101,9 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/connections/mysql.py": (
         "tests/conformance/test_sql.py, test_durable_settings.py"
     ),
-    "src/dejaqueue/connections/postgresql.py": "tests/conformance/test_sql.py, test_durable_settings.py",
+    "src/dejaqueue/connections/postgresql.py": (
+        "tests/conformance/test_sql.py, test_durable_settings.py"
+    ),
     "src/dejaqueue/journal/records/fetched.py": "tests/unit/journal/records/test_journal.py",
     "src/dejaqueue/journal/records/memory.py": "tests/conformance/test_memory_records.py",
     "src/dejaqueue/journal/records/reading.py": "tests/conformance",

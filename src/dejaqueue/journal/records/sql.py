@@ -182,8 +182,7 @@ class SqlRecordStore(RecordStore):
 
     Raises:
         Refused: its settings lose what it acknowledged, or the user lacks a right. Locked: another
-            process has the file.
-        Unavailable.
+            process has the file. Unavailable.
     """
 
     def __init__(self, server: SqlServer) -> None:
