@@ -33,7 +33,7 @@ CALL_SECONDS_MAX = 60.0
 CLOSE_SECONDS_MAX = 10.0
 """Closing waits this long for a stream's last replies."""
 
-_OPTIONS = [
+FLIGHT_OPTIONS = [
     # Half-open connections are noticed while streams are open. A server takes pings without data
     # only every five minutes by default, and breaks the connection of who sends more of them.
     ("grpc.keepalive_time_ms", 310_000),
@@ -349,8 +349,8 @@ class FlightTransport:
             raise BadRequest("url", "dejaqs://host:port with tls", url)
         headers = headers_of(api_key, url)
         secured = {} if tls is None else tls.arguments()
-        self._writes = flight.FlightClient(location, generic_options=_OPTIONS, **secured)
-        self._consumes = flight.FlightClient(location, generic_options=_OPTIONS, **secured)
+        self._writes = flight.FlightClient(location, generic_options=FLIGHT_OPTIONS, **secured)
+        self._consumes = flight.FlightClient(location, generic_options=FLIGHT_OPTIONS, **secured)
         self._stream_options = flight.FlightCallOptions(headers=headers)
         self._call_options = flight.FlightCallOptions(timeout=CALL_SECONDS_MAX, headers=headers)
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="dejaq-call")

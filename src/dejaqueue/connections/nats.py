@@ -32,6 +32,8 @@ TIMEOUT_S = 5.0
 """No answer for so long: the outcome is unknown."""
 LOOK_UP_S = (0.5, 1.5, 3.0)
 """So long is waited for the answer to a question, at the first, second and last time."""
+LOOK_S = 0.2
+"""So often is looked whether a connection that nobody called lost is there."""
 CONNECT_S = 2.0
 """One server has so long to answer to a new connection."""
 PAUSE_S, PAUSE_S_MAX = 0.05, 0.2
@@ -131,7 +133,7 @@ class NatsConnection:
         """Connect again whenever the connection is lost. A pinned one stays lost."""
         pause_s = PAUSE_S
         while not self._closing:
-            await self._lost.wait()
+            await self._until_lost()
             await _discard(self._client)
             if self._pinned or self._closing:
                 return
@@ -142,6 +144,19 @@ class NatsConnection:
             else:
                 await asyncio.sleep(pause_s)  # tidy: allow sleep, because no server answered
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _until_lost(self) -> None:
+        """Return when the connection is lost.
+
+        The library does not tell where the last of what it had to send could not be written; so
+        it is also looked at.
+        """
+        while not self._lost.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._lost.wait(), LOOK_S)
+            if self._client.is_closed and not self._lost.is_set():
+                self._lost.set()
+                await self._on_lost()
 
     async def _connect_any(self) -> Exception | None:
         """Try each server once; None = one answered.

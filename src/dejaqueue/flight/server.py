@@ -23,12 +23,13 @@ from dejaqueue.access.roles import Principal
 from dejaqueue.access.tls import ServerTls
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, Elsewhere
 from dejaqueue.flight.bounds import OpenStreams
-from dejaqueue.flight.callers import KEY, Callers, caller_of
+from dejaqueue.flight.callers import KEY, Callers, caller_of, onward
 from dejaqueue.flight.calls import CallCounter
 from dejaqueue.flight.consume import serve_consumer
 from dejaqueue.flight.errors import translated
+from dejaqueue.flight.forwarding import Forwarding
 from dejaqueue.flight.produce import serve_writer
 from dejaqueue.model import Topic
 from dejaqueue.schema.messages import SEND
@@ -87,19 +88,22 @@ class FlightServer:
         """What clients connect to."""
         return f"{'dejaq' if self._tls is None else 'dejaqs'}://{self._host}:{self.port}"
 
-    def stop(self, timeout_seconds: float = 5.0) -> None:
+    def stop(self, timeout_seconds: float = 5.0) -> bool:
         """End all streams and close the port. Twice or before start is fine.
 
-        Streams of clients that do not answer are given up after the timeout: gRPC has no way to
-        close them, the process does it when it ends.
+        Returns:
+            False if streams of clients that do not end them were given up: gRPC has no way to
+            close them, the process does it when it ends. Their threads still run, so it must end
+            without the interpreter's own clearing up, which they would disturb.
         """
         service, self._service = self._service, None
         if service is None:
-            return
+            return True
         service.end_streams()
         closer = threading.Thread(target=service.shutdown, name="dejaq-flight-stop", daemon=True)
         closer.start()
         closer.join(timeout_seconds)
+        return not closer.is_alive()
 
 
 class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
@@ -118,6 +122,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
         self._gate = gate
+        self.forwarding = Forwarding()
         self._open_streams = OpenStreams(limits.FLIGHT_STREAMS_MAX)
         self._streams: set[Callable[[], None]] = set()
         self._streams_lock = threading.Lock()
@@ -187,8 +192,12 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             caller = caller_of(context)
             with audit.recorded(caller.name, context.peer(), stream.op, stream.topic):
                 rules.require_write(caller, stream)
-            target = self._broker.open_write(stream)
             with self._open_streams:
+                try:
+                    target = self._broker.open_write(stream)
+                except Elsewhere as other:
+                    self.forwarding.put(onward(context, other), descriptor, reader, writer)
+                    return
                 serve_writer(target, stream, reader, writer, partial(self._gate.check, caller))
 
     def do_exchange(
@@ -207,7 +216,11 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             admit = partial(self._gate.admit, caller)
             stops = self.register, self.unregister
             with self._open_streams:
-                serve_consumer(self._broker, options, reader, writer, stops, admit)
+                try:
+                    serve_consumer(self._broker, options, reader, writer, stops, admit)
+                except Elsewhere as other:
+                    there = onward(context, other)
+                    self.forwarding.exchange(there, descriptor, reader, writer, stops)
 
     # --- one call, one answer -----------------------------------------------------------------
 
@@ -221,7 +234,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 raise BadRequest("action", f"one of {', '.join(self._actions)}", action.type)
             body = _bounded(action.body, "action.body")
             values = _json_object(body or b"{}", "action.body")
-            answer = self._act(action.type, call, values, caller_of(context), context.peer())
+            try:
+                answer = self._act(action.type, call, values, caller_of(context), context.peer())
+            except Elsewhere as other:
+                return iter(self.forwarding.action(onward(context, other), action))
             return iter([flight.Result(json.dumps(answer).encode())])
 
     def _act(
@@ -265,12 +281,15 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 "claim": self._broker.read_claim,
                 "history": self._broker.read_history,
             }
-            if op in streams:
+            try:
+                if op not in streams:
+                    batch = self._broker.peek(values)
+                    return flight.RecordBatchStream(pa.Table.from_batches([batch]))
                 schema, batches = streams[op](values)
-                check = partial(self._gate.check, caller)
-                return flight.GeneratorStream(schema, _translating(batches, check))
-            batch = self._broker.peek(values)
-            return flight.RecordBatchStream(pa.Table.from_batches([batch]))
+            except Elsewhere as other:
+                schema, batches = self.forwarding.get(onward(context, other), ticket)
+            check = partial(self._gate.check, caller)
+            return flight.GeneratorStream(schema, _translating(batches, check))
 
     def list_flights(
         self, context: flight.ServerCallContext, criteria: bytes
