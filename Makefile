@@ -25,7 +25,7 @@ help:
 		/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 ##@ Use it
-.PHONY: demo demo-spark serve
+.PHONY: demo demo-cluster demo-spark serve
 demo: venv-run ## set up what is missing, then replay a year of flights in a minute (ARGS="--seconds 20")
 	@$(PY) -m dejaqueue demo $(ARGS)
 
@@ -118,7 +118,7 @@ venv-bench: venv
 # where nothing may be skipped, all of them are installed.
 venv-test: venv-dev
 ifeq ($(REQUIRE_ALL),1)
-	@scripts/install.sh bench spark
+	@scripts/install.sh bench spark cluster
 	@scripts/install_servers.sh
 	@scripts/install_java.sh
 endif

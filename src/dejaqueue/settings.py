@@ -335,6 +335,17 @@ class ClusterSettings(Group):
         description="Name of this broker, unique in the cluster and the same after a restart. "
         "Empty = the name of the machine. Cannot change live.",
     )
+    nodes: str = Field(
+        default="",
+        description="Brokers that keep their journals themselves, `a=host:7470,b=host:7480,…`: a "
+        "JetStream server runs beside each of one, three or five, on this port and the next one. "
+        "The same at all of them, this one included. Empty = no such server. Cannot change live.",
+    )
+    secret_file: str = Field(
+        default="",
+        description="File with the secret that the servers of `nodes` share; needed unless all of "
+        "them are on one machine. Cannot change live.",
+    )
     advertise: str = Field(
         default="",
         description="Host name or address at which clients and other brokers reach this broker. "

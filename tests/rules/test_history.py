@@ -1,7 +1,7 @@
 """History has each change of a message once, in time and in place, or says that it has a gap.
 
 Not covered here: Spark (tests/spark/test_history.py), brokers that are killed
-(tests/crash/test_history.py), columns of single changes (tests/unit/broker/history).
+(tests/crash/test_history_kill.py), columns of single changes (tests/unit/broker/history).
 """
 
 from __future__ import annotations

@@ -86,9 +86,7 @@ class Line:
 
 
 @pytest.fixture
-def line(
-    spark: SparkSession, kafka: KafkaProcess, broker: BrokerProcess, tmp_path: Path
-) -> Line:
+def line(spark: SparkSession, kafka: KafkaProcess, broker: BrokerProcess, tmp_path: Path) -> Line:
     return Line(spark, kafka, broker, tmp_path)
 
 
@@ -146,7 +144,9 @@ def test_the_most_urgent_come_first(line: Line) -> None:
     rows = line.get()
     assert numbers(rows) == Counter(range(300))
     assert all(found == sorted(found) for found in by_key(rows, "urgency").values())
-    with pytest.raises(BadRequest, match="--topic: of kind timeline, for --by due, got: 'priority'"):
+    with pytest.raises(
+        BadRequest, match="--topic: of kind timeline, for --by due, got: 'priority'"
+    ):
         line.run(state=line.options().state + "2")
 
 
@@ -180,7 +180,7 @@ def test_a_batch_that_broke_off_is_done_again__what_kafka_has_of_it_is_left_out(
 
     def half(self: Target, batch: DataFrame, number: int) -> None:
         # As if the driver had been killed when Kafka had a part of the batch.
-        write(self, batch.where("hash(id) % 2 = 0"), number)
+        write(self, batch.where("hash(payload) % 2 = 0"), number)
         raise RuntimeError("planted")
 
     monkeypatch.setattr(Target, "write", half)

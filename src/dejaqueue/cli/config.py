@@ -26,6 +26,7 @@ FLAGS = {
     "host": "server.host",
     "port": "server.port",
     "http_port": "server.http_port",
+    "cluster": "cluster.nodes",
     "coordinator": "cluster.coordinator",
     "node": "cluster.node",
     "advertise": "cluster.advertise",
@@ -51,6 +52,11 @@ def settings_options(function: Function) -> Function:
                 "--http-port",
                 type=int,
                 help="Port of the HTTP API; 0 = any free one.  [default: 7465]",
+            ),
+            click.option(
+                "--cluster",
+                metavar="NODE=HOST:PORT,…",
+                help="Brokers that keep their journals themselves, this one included.",
             ),
             click.option(
                 "--coordinator",

@@ -12,13 +12,13 @@ import logging
 import os
 import resource
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dejaqueue.cli.clustering import Place
 from dejaqueue.cli.config import read_settings, settings_options
 from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.output import print_json
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from dejaqueue.access.gate import Gate
     from dejaqueue.access.tls import ServerTls
     from dejaqueue.broker.broker import Broker
-    from dejaqueue.cluster.node import Node
     from dejaqueue.configuration import Loaded
     from dejaqueue.http.health import HealthServer
     from dejaqueue.http.server import HttpServer
@@ -62,11 +61,18 @@ def serve(*, as_json: bool, **chosen: Any) -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Blocked before any thread starts, so that all inherit it and only `sigwait` takes them.
     signal.pthread_sigmask(signal.SIG_BLOCK, (*STOPPING_SIGNALS, signal.SIGHUP))
-    _run(loaded, lambda: read_settings(chosen), as_json=as_json)
+    if not _run(loaded, lambda: read_settings(chosen), as_json=as_json):
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)  # everything is durable and closed; see FlightServer.stop
 
 
-def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> None:
-    """Start everything from the inside out, wait for a signal, stop in reverse."""
+def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> bool:
+    """Start everything from the inside out, wait for a signal, stop in reverse.
+
+    Returns:
+        False if threads of streams that nobody ended still run.
+    """
     from dejaqueue.access.gate import Gate
     from dejaqueue.access.tls import load_tls
     from dejaqueue.broker.broker import Broker
@@ -80,8 +86,11 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     host = settings.server.host
     tls = load_tls(settings.server)
     _let_files_be_open()
-    node = _node(settings)
-    broker = Broker(settings, shared=node)
+    place = Place(settings)
+    if not place.prepare(STOPPING_SIGNALS):
+        return True
+    all_ended = True
+    broker = Broker(place.settings, shared=place.node)
     gate = Gate(broker.keys)
     ready = False
     try:
@@ -97,42 +106,23 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         _warn_if_open(host, gate, tls)
         flight = FlightServer(broker, host, settings.server.port, gate=gate, tls=tls)
         flight.start()
-        if node is not None:
-            address = settings.cluster.advertise or host
-            scheme = ("dejaq", "http") if tls is None else ("dejaqs", "https")
-            node.start(
-                broker,
-                f"{scheme[0]}://{address}:{flight.port}",
-                f"{scheme[1]}://{address}:{http.port}",
-            )
+        place.join(broker, flight.port, http.port, tls=tls is not None)
         _keep_pauses_short()
         ready = True
         log.info("serving at port %d, HTTP at port %d", flight.port, http.port)
         _say_where(settings, flight.url, http.port, as_json=as_json)
-        _wait_for_the_end(lambda: _change_settings(broker, read_again))
+        _wait_for_the_end(lambda: _change_settings(broker, read_again, place))
         _let_a_second_signal_end_it()
         ready = False
         log.info("stopping (once more to stop at once; nothing is lost)")
-        if node is not None:
-            node.stop()  # others take over while this one still says where things are
-        flight.stop()
+        place.leave()  # others take over while this one still says where things are
+        all_ended = flight.stop()
     finally:
-        if node is not None:
-            node.stop()
+        place.leave()
         broker.stop()
         http.stop()
-
-
-def _node(settings: BrokerSettings) -> Node | None:
-    """This broker's place in a cluster; None = it is alone."""
-    cluster = settings.cluster
-    if not cluster.coordinator:
-        return None
-    from dejaqueue.cluster.node import Node
-    from dejaqueue.coordinator.registry import open_coordinator
-
-    name = cluster.node or socket.gethostname()
-    return Node(name, open_coordinator(cluster.coordinator), cluster.lease_ms)
+        place.close()
+    return all_ended
 
 
 def _warn_if_open(host: str, gate: Gate, tls: ServerTls | None) -> None:
@@ -226,7 +216,7 @@ def _has_terminal() -> bool:
     return True
 
 
-def _change_settings(broker: Broker, read_again: Callable[[], Loaded]) -> None:
+def _change_settings(broker: Broker, read_again: Callable[[], Loaded], place: Place) -> None:
     """Read the settings again and take over what can change live; say what that is."""
     from dejaqueue.errors import BadRequest
     from dejaqueue.logs import set_up
@@ -237,7 +227,7 @@ def _change_settings(broker: Broker, read_again: Callable[[], Loaded]) -> None:
     except BadRequest as error:
         log.error("the settings stay as they are: %s", error)
         return
-    changed, refused = broker.change_settings(loaded.settings)
+    changed, refused = broker.change_settings(place.beside(loaded.settings))
     set_up(broker.settings.log)
     for change in (*changed, *refused):
         before, after = masked(change.name, change.before), masked(change.name, change.after)

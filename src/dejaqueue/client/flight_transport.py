@@ -30,6 +30,8 @@ from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle, Strea
 PORT_DEFAULT = 7464
 CALL_SECONDS_MAX = 60.0
 """An action or a page of rows that takes longer has failed."""
+DIRECT = "x-dejaq-direct"
+"""The header of who goes to the broker of a topic himself: he is told where, not passed on."""
 CLOSE_SECONDS_MAX = 10.0
 """Closing waits this long for a stream's last replies."""
 
@@ -336,6 +338,7 @@ class FlightTransport:
         url: `dejaq://host:port`, or `dejaqs://` for TLS; the port is 7464 if left out.
         api_key: goes with every call and stream; None = none does.
         tls: files for `dejaqs://`; None = the system's certificates are trusted.
+        follows: who calls follows Elsewhere; else the broker passes on what another one serves.
 
     Raises:
         BadRequest: one of these is wrong, or a file cannot be read.
@@ -343,11 +346,20 @@ class FlightTransport:
 
     shares_clock = False
 
-    def __init__(self, url: str, api_key: str | None = None, tls: Tls | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        tls: Tls | None = None,
+        *,
+        follows: bool = False,
+    ) -> None:
         location = flight_location(url)
         if tls is not None and not location.startswith("grpc+tls:"):
             raise BadRequest("url", "dejaqs://host:port with tls", url)
         headers = headers_of(api_key, url)
+        if follows:
+            headers = [*headers, (DIRECT.encode(), b"1")]
         secured = {} if tls is None else tls.arguments()
         self._writes = flight.FlightClient(location, generic_options=FLIGHT_OPTIONS, **secured)
         self._consumes = flight.FlightClient(location, generic_options=FLIGHT_OPTIONS, **secured)

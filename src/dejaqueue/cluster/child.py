@@ -67,7 +67,7 @@ class Child:
         self._guard = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._thread: threading.Thread | None = None
-        self.starts = 0
+        self.starts = self._began_ms = 0
 
     def start(self) -> None:
         """Start it, and again whenever it dies, until `stop`."""
@@ -82,6 +82,10 @@ class Child:
         with self._guard:
             process = self._process
         return process.pid if process is not None and process.poll() is None else None
+
+    def running_ms(self) -> int:
+        """How long this process runs; 0 while there is none."""
+        return self._clock.now_ms() - self._began_ms if self.pid is not None else 0
 
     def _keep(self) -> None:
         end_left_behind(self._pid_file, self._command()[0])
@@ -111,6 +115,7 @@ class Child:
             # A key that ends the broker's group must not end the server before the broker.
             process_group=0,
         )
+        self._began_ms = self._clock.now_ms()
         with self._guard:
             self._process = process
             stopping = self._stop.is_set()

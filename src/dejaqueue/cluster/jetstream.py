@@ -8,6 +8,7 @@ See: jetstream_settings.py, child.py; journal/records/nats.py is the journal on 
     server = JetStreamServer("a", nodes, Path("queue/jetstream"), secret="…")
     url = server.start()            # for the journal
     server.status()                 # nodes, leaders, gaps, lag
+    server.heal(sick)               # what the journal's watch calls when copies are sick
     server.stop()
 """
 
@@ -18,9 +19,11 @@ import os
 import re
 import shutil
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from dejaqueue.clock import Clock, SystemClock, Wake
 from dejaqueue.cluster.child import Child
@@ -42,6 +45,8 @@ PROGRAM_VARIABLE = "DEJAQ_NATS_SERVER"
 START_MS = 30_000
 CATCH_UP_MS = 600_000
 POLL_US = 100_000
+HANG_MS = 60_000
+HEAL_AGAIN_MS = 30_000
 LINE = re.compile(r"\[\d+\] \S+ \S+ \[(\w{3})\] (.*)")
 EXPECTED_LINES = ("Plaintext passwords detected", "Waiting for routing to be established")
 """Warnings that every start brings: the settings are for this user alone to read."""
@@ -75,6 +80,7 @@ class ClusterStatus:
     Attributes:
         present, absent: names of nodes that answered and that did not.
         meta_leader: name of the node that leads the cluster; "" = none, or it is not known.
+        missing: (stream, node) of copies that should be there.
     """
 
     present: tuple[str, ...]
@@ -82,12 +88,48 @@ class ClusterStatus:
     meta_leader: str
     versions: dict[str, str]
     copies: tuple[CopyStatus, ...]
+    missing: tuple[tuple[str, str], ...] = ()
 
-    def is_whole(self, but: str = "") -> bool:
-        """True if all nodes, but one, answer, have no gap and are behind by nothing."""
+    def lasts(self) -> dict[str, int]:
+        """The last number of each stream, as its leader has it."""
+        return {copy.stream: copy.last for copy in self.copies if copy.is_leader}
+
+    def flaw(self, lasts: dict[str, int], but: str = "") -> str:
+        """What keeps the nodes, but one, from having all up to these numbers; "" = nothing."""
         absent = [name for name in self.absent if name != but]
-        copies = [copy for copy in self.copies if copy.node != but]
-        return not absent and all(copy.gone == 0 and copy.lag <= 0 for copy in copies)
+        if absent:
+            return f"{', '.join(absent)} does not answer"
+        if self.meta_leader in {"", but}:
+            return "the cluster has no leader"
+        for stream, node in self.missing:
+            if node != but:
+                return f"{node} has no copy of {stream}"
+        for stream in sorted(lasts.keys() - self.lasts().keys()):
+            return f"{stream} has no leader"
+        for copy in self.copies:
+            if copy.node == but:
+                continue
+            if copy.gone:
+                return f"{copy.node} lacks {copy.gone} records of {copy.stream}"
+            if copy.lag > 0 or copy.last < lasts.get(copy.stream, 0):
+                return f"{copy.node} is behind in {copy.stream}"
+            if copy.is_leader and copy.node in {"", but}:
+                return f"{copy.stream} is led by {copy.node}"
+        return ""
+
+
+class Sick(Protocol):
+    """A server's copy that is not whole; see SickCopy of journal/records/nats_watch.py."""
+
+    @property
+    def server(self) -> str:
+        """Name of the node."""
+        ...
+
+    @property
+    def stream(self) -> str:
+        """The stream, "" = the whole server."""
+        ...
 
 
 class JetStreamServer:
@@ -126,6 +168,10 @@ class JetStreamServer:
         self._program = find_program(program)
         self._clock = clock or SystemClock()
         self._settings = directory / "nats-server.conf"
+        self._guard, self._wake = threading.Lock(), Wake()
+        self._sick: list[Sick] = []
+        self._healer: threading.Thread | None = None
+        self._stopped = False
         self._child = Child(
             "nats-server",
             lambda: [self._program, "-c", str(self._settings)],
@@ -161,6 +207,7 @@ class JetStreamServer:
         Raises:
             Unavailable: no leader within 30 s; the server goes on trying.
         """
+        self._stopped = False
         self._directory.mkdir(parents=True, exist_ok=True)
         self._write_settings()
         self._child.start()
@@ -209,6 +256,46 @@ class JetStreamServer:
         finally:
             monitor.close()
 
+    # ── repair ───────────────────────────────────────────────────────────────────────────────────
+
+    def heal(self, sick: Sequence[Sick]) -> None:
+        """Repair this node, on a thread of its own, if its copies are among those that are sick.
+
+        Tried again every half minute while the others are not whole; a later call with a list in
+        which this node is not ends it. A server that does not answer is repaired when it has run
+        for a minute so: damage can keep it from starting.
+        """
+        with self._guard:
+            self._sick = [one for one in sick if one.server == self.node.name]
+            if self._sick and self.replicas >= 3 and self._healer is None:
+                self._healer = threading.Thread(target=self._heal, name="nats-healer", daemon=True)
+                self._healer.start()
+
+    def _heal(self) -> None:
+        while True:
+            with self._guard:
+                sick = self._sick
+                if not sick or self._stopped:
+                    self._healer = None
+                    return
+            if any(one.stream for one in sick) or self._hangs():
+                try:
+                    self.repair()
+                    with self._guard:
+                        self._sick = []
+                except (Refused, Unavailable) as error:
+                    log.error("repair of node %s: %s", self.node.name, error)
+            self._clock.wait_until(self._clock.now_us() + HEAL_AGAIN_MS * 1000, self._wake)
+
+    def _hangs(self) -> bool:
+        if self._child.running_ms() < HANG_MS:
+            return False
+        try:
+            self._ask_api()
+        except (Unavailable, ApiRefusal):
+            return True
+        return False
+
     def repair(self, *, catch_up_ms: int = CATCH_UP_MS) -> None:
         """Empty this node and let it take everything from the others.
 
@@ -230,44 +317,42 @@ class JetStreamServer:
             if self._streams.exists():
                 self._streams.rename(aside)
         except Unavailable as error:
-            text = f"node {self.node.name} is not emptied, the others are not whole: {error}"
+            text = f"node {self.node.name} is not emptied: {error}"
             raise Refused(text) from error
         finally:
-            self._child.start()
+            if not self._stopped:
+                self._child.start()
         self._wait_whole("", catch_up_ms)
         shutil.rmtree(aside, ignore_errors=True)
         log.warning("repair of node %s: it is whole again", self.node.name)
 
     def _wait_whole(self, but: str, timeout_ms: int) -> None:
+        """Wait until all nodes, but one, have all that was there when this began."""
         others = [node for node in self.nodes if node.name != but]
-        url = read_url(journal_url(others, others[0], 1, self._secret))
+        names = [node.name for node in self.nodes]
         until_ms = self._clock.now_ms() + timeout_ms
-        monitor = SystemMonitor(url)
+        monitor = SystemMonitor(read_url(journal_url(others, others[0], 1, self._secret)))
+        lasts: dict[str, int] = {}
         try:
             while True:
-                status = read_status([node.name for node in self.nodes], monitor.reports())
-                is_led = status.meta_leader not in {"", but} and _is_led(status, but)
-                if is_led and status.is_whole(but):
+                status = read_status(names, monitor.reports())
+                # What a leader has now, and had before another one led, is what is waited for.
+                flaw = status.flaw(lasts, but) if lasts else "nobody has answered yet"
+                if not flaw:
                     return
+                for stream, last in status.lasts().items():
+                    lasts.setdefault(stream, last)
                 if self._clock.now_ms() > until_ms:
-                    raise Unavailable(f"not whole after {timeout_ms} ms: {status}")
+                    raise Unavailable(f"after {timeout_ms} ms {flaw}")
                 self._clock.wait_until(self._clock.now_us() + POLL_US, Wake())
         finally:
             monitor.close()
 
     def stop(self) -> None:
         """Stop the server and wait until it has; twice is fine."""
+        self._stopped = True
+        self._wake.ring()
         self._child.stop()
-
-
-def _is_led(status: ClusterStatus, but: str) -> bool:
-    """True if every stream has a leader that is not that node, and as many copies as its leader
-    knows of."""
-    led = {copy.stream for copy in status.copies if copy.is_leader and copy.node != but}
-    lagging = [copy for copy in status.copies if copy.lag < 0 and not copy.is_leader]
-    return led == {copy.stream for copy in status.copies if copy.node != but} and not [
-        copy for copy in lagging if copy.node != but
-    ]
 
 
 def read_status(nodes: Sequence[str], reports: Sequence[ServerReport]) -> ClusterStatus:
@@ -300,6 +385,7 @@ def read_status(nodes: Sequence[str], reports: Sequence[ServerReport]) -> Cluste
         meta_leader=next((report.meta_leader for report in reports if report.meta_leader), ""),
         versions={report.server: report.version for report in reports},
         copies=tuple(sorted(copies, key=lambda copy: (copy.stream, copy.node))),
+        missing=tuple(sorted(set(lags) - {(copy.stream, copy.node) for copy in copies})),
     )
 
 

@@ -50,11 +50,13 @@ class Reply:
 
     Attributes:
         status: of the server's own replies, such as 404; 0 = a message with content.
+        answer_to: where an answer to it would go, "" = nowhere.
     """
 
     subject: str
     content: bytes
     headers: dict[str, str] = field(default_factory=dict)
+    answer_to: str = ""
 
     @property
     def status(self) -> int:
@@ -220,7 +222,8 @@ class NatsConnection:
     async def _on_reply(self, message: Any) -> None:
         give = self._waiting.get(message.subject[len(self._inbox) :])
         if give is not None:
-            give(Reply(message.subject, message.data, message.headers or {}))
+            headers = message.headers or {}
+            give(Reply(message.subject, message.data, headers, message.reply or ""))
 
     # ── calls from threads ───────────────────────────────────────────────────────────────────────
 
@@ -381,6 +384,18 @@ class NatsConnection:
             end()
             raise
         return subject, end
+
+    def ask(self, subject: str, content: bytes, answer_to: str) -> None:
+        """Send a request whose answers go to a subject of `listen`. Raises Unavailable."""
+        if not self.is_connected:
+            raise Unavailable(f"{self.url!r}: no connection to any server")
+        self.run(self._publish(subject, content, answer_to))
+
+    async def _publish(self, subject: str, content: bytes, answer_to: str) -> None:
+        try:
+            await self._client.publish(subject, content, reply=answer_to)
+        except Exception as error:
+            raise Unavailable(f"{self.url!r}: {_shown(error)}") from error
 
     async def _hear(
         self, client: Any, subject: str, take: Callable[[Any], Awaitable[None]]

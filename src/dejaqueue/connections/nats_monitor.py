@@ -54,6 +54,7 @@ class ServerReport:
     Attributes:
         sync_always: True if it acknowledges only what it has synced.
         is_off: JetStream does not run there, or has stopped.
+        run: changes when the server is started again.
     """
 
     server: str
@@ -62,6 +63,7 @@ class ServerReport:
     is_off: bool
     copies: tuple[Copy, ...]
     meta_leader: str
+    run: str = ""
 
 
 class Monitor(Protocol):
@@ -175,6 +177,7 @@ def read_report(server: str, facts: dict[str, Any], told: dict[str, Any]) -> Ser
         is_off=bool(told.get("disabled")) or not config,
         copies=tuple(copies),
         meta_leader=str((told.get("meta_cluster") or {}).get("leader", "")),
+        run=str(told.get("server_id", "")),
     )
 
 

@@ -15,9 +15,10 @@ import pyarrow.flight as flight
 from dejaqueue.access import audit
 from dejaqueue.access.gate import Gate, bearer_of
 from dejaqueue.access.roles import Principal
+from dejaqueue.client.flight_transport import DIRECT
 from dejaqueue.errors import Elsewhere, NotAllowed, Unauthenticated
 from dejaqueue.flight.errors import translated
-from dejaqueue.flight.forwarding import FORWARDED, Onward
+from dejaqueue.flight.forwarding import Onward
 
 KEY = "access"
 """Under which Flight keeps the middleware of a call."""
@@ -28,13 +29,13 @@ class Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no t
 
     Attributes:
         bearer: the API key that came with it, to pass the call on with; None = there was none.
-        is_forwarded: another broker has passed it on.
+        is_direct: who calls wants to be told where a topic is, and not to be passed on.
     """
 
-    def __init__(self, principal: Principal, bearer: str | None, is_forwarded: bool) -> None:
+    def __init__(self, principal: Principal, bearer: str | None, is_direct: bool) -> None:
         self.principal = principal
         self.bearer = bearer
-        self.is_forwarded = is_forwarded
+        self.is_direct = is_direct
 
     def __repr__(self) -> str:
         return f"Caller({self.principal.name})"
@@ -51,7 +52,7 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         with translated():
             try:
                 bearer = _bearer(headers)
-                return Caller(self._gate.principal(bearer), bearer, FORWARDED in headers)
+                return Caller(self._gate.principal(bearer), bearer, DIRECT in headers)
             except NotAllowed as refused:
                 name = str(getattr(call.method, "name", call.method)).lower()
                 audit.refused(audit.NOBODY, audit.NOBODY, name, "", refused)
@@ -68,10 +69,10 @@ def onward(context: flight.ServerCallContext, elsewhere: Elsewhere) -> Onward:
     """Where a call goes that another broker answers.
 
     Raises:
-        Elsewhere: it has been passed on already, or nobody knows where to.
+        Elsewhere: who calls goes there himself, has passed it on already, or nobody knows where to.
     """
     caller: Caller = context.get_middleware(KEY)
-    if caller.is_forwarded or not elsewhere.url:
+    if caller.is_direct or not elsewhere.url:
         raise elsewhere
     return Onward(elsewhere.url, caller.bearer)
 

@@ -96,20 +96,23 @@ class FlightServer:
         """What clients connect to."""
         return f"{'dejaq' if self._tls is None else 'dejaqs'}://{self._host}:{self.port}"
 
-    def stop(self, timeout_seconds: float = 5.0) -> None:
+    def stop(self, timeout_seconds: float = 5.0) -> bool:
         """End all streams and close the port. Twice or before start is fine.
 
-        Streams of clients that do not answer are given up after the timeout: gRPC has no way to
-        close them, the process does it when it ends.
+        Returns:
+            False if streams of clients that do not end them were given up: gRPC has no way to
+            close them, the process does it when it ends. Their threads still run, so it must end
+            without the interpreter's own clearing up, which they would disturb.
         """
         service, self._service = self._service, None
         if service is None:
-            return
+            return True
         service.end_streams()
         closer = threading.Thread(target=service.shutdown, name="dejaq-flight-stop", daemon=True)
         closer.start()
         closer.join(timeout_seconds)
         self.forwarding.close()
+        return not closer.is_alive()
 
 
 class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types

@@ -305,8 +305,8 @@ def _plan(counted: pa.Table, incomplete: int, options: Options, run: Run) -> Pla
     from dejaqueue.pipelines.schedule.plan import Timing, make_plan
 
     if incomplete and options.missing == "fail":
-        wanted = "a user, a time zone, a time and a value for the template, or --missing skip"
-        raise BadRequest(f"{incomplete:,} rows", wanted, "null or empty")
+        wanted = "a user, a zone, a time and values for the template everywhere, or --missing skip"
+        raise BadRequest("--audience", wanted, f"{incomplete:,} rows without")
     timing = Timing(options.quiet, options.rate, run.clock.now_ms(), options.late == "send")
     with run.step("planning"):
         plan = make_plan(counted, timing)

@@ -97,7 +97,7 @@ def run(options: Options, run: Run) -> Outcome:
         raise BadRequest("--to-topic", "another topic than --from-topic", options.to_topic)
     _make_topic(options)
     tally = Tally()
-    target = Target(side, options.to_topic, options.state, options.by, run.clock)
+    target = Target(side, options.to_topic, options.state, run.clock)
     try:
         if options.once:
             with run.step(f"reading {options.from_topic}"):
@@ -132,14 +132,14 @@ def _inbound(options: Options, run: Run, side: KafkaSide) -> StreamingQuery:
     records = side.stream(run.spark, options.from_topic, options.max_rows, options.start)
     messages = messages_of(records, options.by, options.column)
     writer: Any = messages.writeStream.format("dejaq")
-    writer = writer.options(**options.source(topic=options.topic))
+    writer = writer.options(**options.source_options(topic=options.topic))
     return _start(options, writer, "in")
 
 
 def _outbound(options: Options, run: Run, target: Target) -> StreamingQuery:
     """The query from DejaQ to Kafka."""
     reader: Any = run.spark.readStream.format("dejaq").schema(READ_SCHEMA)
-    given = options.source(
+    given = options.source_options(
         topic=options.topic, max_rows=options.max_rows, lost_claims="skip"
     )
     messages: DataFrame = reader.options(**given).load()

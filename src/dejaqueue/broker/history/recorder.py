@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -168,7 +168,7 @@ class Recorder:
         """Under the lock."""
         rows = piece.rows
         if not self._history.has_room(rows):
-            gap = replace(piece, noted=(), missed=rows, reason=BEHIND)
+            gap = piece._replace(noted=(), missed=rows, reason=BEHIND)
             self._miss(gap, piece.at_ms)
             return
         if self._gap is not None:
@@ -199,10 +199,10 @@ class Recorder:
         if self._gap is not None:
             known = self._gap.missed and gap.missed
             missed = self._gap.missed + gap.missed if known else 0
-            gap = replace(gap, first=self._gap.first, missed=missed)
+            gap = gap._replace(first=self._gap.first, missed=missed)
         else:
             news.history_missed(self._topic, self._partition, gap.missed, gap.reason)
-        self._gap = replace(gap, gap_at_ms=at_ms)
+        self._gap = gap._replace(gap_at_ms=at_ms)
 
     def encode(self) -> None:
         """Have the own thread encode what waits. Under the lock."""

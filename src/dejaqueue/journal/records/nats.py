@@ -22,7 +22,7 @@ from dejaqueue.connections.nats_url import NatsUrl, read_url
 from dejaqueue.errors import Fenced, Refused, ResourceExhausted, Unavailable
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 from dejaqueue.journal.records.nats_objects import BYTES_A_SECOND, NO_ROOM, NatsObjects
-from dejaqueue.journal.records.nats_reading import SUM, Reader, Servers, checksum
+from dejaqueue.journal.records.nats_reading import SUM, Reader, checksum
 from dejaqueue.journal.records.nats_streams import (
     ATOMIC,
     NO_STREAM,
@@ -78,7 +78,6 @@ class NatsRecordStore(RecordStore):
         self._url = read_url(url) if isinstance(url, str) else url
         self._clock = clock or SystemClock()
         self._connection = NatsConnection(self._url)
-        self._servers = Servers(self._url, self._connection)
         self._monitor = open_monitor(self._url, self._connection)
         self._watch = CopyWatch(
             self._connection,
@@ -93,9 +92,7 @@ class NatsRecordStore(RecordStore):
             self.record_bytes_max = self._record_bytes()
             servers = max(len(self._url.servers), len(self._url.monitors))
             check_settings(self._monitor, servers, self.summary)
-            self._objects = NatsObjects(
-                self._url, self._connection, self._servers, self.record_bytes_max
-            )
+            self._objects = NatsObjects(self._url, self._connection, self.record_bytes_max)
             self._watch.check()
         except BaseException:
             self.close()
@@ -125,7 +122,7 @@ class NatsRecordStore(RecordStore):
         name = records_stream(self._url, topic, partition)
         subject = records_subject(self._url, topic, partition)
         made = make_stream(self._connection, settings_of(self._url, name, subject))
-        reader = Reader(self._connection, self._servers, name, lambda _: self._watch.look_now())
+        reader = Reader(self._connection, name, self._watch.suspect, self._watch.copies)
         log = NatsRecordLog(self._connection, name, subject, reader, self._clock)
         log.takes_batches(bool(made["config"].get(ATOMIC)))
         return log
@@ -166,7 +163,6 @@ class NatsRecordStore(RecordStore):
     def close(self) -> None:
         """Stop watching and close all connections; twice is fine."""
         self._watch.close()
-        self._servers.close()
         self._connection.close()
 
 
@@ -333,3 +329,8 @@ def check_settings(monitor: Monitor, server_count: int, summary: str) -> None:
             len(reports),
             server_count,
         )
+
+
+def open_records(url: str) -> NatsRecordStore:
+    """The records behind a URL; see journal/registry.py."""
+    return NatsRecordStore(url)

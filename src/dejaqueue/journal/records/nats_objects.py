@@ -12,24 +12,26 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import xxhash
 
-from dejaqueue.connections.nats import TIMEOUT_S, ApiRefusal, NatsConnection, Reply, read_answer
+from dejaqueue.connections.nats import TIMEOUT_S, ApiRefusal, NatsConnection, read_answer
 from dejaqueue.connections.nats_url import NatsUrl
 from dejaqueue.errors import JournalDamaged, ResourceExhausted, Unavailable
 from dejaqueue.journal.records.nats_reading import (
     SEQUENCE,
-    Servers,
+    SUM,
+    checksum,
     direct,
     from_leader,
+    is_whole,
 )
 from dejaqueue.journal.records.nats_streams import make_stream, settings_of, stream_state
 
 NO_ROOM = {10002, 10023, 10047}
 """JetStream's numbers of errors that say: nothing was stored, there is no room."""
 WINDOW_BYTES = 8 << 20
+ASK_AGAIN = 4
 BYTES_A_SECOND = 4 << 20
 """So slow may a server be before no answer is an unknown outcome."""
 
@@ -65,12 +67,9 @@ class Pieces:
 class NatsObjects:
     """The named objects of a cluster."""
 
-    def __init__(
-        self, url: NatsUrl, connection: NatsConnection, servers: Servers, piece_bytes: int
-    ) -> None:
+    def __init__(self, url: NatsUrl, connection: NatsConnection, piece_bytes: int) -> None:
         """Find or make the two streams. Raises Refused, Unavailable."""
-        self._connection, self._servers = connection, servers
-        self._piece_bytes = piece_bytes
+        self._connection, self._piece_bytes = connection, piece_bytes
         self._names, self._pieces = f"{url.prefix}-objects", f"{url.prefix}-pieces"
         self._subject, self._piece_subject = f"{url.prefix}.object", f"{url.prefix}.piece"
         one_each = {"max_msgs_per_subject": 1, "discard": "old"}
@@ -101,7 +100,9 @@ class NatsObjects:
     def _store(self, subject: str, contents: list[bytes]) -> int:
         """Store messages; the sequence of the first."""
         timeout_s = TIMEOUT_S + sum(map(len, contents)) / BYTES_A_SECOND
-        messages: list[tuple[dict[str, str], bytes]] = [({}, one) for one in contents]
+        messages: list[tuple[dict[str, str], bytes]] = [
+            ({SUM: checksum(one)}, one) for one in contents
+        ]
         first = 0
         for reply in self._connection.publish_all(subject, messages, timeout_s):
             if reply is None or reply.status:
@@ -117,12 +118,13 @@ class NatsObjects:
     def _find(self, name: str) -> Pieces | None:
         asked = {"last_by_subj": f"{self._subject}.{_tokens(name)}"}
         found = from_leader(self._connection, self._names, asked)
-        if found is None:
-            for connection in self._servers:  # a sick leader would say the same
-                for reply in _answers(connection, self._names, asked):
+        if found is not None:
+            return Pieces.from_bytes(found.content)
+        for _ in range(ASK_AGAIN):  # a sick leader would say the same; any server may answer
+            for reply in direct(self._connection, self._names, asked, 1):
+                if is_whole(reply):
                     return Pieces.from_bytes(reply.content)
-            return None
-        return Pieces.from_bytes(found.content)
+        return None
 
     def get(self, name: str) -> bytes | None:
         """An object's content from whichever copy has it whole.
@@ -134,8 +136,8 @@ class NatsObjects:
             pieces = self._find(name)
             if pieces is None:
                 return None
-            for connection in (self._connection, *self._servers):
-                content = self._read(connection, pieces)
+            for _ in range(ASK_AGAIN):  # any server may answer
+                content = self._read(pieces)
                 if pieces.is_right(content):
                     return content
             content = self._read_slowly(pieces)
@@ -144,19 +146,18 @@ class NatsObjects:
             # Replaced meanwhile, or damaged: the name tells which.
         raise JournalDamaged(f"object {name} in {self._pieces}: no server has it as it was stored")
 
-    def _read(self, connection: NatsConnection, pieces: Pieces) -> bytes:
+    def _read(self, pieces: Pieces) -> bytes:
         found: list[bytes] = []
         sequence = pieces.first
         subject = f"{self._piece_subject}.{pieces.mark}"
         while len(found) < pieces.count:
             before = len(found)
             asked = {"seq": sequence, "next_by_subj": subject}
-            try:
-                for reply in direct(connection, self._pieces, asked, pieces.count - before):
-                    found.append(reply.content)
-                    sequence = int(reply.headers[SEQUENCE]) + 1
-            except Unavailable:
-                break
+            for reply in direct(self._connection, self._pieces, asked, pieces.count - before):
+                if not is_whole(reply):
+                    break
+                found.append(reply.content)
+                sequence = int(reply.headers[SEQUENCE]) + 1
             if len(found) == before:
                 break
         return b"".join(found)
@@ -208,13 +209,6 @@ class NatsObjects:
             self._connection.api(f"STREAM.PURGE.{stream}", {"filter": subject})
         except ApiRefusal as error:
             raise Unavailable(str(error)) from error
-
-
-def _answers(connection: NatsConnection, stream: str, asked: dict[str, Any]) -> list[Reply]:
-    try:
-        return list(direct(connection, stream, asked, 1))
-    except Unavailable:
-        return []
 
 
 def _tokens(name: str) -> str:

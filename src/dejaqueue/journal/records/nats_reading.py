@@ -2,8 +2,8 @@
 
 Room: journal.
 Holds: each record is stored with a checksum of its own; what is missing or altered in one copy is
-looked for at the leader and in the others before it is left out. A copy that is behind looks like
-one with a gap at its end; only the leader says where the end is.
+looked for at the leader and in every other copy before it is left out. A copy that is behind looks
+like one with a gap at its end; only the leader says where the end is.
 See: nats.py; nats_watch.py finds which server is sick.
 """
 
@@ -12,14 +12,12 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import xxhash
 
 from dejaqueue.connections.nats import ApiRefusal, NatsConnection, Reply
-from dejaqueue.connections.nats_url import NatsUrl
 from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.nats_streams import stream_state
 
@@ -30,6 +28,8 @@ SEQUENCE = "Nats-Sequence"
 WINDOW_BYTES = 8 << 20
 """Bytes that a server sends unasked at most."""
 WINDOW_RECORDS = 1000
+ASK_AGAIN = 4
+"""Direct reads are answered by any server that has a copy: another one, it may be."""
 END_OF_WINDOW = 204
 
 
@@ -44,92 +44,51 @@ def is_whole(reply: Reply) -> bool:
     return expected is None or expected == checksum(reply.content)
 
 
-class Servers:
-    """A connection to each server that is known, made when it is first needed.
-
-    A server answers direct reads from its own copy, as long as it has one.
-    """
-
-    def __init__(self, url: NatsUrl, connection: NatsConnection) -> None:
-        self._url, self._main = url, connection
-        self._connections: dict[str, NatsConnection] = {}
-        self._guard = threading.Lock()
-
-    def __iter__(self) -> Iterator[NatsConnection]:
-        for address in self._main.addresses:
-            found = self._connection(address)
-            if found is not None:
-                yield found
-
-    def _connection(self, address: str) -> NatsConnection | None:
-        with self._guard:
-            found = self._connections.get(address)
-            if found is not None and found.is_connected:
-                return found
-            if found is not None:
-                found.close()
-                del self._connections[address]
-            try:
-                self._connections[address] = NatsConnection(self._url, [address])
-            except Unavailable:
-                return None
-            return self._connections[address]
-
-    def close(self) -> None:
-        """Close all; twice is fine."""
-        with self._guard:
-            for connection in self._connections.values():
-                connection.close()
-            self._connections.clear()
-
-
 class Reader:
     """Reads one stream of records.
 
     Args:
-        suspect: called with the stream's name when a copy lacked what another had.
+        suspect: called with the stream and the number of a record that some copy did not give.
+        copies: gives a record of a stream as each server has it, one after the other.
     """
 
     def __init__(
         self,
         connection: NatsConnection,
-        servers: Servers,
         stream: str,
-        suspect: Callable[[str], None],
+        suspect: Callable[[str, int], None],
+        copies: Callable[[str, int], Iterator[Reply]],
     ) -> None:
-        self._main, self._servers, self._stream = connection, servers, stream
-        self._suspect = suspect
+        self._connection, self._stream = connection, stream
+        self._suspect, self._copies = suspect, copies
 
     def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Yield (number, record) from `first` to before `end`; see RecordLog.read."""
-        source, known_last = self._main, 0
+        known_last = 0
         while first < end:
-            try:
-                for number, content in self._unbroken(source, first, end):
-                    yield number, content
-                    first = number + 1
-            except Unavailable:
-                if source is self._main:
-                    raise
-                source = self._main  # it went away meanwhile
-                continue
+            for number, content in self._unbroken(first, end):
+                yield number, content
+                first = number + 1
             if first >= end:
                 return
-            found = self._elsewhere(source, first, known_last)
-            if found is None:
-                return
-            number, kept, known_last, better = found
+            if first > known_last:
+                state = self._state()
+                begin, known_last = int(state["first_seq"]), int(state["last_seq"])
+                if first > known_last:
+                    return
+                if first < begin and not self._is_anywhere(first):
+                    first = begin
+                    continue
+            kept = self._look_for(first)
             if kept is not None:
-                yield number, kept
-            first, source = max(first, number + 1), better
+                yield first, kept
+            first += 1
 
-    def _unbroken(
-        self, source: NatsConnection, first: int, end: int
-    ) -> Iterator[tuple[int, bytes]]:
-        """Records from `first` on that one copy gives, up to its first gap or altered record."""
+    def _unbroken(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """Records from `first` on that some copy gives, up to a gap or an altered record."""
         while first < end:
             before = first
-            for reply in direct(source, self._stream, {"seq": first}, end - first):
+            for reply in direct(self._connection, self._stream, {"seq": first}, end - first):
                 if int(reply.headers.get(SEQUENCE, 0)) != first or not is_whole(reply):
                     return
                 yield first, reply.content
@@ -139,64 +98,46 @@ class Reader:
             if first == before:
                 return
 
-    def _elsewhere(
-        self, source: NatsConnection, number: int, known_last: int
-    ) -> tuple[int, bytes | None, int, NatsConnection] | None:
-        """Look for a record that `source` lacks.
+    def _look_for(self, number: int) -> bytes | None:
+        """A record that some copy lacks or has altered, as the others have it.
 
         Returns:
-            (number, the record, last number, whom to read on from); the record is None if nobody
-            has it, and then the number is the last of those that nobody has. None = the end.
+            Altered, if no server has it whole; None if none has it.
         """
-        if number > known_last:
-            state = self._state()
-            begin, known_last = int(state["first_seq"]), int(state["last_seq"])
-            if number > known_last:
-                return None
-            reply = self._from_leader(number)
-            if reply is not None and is_whole(reply):
-                return number, reply.content, known_last, source
-            if number < begin and self._dropped_everywhere(number):
-                return begin - 1, None, known_last, source
+        self._suspect(self._stream, number)
         altered: bytes | None = None
-        for connection in self._servers:
-            try:
-                replies = list(direct(connection, self._stream, {"seq": number}, 1))
-            except Unavailable:
-                continue
-            for reply in replies:
-                if int(reply.headers.get(SEQUENCE, 0)) != number:
-                    continue
-                if is_whole(reply):
-                    self._tell(number)
-                    return number, reply.content, known_last, connection
-                altered = reply.content
-        self._tell(number)
-        return number, altered, known_last, source
+        for reply in self._everywhere(number):
+            if is_whole(reply):
+                return reply.content
+            altered = reply.content
+        log.error("%s: no server has record %d as it was stored", self._stream, number)
+        return altered
 
-    def _dropped_everywhere(self, number: int) -> bool:
-        """True if no server that answers has a record that the leader says was dropped."""
-        for connection in self._servers:
-            try:
-                if list(direct(connection, self._stream, {"seq": number}, 1)):
-                    return False
-            except Unavailable:
-                continue
-        return True
+    def _everywhere(self, number: int) -> Iterator[Reply]:
+        asked = {"seq": number}
+        # The leader first: a copy that is only behind lacks a record too.
+        reply = from_leader(self._connection, self._stream, asked)
+        if reply is not None:
+            yield reply
+        for _ in range(ASK_AGAIN):
+            yield from direct(self._connection, self._stream, asked, 1)
+        yield from self._copies(self._stream, number)
+
+    def _is_anywhere(self, number: int) -> bool:
+        """True if a server has a record that the leader says was dropped."""
+        asked = {"seq": number}
+        return any(
+            reply
+            for _ in range(ASK_AGAIN)
+            for reply in direct(self._connection, self._stream, asked, 1)
+        )
 
     def _state(self) -> dict[str, Any]:
-        found = stream_state(self._main, self._stream)
+        found = stream_state(self._connection, self._stream)
         if found is None:
             raise Unavailable(f"{self._stream}: the stream is gone")
         state: dict[str, Any] = found["state"]
         return state
-
-    def _from_leader(self, number: int) -> Reply | None:
-        return from_leader(self._main, self._stream, {"seq": number})
-
-    def _tell(self, number: int) -> None:
-        log.warning("%s: record %d is missing or altered in a copy", self._stream, number)
-        self._suspect(self._stream)
 
 
 def from_leader(connection: NatsConnection, stream: str, asked: dict[str, Any]) -> Reply | None:

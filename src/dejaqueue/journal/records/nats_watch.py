@@ -6,8 +6,10 @@ Holds: nothing is repaired here. A server that is sick stays so until all its co
 See: connections/nats_monitor.py; docs/guides/choosing-a-journal.md.
 
 A copy is sick if it has fewer records than lie between its first and its last, or fewer than
-another copy with the same last, or if it is not there at all. What could be a copy that is behind
-must be seen twice.
+another copy with the same last, or if it is not there at all; a server that does not answer is
+named too, since damage can keep one from starting. What could be a copy that is only behind must
+stay so for a while. What a server says of itself does not show a record that it cannot read: so
+its copies are read through when it was started, and where somebody could not read a record.
 """
 
 from __future__ import annotations
@@ -16,39 +18,57 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dejaqueue.clock import Clock, Wake
-from dejaqueue.connections.nats import ApiRefusal, NatsConnection
+from dejaqueue.connections.nats import ApiRefusal, NatsConnection, Reply
 from dejaqueue.connections.nats_monitor import Copy, Monitor, ServerReport
 from dejaqueue.errors import Unavailable
+from dejaqueue.journal.records.nats_copies import find_damage, read_copy
 
 log = logging.getLogger("dejaqueue.journal")
 
 PERIOD_MS = 30_000
-AGAIN_MS = 1_000
-"""So long after a finding that could be a copy that is behind it is looked at again."""
+SURE_MS = 5_000
+"""What could be a copy that is behind, or a server that is starting, is sick after so long."""
+SOON_MS = 1_000
+SUSPECTS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
 class SickCopy:
-    """A server's copy of a stream that is not whole; stream "" = the whole server."""
+    """A server's copy of a stream that is not whole; stream "" = the whole server.
+
+    Attributes:
+        number: of a record that is missing or altered, 0 = not known.
+        count: how many are missing, as far as it is known.
+    """
 
     server: str
     stream: str
     text: str
+    number: int = field(default=0, compare=False)
+    count: int = field(default=0, compare=False)
+
+    def __str__(self) -> str:
+        place = f"{self.stream}: " if self.stream else ""
+        return f"server {self.server} is sick: {place}{self.text}"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one look at a copy said; an unsure one must be seen twice."""
+    """What one look at a copy said; one that is not sure must stay for a while."""
 
     copy: SickCopy
     is_sure: bool
 
 
 class CopyWatch:
-    """Looks at all copies at once and every half minute."""
+    """Looks at all copies at once and every half minute.
+
+    Attributes:
+        sick: as of the last look.
+    """
 
     def __init__(
         self,
@@ -69,9 +89,14 @@ class CopyWatch:
         self._prefix, self._records = f"{prefix}-", records_prefix
         self._on_change = on_change
         self._wake, self._stop = Wake(), threading.Event()
-        self._unsure: set[SickCopy] = set()
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
+        # When a finding that is not sure was first made; records somebody could not read.
+        self._unsure_ms: dict[SickCopy, int] = {}
+        self._suspects: set[tuple[str, int]] = set()
+        # Records that a server was seen to lack, and in which run of a server its copies were read.
+        self._accused: dict[tuple[str, str], int] = {}
+        self._read_in: dict[str, str] = {}
         self.sick: list[SickCopy] = []
 
     def start(self) -> None:
@@ -79,35 +104,38 @@ class CopyWatch:
         self._thread = threading.Thread(target=self._run, name="nats-copies", daemon=True)
         self._thread.start()
 
-    def look_now(self) -> None:
-        """Look soon: somebody met a record that was missing or altered."""
-        self._wake.ring()
+    def suspect(self, stream: str, number: int) -> None:
+        """Look soon whether a server lacks a record: somebody could not read it."""
+        if len(self._suspects) < SUSPECTS_MAX:
+            self._suspects.add((stream, number))
+            self._wake.ring()
 
     def _run(self) -> None:
-        wait_ms = PERIOD_MS
         while not self._stop.is_set():
-            self._clock.wait_until(self._clock.now_us() + wait_ms * 1000, self._wake)
+            wait_ms = SOON_MS if self._unsure_ms else PERIOD_MS
+            if self._clock.wait_until(self._clock.now_us() + wait_ms * 1000, self._wake):
+                # A copy that is only behind gets its time to come up.
+                self._clock.wait_until(self._clock.now_us() + SOON_MS * 1000, Wake())
             if self._stop.is_set():
                 return
             try:
                 self.check()
             except Exception:
                 log.exception("cannot look at the copies of the streams")
-            wait_ms = AGAIN_MS if self._unsure else PERIOD_MS
 
     def check(self) -> list[SickCopy]:
         """Look now; the copies that are sick. Nobody answered: what was sick stays so."""
-        reports = self._monitor.reports()
-        if not reports:
-            return self.sick
         with self._guard:
-            findings = list(find_sick(reports, self._prefix, self._records))
-            unsure = {one.copy for one in findings if not one.is_sure}
-            sick = [one.copy for one in findings if one.is_sure or one.copy in self._unsure]
+            reports = self._monitor.reports()
+            if not reports:
+                return self.sick
+            self._read_suspects(reports)
+            self._read_new_runs(reports)
+            findings = [*find_sick(reports, self._prefix, self._records), *self._accusations()]
+            sick = self._sure(findings)
             # A server that does not answer was not healed by that.
             told = {report.server for report in reports}
-            sick += [one for one in self.sick if one.server not in told]
-            self._unsure = unsure
+            sick += [one for one in self.sick if one.stream and one.server not in told]
             changed = set(sick) != set(self.sick)
             self.sick = sick
         if changed:
@@ -116,15 +144,79 @@ class CopyWatch:
             self._lead_away(reports, {one.server for one in sick})
         return sick
 
+    def _sure(self, findings: list[Finding]) -> list[SickCopy]:
+        now_ms = self._clock.now_ms()
+        unsure = {one.copy for one in findings if not one.is_sure}
+        self._unsure_ms = {copy: self._unsure_ms.get(copy, now_ms) for copy in unsure}
+        sick = {one.copy: one.copy for one in findings if one.is_sure}
+        for copy, since_ms in self._unsure_ms.items():
+            if now_ms - since_ms >= SURE_MS:
+                sick.setdefault(copy, copy)
+        return list(sick.values())
+
+    # ── reading copies ───────────────────────────────────────────────────────────────────────────
+
+    def _read_suspects(self, reports: list[ServerReport]) -> None:
+        suspects, self._suspects = self._suspects, set()
+        suspects |= {(stream, number) for (_, stream), number in self._accused.items()}
+        for stream, number in sorted(suspects):
+            for copy in _copies_of(reports, stream):
+                if copy.first <= number <= copy.last:
+                    self._read(copy, number, number + 1)
+                elif self._accused.get((copy.server, stream)) == number < copy.first:
+                    del self._accused[copy.server, stream]  # nobody needs it any more
+
+    def _read_new_runs(self, reports: list[ServerReport]) -> None:
+        """Read all copies of a server that was started since: who starts may have lost a disk."""
+        for report in reports:
+            before = self._read_in.get(report.server)
+            self._read_in[report.server] = report.run
+            if before in {None, report.run} or report.is_off:
+                continue
+            for copy in report.copies:
+                if copy.stream.startswith(self._prefix) and copy.messages:
+                    self._read(copy, copy.first, copy.last + 1)
+
+    def _read(self, copy: Copy, first: int, end: int) -> None:
+        """Read a range of a copy, and accuse its server if it is not whole, or no more if it is."""
+        is_dense = copy.stream.startswith(self._records)
+        place = (copy.server, copy.stream)
+        try:
+            number = find_damage(
+                self._connection, copy.stream, copy.server, first, end, is_dense=is_dense
+            )
+        except Unavailable as error:
+            log.debug("cannot read %s on %s: %s", copy.stream, copy.server, error)
+            return
+        if number is not None:
+            self._accused[place] = number
+        elif first <= self._accused.get(place, 0) < end:
+            del self._accused[place]
+
+    def _accusations(self) -> Iterator[Finding]:
+        for (server, stream), number in sorted(self._accused.items()):
+            text = "a record is missing or altered"
+            yield Finding(SickCopy(server, stream, text, number, 1), True)
+
+    def copies(self, stream: str, number: int) -> Iterator[Reply]:
+        """A record as each server has it. Servers that do not answer are left out."""
+        for copy in _copies_of(self._monitor.reports(), stream):
+            try:
+                at, reply = next(read_copy(self._connection, stream, copy.server, number))
+            except (Unavailable, StopIteration):
+                continue
+            if at == number:
+                yield reply
+
+    # ── what follows ─────────────────────────────────────────────────────────────────────────────
+
     def _say(self, sick: list[SickCopy]) -> None:
         for one in sick:
-            log.error(
-                "server %s is sick: %s%s", one.server, one.stream and f"{one.stream}: ", one.text
-            )
+            log.error("%s", one)
         if not sick:
             log.info("all copies of all streams are whole")
         if self._on_change is not None:
-            self._on_change(sick)
+            self._on_change(list(sick))
 
     def _lead_away(self, reports: list[ServerReport], sick: set[str]) -> None:
         """Have no stream led by a sick server, where a whole one can."""
@@ -153,6 +245,10 @@ class CopyWatch:
         self._monitor.close()
 
 
+def _copies_of(reports: list[ServerReport], stream: str) -> list[Copy]:
+    return [copy for report in reports for copy in report.copies if copy.stream == stream]
+
+
 def find_sick(reports: list[ServerReport], prefix: str, records_prefix: str) -> Iterator[Finding]:
     """What these reports say is sick."""
     copies: dict[str, list[Copy]] = defaultdict(list)
@@ -163,6 +259,7 @@ def find_sick(reports: list[ServerReport], prefix: str, records_prefix: str) -> 
             if copy.stream.startswith(prefix):
                 copies[copy.stream].append(copy)
     told = {report.server for report in reports if not report.is_off}
+    yield from _silent(copies, {report.server for report in reports})
     for stream, all_copies in sorted(copies.items()):
         if stream.startswith(records_prefix):
             yield from _gaps(all_copies)
@@ -175,8 +272,8 @@ def _gaps(copies: list[Copy]) -> Iterator[Finding]:
         between = copy.last - copy.first + 1 if copy.messages else 0
         missing = max(copy.gone, between - copy.messages)
         if missing:
-            text = f"{missing} of its records are missing"
-            yield Finding(SickCopy(copy.server, copy.stream, text), True)
+            text = "records are missing"
+            yield Finding(SickCopy(copy.server, copy.stream, text, 0, missing), True)
 
 
 def _fewer(copies: list[Copy]) -> Iterator[Finding]:
@@ -184,8 +281,15 @@ def _fewer(copies: list[Copy]) -> Iterator[Finding]:
     for copy in copies:
         most = max(one.messages for one in copies if one.last == copy.last)
         if copy.messages < most:
-            text = f"fewer records than the copy of another server, which ends at {copy.last} too"
-            yield Finding(SickCopy(copy.server, copy.stream, text), False)
+            text = "it has fewer records than another server"
+            missing = most - copy.messages
+            yield Finding(SickCopy(copy.server, copy.stream, text, 0, missing), False)
+
+
+def _silent(copies: dict[str, list[Copy]], told: set[str]) -> Iterator[Finding]:
+    expected = {name for one in copies.values() for copy in one for name in copy.followers}
+    for server in sorted(expected - told):
+        yield Finding(SickCopy(server, "", "the server does not answer"), False)
 
 
 def _missing(stream: str, copies: list[Copy], told: set[str]) -> Iterator[Finding]:

@@ -30,16 +30,14 @@ class Target:
 
     Args:
         state: the folder where it is noted what is done.
-        by: "due" or "priority".
 
     Attributes:
         left_out: records that were there already when their batch was done again.
     """
 
-    def __init__(self, side: KafkaSide, topic: str, state: str, by: str, clock: Clock) -> None:
+    def __init__(self, side: KafkaSide, topic: str, state: str, clock: Clock) -> None:
         self._side = side
         self._topic = topic
-        self._by = by
         self._clock = clock
         self._system, folder = _open(state)
         self._system.create_dir(folder, recursive=True)
@@ -57,7 +55,7 @@ class Target:
             named = batch.withColumn("source", batch["headers"][FROM])
             self.left_out += named.join(there, "source", "left_semi").count()
             batch = named.join(there, "source", "left_anti")
-        self._side.append(records_of(batch, self._by), self._topic)
+        self._side.append(records_of(batch), self._topic)
 
     def _began_ms(self, number: int) -> int | None:
         """When this batch was begun before; None = it was not."""
