@@ -169,7 +169,7 @@ def _http_server(
         return HealthServer(host, port, is_healthy, broker.stats, gate, tls)
     from dejaqueue.http.service import Service
 
-    return HttpServer(Service(broker, gate, is_ready), host, port, tls=tls)
+    return HttpServer(Service(broker, gate, is_ready, broker.is_shared), host, port, tls=tls)
 
 
 def _say_where(settings: BrokerSettings, url: str, http_port: int, *, as_json: bool) -> None:
