@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from dev.services import Service, missing, start
-
-
-def _service(name: str) -> Iterator[Service]:
-    lacking = missing(name)
-    if lacking:
-        pytest.skip(f"not installed: {lacking}")
-    with pytest.MonkeyPatch.context() as patch:
-        # What a killed process loses is the same in memory, and a sync costs nothing there.
-        if Path("/dev/shm").is_dir():
-            patch.setenv("DEJAQ_SERVICES_ROOT", "/dev/shm")
-        service = start(name)
-    with service:
-        yield service
+from dev.services import Service
+from tests.server_fixtures import served
 
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Service]:
-    yield from _service("postgresql")
+    yield from served("postgresql")
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[Service]:
-    yield from _service("mariadb")
+    yield from served("mariadb")

@@ -18,5 +18,5 @@ class TestMemoryRecordsWithoutMirror(TestMemoryRecords):
             self.make_records(directory), segment_bytes=1 << 16, mirror_bytes_max=1 << 16
         )
 
-    def test_a_copy_that_is_damaged_or_foreign_is_read_again(self, tmp_path: Path) -> None:
-        """There is no directory that could be damaged."""
+    # There is no directory that could be damaged.
+    test_a_copy_that_is_damaged_or_foreign_is_read_again = None  # type: ignore[assignment]

@@ -156,7 +156,7 @@ def test_the_callers_own_key_goes_along(pair: Pair) -> None:
 
 
 def test_a_request_is_passed_on_once_and_not_for_who_goes_himself(pair: Pair) -> None:
-    told = pair.near.post(MESSAGES, json={"payload": "1"}, headers={"x-dejaq-direct": "1"})
+    told = pair.near.post(MESSAGES, json={"payload": "1"}, headers={"x-dejaq-follows": "1"})
     assert told.status_code == 503
     assert told.json()["title"] == "Elsewhere"
     assert told.json()["http_url"] == pair.shared.http_url

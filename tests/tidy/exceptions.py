@@ -28,6 +28,8 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/leasing.py": "tests/rules",
     "src/dejaqueue/engine/changes.py": "tests/rules/test_history.py",
     "src/dejaqueue/schema/history.py": "tests/rules/test_history.py",
+    "src/dejaqueue/pipelines/reordering/records.py": "tests/spark/test_reorder.py",
+    "src/dejaqueue/pipelines/reordering/target.py": "tests/spark/test_reorder.py",
     "src/dejaqueue/spark/history.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/archive.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/archiving/finished.py": "tests/spark/test_history.py",
@@ -95,7 +97,31 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/http/entrance.py": "tests/integration/test_authorisation.py",
     "src/dejaqueue/http/routes/keys.py": "tests/integration/test_authorisation.py",
     "src/dejaqueue/journal/interface.py": "a contract",
+    "src/dejaqueue/connections/extras.py": "tests/unit/connections/test_sql.py",
+    "src/dejaqueue/connections/mysql.py": (
+        "tests/conformance/test_sql.py, test_durable_settings.py"
+    ),
+    "src/dejaqueue/connections/postgresql.py": (
+        "tests/conformance/test_sql.py, test_durable_settings.py"
+    ),
+    "src/dejaqueue/journal/records/fetched.py": "tests/unit/journal/records/test_journal.py",
+    "src/dejaqueue/journal/records/memory.py": "tests/conformance/test_memory_records.py",
+    "src/dejaqueue/journal/records/reading.py": "tests/conformance",
+    "src/dejaqueue/journal/records/shelf.py": "tests/conformance",
+    "src/dejaqueue/journal/records/sql.py": (
+        "tests/conformance/test_sql.py, tests/unit/connections/test_sql.py"
+    ),
+    "src/dejaqueue/journal/records/store.py": "tests/conformance",
+    "src/dejaqueue/journal/records/writer.py": "tests/conformance",
+    "src/dejaqueue/testing/record_conformance.py": "tests/conformance",
+    "src/dejaqueue/testing/shared_journal_conformance.py": "tests/conformance",
+    "src/dejaqueue/testing/cut_proxy.py": "tests/conformance",
     "src/dejaqueue/journal/records/interface.py": "a contract",
+    "src/dejaqueue/broker/shared.py": "a contract",
+    "src/dejaqueue/cluster/node.py": "tests/cluster",
+    "src/dejaqueue/cli/cluster.py": "tests/cluster",
+    "src/dejaqueue/cli/clustering.py": "tests/cluster",
+    "src/dejaqueue/cli/demo/cluster.py": "tests/cluster",
     "src/dejaqueue/coordinator/interface.py": "a contract",
     "src/dejaqueue/coordinator/etcd.py": "tests/conformance, tests/integration/test_etcd_access.py",
     "src/dejaqueue/coordinator/jetstream.py": "tests/conformance",

@@ -48,8 +48,14 @@ POLL_US = 100_000
 HANG_MS = 60_000
 HEAL_AGAIN_MS = 30_000
 LINE = re.compile(r"\[\d+\] \S+ \S+ \[(\w{3})\] (.*)")
-EXPECTED_LINES = ("Plaintext passwords detected", "Waiting for routing to be established")
-"""Warnings that every start brings: the settings are for this user alone to read."""
+EXPECTED_LINES = (
+    "Plaintext passwords detected",
+    "Waiting for routing to be established",
+    "JetStream has not established contact with a meta leader",
+    "Error trying to connect to route",
+    "Metalayer blocking snapshot",
+)
+"""Warnings that every start brings, while the others start too. Who is away, our status says."""
 LEVELS = {"INF": logging.DEBUG, "DBG": logging.DEBUG, "TRC": logging.DEBUG, "WRN": logging.WARNING}
 
 

@@ -36,8 +36,10 @@ LOOK_S = 0.2
 """So often is looked whether a connection that nobody called lost is there."""
 CONNECT_S = 2.0
 """One server has so long to answer to a new connection."""
-PAUSE_S, PAUSE_S_MAX = 0.05, 0.5
+PAUSE_S, PAUSE_S_MAX = 0.05, 0.2
 """Between two rounds through all servers: at first, and when they have been away for long."""
+BACK_S = 0.5
+"""So long does a call wait for a connection that is just being made anew."""
 PING_S = 2
 """A server that answers no ping of two in a row is left for another."""
 
@@ -259,8 +261,7 @@ class NatsConnection:
     async def _publish_all(
         self, subject: str, messages: Sequence[tuple[dict[str, str], bytes]], timeout_s: float
     ) -> list[Reply | None]:
-        if not self.is_connected:
-            raise Unavailable(f"{self.url!r}: no connection to any server")
+        await self._wait_for_connection()
         replies: list[asyncio.Future[Reply | None]] = []
         tokens = []
         try:
@@ -274,6 +275,19 @@ class NatsConnection:
             for token in tokens:
                 self._waiting.pop(token, None)
         return [reply.result() if reply.done() else None for reply in replies]
+
+    async def _wait_for_connection(self) -> None:
+        """A moment, for one that was just lost. Raises Unavailable: nothing was sent."""
+        for _ in range(round(BACK_S / PAUSE_S)):
+            if self.is_connected or self._pinned or self._closing:
+                break
+            await asyncio.sleep(PAUSE_S)  # tidy: allow sleep, because no server answered
+        if not self.is_connected:
+            raise Unavailable(f"{self.url!r}: no connection to any server")
+
+    async def _send_when_connected(self, subject: str, content: bytes, token: str) -> None:
+        await self._wait_for_connection()
+        await self._send(subject, content, token)
 
     async def _send(
         self, subject: str, content: bytes, token: str, headers: dict[str, str] | None = None
@@ -339,9 +353,7 @@ class NatsConnection:
         came: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         token = self._expect(came.put)
         try:
-            if not self.is_connected:
-                raise Unavailable(f"{self.url!r}: no connection to any server")
-            self.run(self._send(subject, content, token), timeout_s)
+            self.run(self._send_when_connected(subject, content, token), timeout_s)
             while True:
                 try:
                     reply = came.get(timeout=timeout_s)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from dejaqueue.connections import extras
 from dejaqueue.connections.sql import (
@@ -139,7 +139,6 @@ class Postgresql(SqlServer):
 
     extra: ClassVar[str] = "postgresql"
     bytes_type = "BYTEA"
-    text_type = 'TEXT COLLATE "C"'
     integer_cast = "CAST({} AS BIGINT)"
     statement_bytes_max = 64 << 20
 
@@ -152,7 +151,9 @@ class Postgresql(SqlServer):
         given = dict(parse_qsl(parts.query, keep_blank_values=True))
         given.setdefault("application_name", "dejaq")
         given.setdefault("connect_timeout", str(_CONNECT_SECONDS_MAX))
-        self._url = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(given), ""))
+        self._url = urlunsplit(
+            ("postgresql", parts.netloc, parts.path, urlencode(given, quote_via=quote), "")
+        )
         host = parts.netloc.rpartition("@")[2]
         self.name = f"{parts.scheme}://{host}{parts.path}"
         self._class = _connection_class(self._psycopg, answer_seconds_max)
@@ -164,6 +165,11 @@ class Postgresql(SqlServer):
         except self._psycopg.Error as failure:
             raise SqlFailure(Verdict.UNKNOWN, f"{self.name}: {failure}") from failure
         return _Connection(inner, self._psycopg.Error)
+
+    @property
+    def text_type(self) -> str:  # type: ignore[override]
+        """See SqlServer: CockroachDB compares bytes anyhow; a collated text equals no other."""
+        return "TEXT" if self.is_cockroach else 'TEXT COLLATE "C"'
 
     def tuning(self, table: str, bytes_column: str) -> list[str]:
         """See SqlServer.tuning: payloads are not compressed again."""

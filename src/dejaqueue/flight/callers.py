@@ -15,10 +15,10 @@ import pyarrow.flight as flight
 from dejaqueue.access import audit
 from dejaqueue.access.gate import Gate, bearer_of
 from dejaqueue.access.roles import Principal
-from dejaqueue.client.flight_transport import DIRECT
+from dejaqueue.client.flight_transport import FOLLOWS
 from dejaqueue.errors import Elsewhere, NotAllowed, Unauthenticated
 from dejaqueue.flight.errors import translated
-from dejaqueue.flight.forwarding import Onward
+from dejaqueue.flight.forwarding import FORWARDED, Onward
 
 KEY = "access"
 """Under which Flight keeps the middleware of a call."""
@@ -29,13 +29,13 @@ class Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no t
 
     Attributes:
         bearer: the API key that came with it, to pass the call on with; None = there was none.
-        is_direct: who calls wants to be told where a topic is, and not to be passed on.
+        is_forwarded: another broker has passed it on.
     """
 
-    def __init__(self, principal: Principal, bearer: str | None, is_direct: bool) -> None:
+    def __init__(self, principal: Principal, bearer: str | None, is_forwarded: bool) -> None:
         self.principal = principal
         self.bearer = bearer
-        self.is_direct = is_direct
+        self.is_forwarded = is_forwarded
 
     def __repr__(self) -> str:
         return f"Caller({self.principal.name})"
@@ -52,7 +52,8 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         with translated():
             try:
                 bearer = _bearer(headers)
-                return Caller(self._gate.principal(bearer), bearer, DIRECT in headers)
+                is_final = FORWARDED in headers or FOLLOWS in headers
+                return Caller(self._gate.principal(bearer), bearer, is_final)
             except NotAllowed as refused:
                 name = str(getattr(call.method, "name", call.method)).lower()
                 audit.refused(audit.NOBODY, audit.NOBODY, name, "", refused)
@@ -69,10 +70,11 @@ def onward(context: flight.ServerCallContext, elsewhere: Elsewhere) -> Onward:
     """Where a call goes that another broker answers.
 
     Raises:
-        Elsewhere: who calls goes there himself, has passed it on already, or nobody knows where to.
+        Elsewhere: it has been passed on already, the caller goes there itself, or nobody knows
+            where to.
     """
     caller: Caller = context.get_middleware(KEY)
-    if caller.is_direct or not elsewhere.url:
+    if caller.is_forwarded or not elsewhere.url:
         raise elsewhere
     return Onward(elsewhere.url, caller.bearer)
 

@@ -24,16 +24,13 @@ import pyarrow.flight as flight
 
 from dejaqueue.client.credentials import Tls
 from dejaqueue.client.flight_errors import error_of
-from dejaqueue.client.flight_transport import (
-    CALL_SECONDS_MAX,
-    DIRECT,
-    FLIGHT_OPTIONS,
-    flight_location,
-)
+from dejaqueue.client.flight_transport import CALL_SECONDS_MAX, FLIGHT_OPTIONS, flight_location
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.wire import frames
 from dejaqueue.wire.frames import Close, Reply, StreamError
 
+FORWARDED = "x-dejaq-forwarded"
+"""The header of a call that was passed on. Who gets it does not pass it on again."""
 JOIN_SECONDS = 0.2
 _STOPPING_RETRY_MS = 1_000
 
@@ -55,7 +52,7 @@ class Onward:
 
     def options(self, timeout_seconds: float | None = None) -> flight.FlightCallOptions:
         """Of the call to the other broker."""
-        headers = [(DIRECT.encode(), b"1")]
+        headers = [(FORWARDED.encode(), b"1")]
         if self.bearer is not None:
             headers.append((b"authorization", f"Bearer {self.bearer}".encode()))
         return flight.FlightCallOptions(headers=headers, timeout=timeout_seconds)

@@ -23,7 +23,9 @@ from dejaqueue.errors import Elsewhere, Unavailable
 from dejaqueue.http.auditing import OUTCOME, note_error
 from dejaqueue.http.problems import problem
 
-DIRECT = b"x-dejaq-direct"
+FORWARDED = b"x-dejaq-forwarded"
+"""The header of a request that was passed on. Who gets it does not pass it on again."""
+FOLLOWS = b"x-dejaq-follows"
 """The header of who goes to the broker of a topic himself: he is told where, not passed on."""
 CONNECT_S = 3.0
 SILENCE_S = 120.0
@@ -53,7 +55,9 @@ class Forwarding:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or have it answered."""
-        if scope["type"] != "http" or any(name == DIRECT for name, _ in scope["headers"]):
+        if scope["type"] != "http" or any(
+            name in (FORWARDED, FOLLOWS) for name, _ in scope["headers"]
+        ):
             await self._app(scope, receive, send)
             return
         taken: list[Message] = []
@@ -184,7 +188,7 @@ class _Upstream:
         names = {name for name, _ in scope["headers"]}
         if b"transfer-encoding" in names and b"content-length" not in names:
             headers.append((b"transfer-encoding", b"chunked"))
-        headers += [(b"host", self._host.encode()), (b"connection", b"close"), (DIRECT, b"1")]
+        headers += [(b"host", self._host.encode()), (b"connection", b"close"), (FORWARDED, b"1")]
         target = scope.get("raw_path") or quote(scope["path"]).encode()
         if scope.get("query_string"):
             target += b"?" + scope["query_string"]

@@ -21,6 +21,7 @@ from dejaqueue.connections.nats_monitor import Monitor, open_monitor
 from dejaqueue.connections.nats_url import NatsUrl, read_url
 from dejaqueue.errors import Fenced, Refused, ResourceExhausted, Unavailable
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
+from dejaqueue.journal.records.nats_copies import read_copy
 from dejaqueue.journal.records.nats_objects import BYTES_A_SECOND, NO_ROOM, NatsObjects
 from dejaqueue.journal.records.nats_reading import SUM, Reader, checksum
 from dejaqueue.journal.records.nats_streams import (
@@ -50,6 +51,11 @@ SMALL_BYTES = 128 << 10
 BATCH_BYTES = 4 << 20
 BATCH_RECORDS = 500
 """The server takes 1,000."""
+
+
+def open_records(url: str) -> NatsRecordStore:
+    """The records of a `nats://` URL. Raises BadRequest, Refused, Unavailable."""
+    return NatsRecordStore(url)
 
 
 class NatsRecordStore(RecordStore):
@@ -123,7 +129,7 @@ class NatsRecordStore(RecordStore):
         subject = records_subject(self._url, topic, partition)
         made = make_stream(self._connection, settings_of(self._url, name, subject))
         reader = Reader(self._connection, name, self._watch.suspect, self._watch.copies)
-        log = NatsRecordLog(self._connection, name, subject, reader, self._clock)
+        log = NatsRecordLog(self._connection, name, subject, reader, self._monitor, self._clock)
         log.takes_batches(bool(made["config"].get(ATOMIC)))
         return log
 
@@ -170,10 +176,16 @@ class NatsRecordLog(RecordLog):
     """One partition's records in a stream."""
 
     def __init__(
-        self, connection: NatsConnection, name: str, subject: str, reader: Reader, clock: Clock
+        self,
+        connection: NatsConnection,
+        name: str,
+        subject: str,
+        reader: Reader,
+        monitor: Monitor,
+        clock: Clock,
     ) -> None:
         self._connection, self._name, self._subject = connection, name, subject
-        self._reader, self._clock = reader, clock
+        self._reader, self._monitor, self._clock = reader, monitor, clock
         self._byte_count, self._counted_ms = 0, -COUNT_AGAIN_MS
         self._closed = self._takes_batches = False
 
@@ -265,6 +277,24 @@ class NatsRecordLog(RecordLog):
         self._check()
         return self._reader.read(max(first, 1), end)
 
+    def replicas(self) -> Sequence[str]:
+        """Names of the servers that say that they have a copy."""
+        self._check()
+        reports = self._monitor.reports()
+        return [
+            one.server for report in reports for one in report.copies if one.stream == self._name
+        ]
+
+    def read_from(self, replica: str, first: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """Read the copy of one server; what it cannot read itself is left out."""
+        self._check()
+        for number, reply in read_copy(self._connection, self._name, replica, first):
+            if number >= end:
+                return
+            yield number, reply.content
+            if number == end - 1:
+                return
+
     def drop_before(self, number: int) -> None:
         """Purge the stream up to the record; its last number stays."""
         state = self._state()
@@ -329,8 +359,3 @@ def check_settings(monitor: Monitor, server_count: int, summary: str) -> None:
             len(reports),
             server_count,
         )
-
-
-def open_records(url: str) -> NatsRecordStore:
-    """The records behind a URL; see journal/registry.py."""
-    return NatsRecordStore(url)

@@ -9,9 +9,11 @@ See: nats.py.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 import xxhash
 
@@ -30,6 +32,8 @@ from dejaqueue.journal.records.nats_streams import make_stream, settings_of, str
 
 NO_ROOM = {10002, 10023, 10047}
 """JetStream's numbers of errors that say: nothing was stored, there is no room."""
+PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+"""What a subject cannot have, or what means something else in it here."""
 WINDOW_BYTES = 8 << 20
 ASK_AGAIN = 4
 BYTES_A_SECOND = 4 << 20
@@ -213,8 +217,15 @@ class NatsObjects:
 
 def _tokens(name: str) -> str:
     """A name as tokens of a subject: `/` parts them, so that folders can be asked for."""
-    return ".".join(part.replace(".", "%") or "~" for part in name.split("/"))
+    return ".".join(_token(part) or "~" for part in name.split("/"))
+
+
+def _token(part: str) -> str:
+    return PLAIN.sub(lambda found: "".join(f"={n:02x}" for n in found[0].encode()), part).replace(
+        ".", "%"
+    )
 
 
 def _name(tokens: str) -> str:
-    return "/".join("" if part == "~" else part.replace("%", ".") for part in tokens.split("."))
+    parts = ("" if one == "~" else one.replace("%", ".") for one in tokens.split("."))
+    return unquote("/".join(parts).replace("=", "%"))

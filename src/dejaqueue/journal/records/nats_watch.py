@@ -113,9 +113,10 @@ class CopyWatch:
     def _run(self) -> None:
         while not self._stop.is_set():
             wait_ms = SOON_MS if self._unsure_ms else PERIOD_MS
-            if self._clock.wait_until(self._clock.now_us() + wait_ms * 1000, self._wake):
+            rung = self._clock.wait_until(self._clock.now_us() + wait_ms * 1000, self._wake)
+            if rung and not self._stop.is_set():
                 # A copy that is only behind gets its time to come up.
-                self._clock.wait_until(self._clock.now_us() + SOON_MS * 1000, Wake())
+                self._clock.wait_until(self._clock.now_us() + SOON_MS * 1000, self._wake)
             if self._stop.is_set():
                 return
             try:

@@ -62,6 +62,11 @@ UNNAMED_SECONDS = 3600
 NAMES_A_CALL = 1000
 
 
+def open_records(url: str) -> RedisRecordStore:
+    """The records of a `redis://` URL. Raises BadRequest, Refused, Unavailable."""
+    return RedisRecordStore(url)
+
+
 class RedisRecordStore(RecordStore):
     """All record logs and objects of a cluster in one Redis or Valkey."""
 
@@ -249,8 +254,3 @@ class RedisRecordLog(RecordLog):
 def _number(key: bytes | str) -> int:
     text = key.decode() if isinstance(key, bytes) else key
     return int(text.partition("-")[0])
-
-
-def open_records(url: str) -> RedisRecordStore:
-    """The records behind a URL; see journal/registry.py."""
-    return RedisRecordStore(url)

@@ -18,6 +18,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, TypeVar
 
 from dejaqueue.connections.sql import (
@@ -30,7 +31,7 @@ from dejaqueue.connections.sql import (
     Verdict,
     server_of,
 )
-from dejaqueue.errors import Fenced, ResourceExhausted, Unavailable
+from dejaqueue.errors import Fenced, Refused, ResourceExhausted, Unavailable
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 
 R = TypeVar("R")
@@ -78,6 +79,10 @@ def _insert(server: SqlServer, count: int) -> str:
         every = " UNION ALL ".join([f"SELECT {number} AS number, ? AS content"] * count)
         rows = f"SELECT ?, appended.number, appended.content FROM ({every}) AS appended"
     return f"INSERT INTO dejaq_record (log, number, content) {rows} WHERE ({_LAST}) = ?"
+
+
+def _change(statement: str, connection: SqlConnection) -> int:
+    return connection.change(statement)
 
 
 class SqlRecords(RecordLog):
@@ -176,8 +181,8 @@ class SqlRecordStore(RecordStore):
         server: see connections/sql.py, server_of.
 
     Raises:
-        Refused: its settings lose what it acknowledged. Locked: another process has the file.
-        Unavailable.
+        Refused: its settings lose what it acknowledged, or the user lacks a right. Locked: another
+            process has the file. Unavailable.
     """
 
     def __init__(self, server: SqlServer) -> None:
@@ -188,15 +193,23 @@ class SqlRecordStore(RecordStore):
         self._inserts: dict[int, str] = {}
         self._guard = threading.Lock()
         try:
-            with self._told(), self._connections.lend() as connection:
-                self.summary = server.check(connection)
-            self.record_bytes_max = min(RECORD_BYTES_MAX, server.statement_bytes_max)
-            there = self._has_tables()
-            for statement in [] if there else _tables(server):
-                self.change(statement, ())
-        except BaseException:
+            self._prepare()
+        except BaseException as failure:
             self._connections.close()
+            if isinstance(failure, SqlFailure):
+                refused = failure.verdict is Verdict.WRONG  # a right that is missing, mostly
+                error = Refused(f"{self.name}: {failure}") if refused else None
+                raise error or failure.as_error(self.name) from failure
             raise
+
+    def _prepare(self) -> None:
+        """Check the server's settings and make the tables."""
+        with self._connections.lend() as connection:
+            self.summary = self._server.check(connection)
+        self.record_bytes_max = min(RECORD_BYTES_MAX, self._server.statement_bytes_max)
+        if not self._has_tables():
+            for statement in _tables(self._server):
+                self.run(partial(_change, statement), lost_again=True)
 
     def _has_tables(self) -> bool:
         """Whether they need not be made; to make them takes a right that not every user has."""
@@ -206,7 +219,7 @@ class SqlRecordStore(RecordStore):
         except SqlFailure as failure:
             if failure.verdict is Verdict.WRONG:
                 return False
-            raise failure.as_error(self.name) from failure
+            raise
         return True
 
     # ── statements ───────────────────────────────────────────────────────────────────────────────
