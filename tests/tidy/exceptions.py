@@ -124,6 +124,8 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/testing/shared_journal_conformance.py": "tests/conformance",
     "src/dejaqueue/journal/records/interface.py": "a contract",
     "src/dejaqueue/broker/shared.py": "a contract",
+    "src/dejaqueue/flight/forwarding.py": "tests/integration/test_forwarding.py",
+    "src/dejaqueue/http/forwarding.py": "tests/integration/test_forwarding.py",
     "src/dejaqueue/cluster/node.py": "tests/cluster",
     "src/dejaqueue/cli/cluster.py": "tests/cluster",
     "src/dejaqueue/cli/clustering.py": "tests/cluster",
