@@ -105,10 +105,10 @@ def test_what_is_told_rings_its_prefix_alone(
     bells.add("member/", members)
     bells.add("owner/", owners)
     changes.start()
-    members.wait()
-    owners.wait()  # both hear that listening began
+    assert members.hears()
+    assert owners.hears()  # both hear that listening began
     server.change("member/a")
-    members.wait()
+    assert members.hears()
     server.wait_until_asked_anew()
     assert owners.is_silent()
 
