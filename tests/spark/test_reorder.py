@@ -246,10 +246,14 @@ def test_the_program_is_killed_while_it_writes__after_its_restart_each_record_is
     options, log = line.options(max_rows=200, claim_timeout_ms=20_000), tmp_path / "log"
     client.create_topic(line.topic)
     first = start_program(options, log)
+
+    def is_writing() -> bool:
+        """All of it was in DejaQ, and some of that is gone."""
+        counts = client.counts(line.topic)
+        return first.poll() is not None or 0 < counts["leased"] <= counts["scheduled"] < ROWS - 400
+
     try:
-        # All of it waits in DejaQ, and some of that is gone: the second half has begun.
-        wait_for(lambda: client.counts(line.topic)["scheduled"] == ROWS or first.poll() is not None)
-        wait_for(lambda: client.counts(line.topic)["scheduled"] < ROWS - 400)
+        wait_for(is_writing, 120)
     finally:
         os.killpg(first.pid, signal.SIGKILL)  # the JVM too
         first.wait(30)
