@@ -193,9 +193,9 @@ PIPELINE = Pipeline(
     "reorder",
     Options,
     run,
-    epilog="dejaq pipeline reorder --kafka localhost:9092 --from-topic orders --to-topic "
-    "orders.due --topic waiting --column \"get_json_object(value, '$.deliver_at')\" "
-    "--state /var/lib/reorder. "
+    epilog="dejaq pipeline reorder --kafka localhost:9092 --from-topic orders "
+    "--to-topic orders.due "
+    "--topic waiting --column \"get_json_object(value, '$.deliver_at')\" --state /var/lib/reorder. "
     "Spark's part for Kafka comes from Maven Central; where that cannot be reached: "
     "--conf spark.jars.packages= --conf spark.jars=FILE,…",
     needs=needs,
