@@ -106,6 +106,11 @@ def pair() -> Iterator[Pair]:
     far_broker.stop()
 
 
+def through(pair: Pair, api_key: str | None = None) -> dejaqueue.Client:
+    """A client that knows nothing of clusters."""
+    return dejaqueue.Client(transport=FlightTransport(pair.near.url, api_key))
+
+
 def payloads(count: int) -> list[bytes]:
     return [b"%d" % n for n in range(count)]
 
@@ -123,7 +128,7 @@ def take(client: dejaqueue.Client, count: int) -> list[bytes]:
 
 
 def test_sends_and_deliveries_go_through(pair: Pair) -> None:
-    with dejaqueue.Client(pair.near.url) as client:
+    with through(pair) as client:
         sent = client.send_batch(THERE, [{"payload": one} for one in payloads(5_000)])
         sent.raise_for_status()
         assert client.send(THERE, b"5000") > 0
@@ -134,7 +139,7 @@ def test_sends_and_deliveries_go_through(pair: Pair) -> None:
 
 
 def test_actions_and_rows_go_through(pair: Pair) -> None:
-    with dejaqueue.Client(pair.near.url) as client:
+    with through(pair) as client:
         client.send_batch(THERE, [{"payload": one, "delay": 3_600} for one in payloads(50)])
         near, far = client.stats(THERE), pair.far_broker.stats(THERE)
         assert near == far
@@ -151,7 +156,7 @@ def test_actions_and_rows_go_through(pair: Pair) -> None:
 
 def test_what_the_other_broker_refuses_comes_back_in_its_words(pair: Pair) -> None:
     pair.far_broker.delete_topic(THERE)
-    with dejaqueue.Client(pair.near.url) as client:
+    with through(pair) as client:
         with pytest.raises(TopicUnknown, match=THERE):
             client.send(THERE, b"")
         with pytest.raises(TopicUnknown):
@@ -170,18 +175,29 @@ def test_the_callers_own_key_goes_along(pair: Pair) -> None:
     keys.create("root", ["admin:*"])
     key, secret = keys.create("sender", [f"produce:{THERE}"])
     pair.far_broker.keys.open(pair.shared)
-    with dejaqueue.Client(pair.near.url, api_key=secret) as client:
+    with through(pair, secret) as client:
         assert client.send(THERE, b"1") >= 0
         with pytest.raises(Forbidden), client.consume(THERE) as consumer:
             next(consumer)
-    with dejaqueue.Client(pair.near.url) as client, pytest.raises(Unauthenticated):
+    with through(pair) as client, pytest.raises(Unauthenticated):
         client.send(THERE, b"1")
     pair.far_broker.keys.revoke(key.id)  # on the other broker alone
     with (
-        dejaqueue.Client(pair.near.url, api_key=secret) as client,
+        through(pair, secret) as client,
         pytest.raises(Unauthenticated),
     ):
         client.send(THERE, b"2")
+
+
+def test_who_follows_is_told_where_and_not_passed_on(pair: Pair) -> None:
+    direct = FlightTransport(pair.near.url, follows=True)
+    with pytest.raises(Elsewhere) as told:
+        direct.action("stats", {"topic": THERE}).result(WAIT_S)
+    assert told.value.url == pair.shared.url
+    direct.close()
+    with dejaqueue.Client(pair.near.url) as client:
+        assert client.send(THERE, b"1") >= 0
+        assert take(client, 1) == [b"1"]
 
 
 def test_a_call_is_passed_on_once(pair: Pair) -> None:
@@ -205,7 +221,7 @@ def test_a_call_is_passed_on_once(pair: Pair) -> None:
 
 
 def test_streams_outlive_a_network_that_breaks_and_nothing_is_doubled(pair: Pair) -> None:
-    with dejaqueue.Client(pair.near.url) as client, client.producer(THERE) as producer:
+    with through(pair) as client, client.producer(THERE) as producer:
         answers = []
         for n in range(3_000):
             answers.append(producer.send(b"%d" % n))
@@ -301,7 +317,7 @@ def test_what_waits_for_a_slow_broker_is_bounded(pair: Pair) -> None:
 def test_a_server_that_stops_ends_what_it_passes_on(pair: Pair) -> None:
     with dejaqueue.Client(pair.far.url) as client:
         client.send(THERE, b"1")
-    with dejaqueue.Client(pair.near.url) as client, client.consume(THERE) as consumer:
+    with through(pair) as client, client.consume(THERE) as consumer:
         assert next(consumer).payload == b"1"
         before = time.monotonic()
         pair.near.stop()

@@ -16,7 +16,7 @@ from dejaqueue.engine import apply, rules
 from dejaqueue.engine.shares import FlatShares, NestedShares
 from dejaqueue.http.routes import sending
 from dejaqueue.journal import format as entry_format
-from dejaqueue.journal.segments import files, journal
+from dejaqueue.journal.segments import files, journal, recovery
 from dejaqueue.model import RowStatus
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -94,3 +94,9 @@ def unpacks_whatever_comes(patch: pytest.MonkeyPatch) -> None:
 @mutant("tests/unit/journal/segments/test_files.py", "tests/crash/test_segment_journal.py")
 def a_short_write_is_the_end_of_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(files, "_rest", lambda chunk, written: [])
+
+
+@mutant("tests/crash/test_segment_journal.py")
+def does_not_write_the_last_append_again(patch: pytest.MonkeyPatch) -> None:
+    """What a dead process left in the machine's memory is served, and lost at the next cut."""
+    patch.setattr(recovery, "_make_durable", lambda segment, memory, end, cut: None)

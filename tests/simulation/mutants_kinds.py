@@ -22,7 +22,7 @@ from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.ready import PriorityReady
 from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.shares import FlatShares, NestedShares
-from dejaqueue.journal.segments import recovery, snapshots
+from dejaqueue.journal.segments import snapshots
 from dejaqueue.testing.faulty_journal import FaultyFileSystem
 from tests.simulation.mutants import mutant
 
@@ -339,9 +339,3 @@ def believes_every_snapshot(patch: pytest.MonkeyPatch) -> None:
         "_verified",
         lambda self, name, part: snapshots.read_file(self._files, self._parts / name),
     )
-
-
-@mutant
-def does_not_write_the_last_append_again(patch: pytest.MonkeyPatch) -> None:
-    """What a dead process left in the machine's memory is served, and lost at the next cut."""
-    patch.setattr(recovery, "_make_durable", lambda segment, memory, end, cut: None)
