@@ -53,11 +53,6 @@ BATCH_RECORDS = 500
 """The server takes 1,000."""
 
 
-def open_records(url: str) -> NatsRecordStore:
-    """The records of a `nats://` URL. Raises BadRequest, Refused, Unavailable."""
-    return NatsRecordStore(url)
-
-
 class NatsRecordStore(RecordStore):
     """All record logs and objects of a cluster in JetStream.
 
