@@ -114,6 +114,11 @@ class NatsRecordStore(RecordStore):
         """Copies that are not whole, as of the last look."""
         return list(self._watch.sick)
 
+    def on_sick(self, call: Callable[[list[SickCopy]], None]) -> None:
+        """Call with all that is sick after each change, on a thread of the store's; now, too, if
+        anything is: what `JetStreamServer.heal` is for."""
+        self._watch.on_change(call)
+
     def look_now(self) -> list[SickCopy]:
         """Look at all copies now; those that are not whole."""
         return self._watch.check()
