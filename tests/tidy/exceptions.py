@@ -99,7 +99,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/journal/records/nats_copies.py": "tests/cluster/test_rot.py",
     "src/dejaqueue/journal/records/nats_reading.py": "tests/conformance/test_records_nats.py",
     "src/dejaqueue/journal/records/nats_streams.py": "tests/unit/journal/records/test_nats.py",
-    "src/dejaqueue/connections/cassandra.py": "tests/conformance/test_records_cassandra.py",
     "src/dejaqueue/journal/records/cassandra.py": "tests/conformance/test_records_cassandra.py",
     "src/dejaqueue/journal/records/redis.py": "tests/conformance/test_records_redis.py",
     "src/dejaqueue/journal/interface.py": "a contract",
