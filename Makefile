@@ -77,8 +77,14 @@ N ?= 200
 sim: venv-dev ## simulate a broker with crashes, power cuts and a bad network (SEED=first N=how many)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation --first $(SEED) --seeds $(N) $(ARGS)
 
+.PHONY: spark-heavy
+spark-heavy: venv-dev ## what takes minutes with Spark: Spark Connect (pip install 'dejaqueue[connect]'), a killed pipeline
+	@scripts/install.sh spark
+	@scripts/install_java.sh
+	@scripts/install_kafka.sh
+	@SPARK_HEAVY=1 $(PY) -m pytest tests/spark/test_connect.py tests/spark/test_reorder.py $(PYTEST_ARGS)
 rot: venv-dev ## flip bits in one of three JetStream servers, read everything back, repair (SEED=first N=how many)
-	@scripts/install.sh run
+	@scripts/install.sh cluster
 	@PYTHONPATH=src:. $(PY) -m tests.cluster.rot --first $(SEED) --seeds $(if $(filter 200,$(N)),3,$(N)) $(ARGS)
 
 ##@ Measure
@@ -125,6 +131,7 @@ ifeq ($(REQUIRE_ALL),1)
 	@scripts/install.sh bench spark cluster
 	@scripts/install_servers.sh
 	@scripts/install_java.sh
+	@scripts/install_kafka.sh
 endif
 
 lint-only: venv-dev

@@ -38,7 +38,7 @@ compile requirements/dev.txt pyproject.toml --extra demo --extra http --extra op
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/bench.txt pyproject.toml --extra bench \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
-compile requirements/spark.txt pyproject.toml --extra spark --extra connect \
+compile requirements/spark.txt pyproject.toml --extra spark \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/cluster.txt pyproject.toml --extra etcd --extra nats --extra redis --extra postgresql --extra mysql \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate

@@ -193,6 +193,7 @@ def test_what_happened_while_it_was_off_is_a_gap(on_files: MakeBroker) -> None:
         ("gap", -1, "history was off"),
         ("enqueued", 3, None),
     ]
+    assert broker.broker.runtime(TOPIC).counting.history_missed.value == 0
 
 
 # --- files --------------------------------------------------------------------------------------

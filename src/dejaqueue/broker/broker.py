@@ -400,6 +400,11 @@ class Broker:
 
     # --- looking ------------------------------------------------------------------------------
 
+    @property
+    def is_shared(self) -> bool:
+        """True for one of several brokers of a cluster."""
+        return self._shared is not None
+
     def stats(self, topic: str | None = None) -> dict[str, Any]:
         """Counts of one topic, or of all (docs/reference/metrics.md)."""
         if topic is not None:

@@ -51,6 +51,7 @@ from dejaqueue.engine.commands import (
     Effects,
     Enqueue,
     Extend,
+    Int64s,
     Move,
     Nack,
     OpenEpoch,
@@ -126,6 +127,7 @@ class Partition:
         self.shared: Shared | None = None
         self._reopens = False
         self.recorder: Recorder | None = None
+        self.claimed_dues: dict[int, Int64s] = {}
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal

@@ -106,6 +106,8 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         _warn_if_open(host, gate, tls)
         flight = FlightServer(broker, host, settings.server.port, gate=gate, tls=tls)
         flight.start()
+        if place.node is not None:
+            place.node.on_gone = flight.forwarding.drop
         place.join(broker, flight.port, http.port, tls=tls is not None)
         _keep_pauses_short()
         ready = True
@@ -169,7 +171,7 @@ def _http_server(
         return HealthServer(host, port, is_healthy, broker.stats, gate, tls)
     from dejaqueue.http.service import Service
 
-    return HttpServer(Service(broker, gate, is_ready), host, port, tls=tls)
+    return HttpServer(Service(broker, gate, is_ready, broker.is_shared), host, port, tls=tls)
 
 
 def _say_where(settings: BrokerSettings, url: str, http_port: int, *, as_json: bool) -> None:

@@ -248,4 +248,6 @@ def connect(url: str, api_key: str | None = None, tls: Any = None) -> RoutedTran
     Raises:
         BadRequest: one of these is wrong, or a file cannot be read.
     """
-    return RoutedTransport(urls_of(url), lambda one: FlightTransport(one, api_key, tls))
+    return RoutedTransport(
+        urls_of(url), lambda one: FlightTransport(one, api_key, tls, follows=True)
+    )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +51,9 @@ class Node:
         name: of this broker, unique in the cluster.
         lease_ms: after this long without a renewal others take over what it has.
         clock: elapsed time.
+
+    Attributes:
+        on_gone: called with the url of a broker that is no member any more; must not wait.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Node:
         self._broker: Broker | None = None
         self._catalogue: ClusterCatalogue | None = None
         self._view = View({}, {})
+        self.on_gone: Callable[[str], None] = lambda url: None
         self._mine: dict[str, int] = {}
         """Units that a round has found to be ours, with the revision of their facts."""
         self._seen = threading.Condition()
@@ -295,6 +299,13 @@ class Node:
         except DejaQError as error:
             log.error("API keys can't be read: %s", error)
 
+    def _forget_gone(self, living: dict[str, Member]) -> None:
+        """What was passed on to a broker that is no member any more ends now."""
+        here = {member.url for member in living.values()}
+        for member in self._view.members.values():
+            if member.url not in here and member.node != self.name:
+                self.on_gone(member.url)
+
     # --- a round ------------------------------------------------------------------------------
 
     def round(self) -> bool:
@@ -314,6 +325,7 @@ class Node:
                 broker.catalogue_changed()
         living = members_of(self.coordinator.list(members.PREFIX))
         owners = owners_of(self.coordinator.list(ownership.PREFIX))
+        self._forget_gone(living)
         self._view = View(living, owners)
         topics = catalogue.by_name()
         units: dict[str, list[str]] = {}

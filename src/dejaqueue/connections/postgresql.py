@@ -168,7 +168,7 @@ class Postgresql(SqlServer):
 
     @property
     def text_type(self) -> str:  # type: ignore[override]
-        """See SqlServer: CockroachDB compares bytes anyhow, and cannot compare texts with others."""
+        """See SqlServer: CockroachDB compares bytes anyhow; a collated text equals no other."""
         return "TEXT" if self.is_cockroach else 'TEXT COLLATE "C"'
 
     def tuning(self, table: str, bytes_column: str) -> list[str]:

@@ -15,6 +15,7 @@ import pyarrow.flight as flight
 from dejaqueue.access import audit
 from dejaqueue.access.gate import Gate, bearer_of
 from dejaqueue.access.roles import Principal
+from dejaqueue.client.flight_transport import FOLLOWS
 from dejaqueue.errors import Elsewhere, NotAllowed, Unauthenticated
 from dejaqueue.flight.errors import translated
 from dejaqueue.flight.forwarding import FORWARDED, Onward
@@ -51,7 +52,8 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         with translated():
             try:
                 bearer = _bearer(headers)
-                return Caller(self._gate.principal(bearer), bearer, FORWARDED in headers)
+                is_final = FORWARDED in headers or FOLLOWS in headers
+                return Caller(self._gate.principal(bearer), bearer, is_final)
             except NotAllowed as refused:
                 name = str(getattr(call.method, "name", call.method)).lower()
                 audit.refused(audit.NOBODY, audit.NOBODY, name, "", refused)
@@ -68,7 +70,8 @@ def onward(context: flight.ServerCallContext, elsewhere: Elsewhere) -> Onward:
     """Where a call goes that another broker answers.
 
     Raises:
-        Elsewhere: it has been passed on already, or nobody knows where to.
+        Elsewhere: it has been passed on already, the caller goes there itself, or nobody knows
+            where to.
     """
     caller: Caller = context.get_middleware(KEY)
     if caller.is_forwarded or not elsewhere.url:

@@ -48,6 +48,10 @@ class FlightServer:
         port: 0 = any free port.
         gate: says who calls; None = a gate of the broker's keys.
         tls: None = in plain text.
+        forwarding: to brokers that serve other topics; None = by the system's certificates.
+
+    Attributes:
+        forwarding: connections to other brokers.
     """
 
     def __init__(
@@ -58,7 +62,9 @@ class FlightServer:
         *,
         gate: Gate | None = None,
         tls: ServerTls | None = None,
+        forwarding: Forwarding | None = None,
     ) -> None:
+        self.forwarding = forwarding or Forwarding()
         self._broker = broker
         self._gate = gate or Gate(broker.keys)
         self._tls = tls
@@ -70,7 +76,9 @@ class FlightServer:
     def start(self) -> None:
         """Return when the port is open. Raises BadRequest if it cannot be."""
         try:
-            self._service = _Service(self._broker, self._gate, self._host, self._port, self._tls)
+            self._service = _Service(
+                self._broker, self._gate, self._host, self._port, self._tls, self.forwarding
+            )
         except (OSError, pa.ArrowException) as error:
             raise BadRequest("server.port", f"a free port of {self._host}", self._port) from error
         # Not `serve`, which takes SIGTERM and SIGINT over from the program's own handlers.
@@ -103,6 +111,7 @@ class FlightServer:
         closer = threading.Thread(target=service.shutdown, name="dejaq-flight-stop", daemon=True)
         closer.start()
         closer.join(timeout_seconds)
+        self.forwarding.close()
         return not closer.is_alive()
 
 
@@ -110,7 +119,13 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     """What gRPC calls, on a thread per call."""
 
     def __init__(
-        self, broker: Broker, gate: Gate, host: str, port: int, tls: ServerTls | None
+        self,
+        broker: Broker,
+        gate: Gate,
+        host: str,
+        port: int,
+        tls: ServerTls | None,
+        forwarding: Forwarding,
     ) -> None:
         secured: dict[str, Any] = {}
         if tls is not None:
@@ -122,7 +137,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
         self._gate = gate
-        self.forwarding = Forwarding()
+        self.forwarding = forwarding
         self._open_streams = OpenStreams(limits.FLIGHT_STREAMS_MAX)
         self._streams: set[Callable[[], None]] = set()
         self._streams_lock = threading.Lock()

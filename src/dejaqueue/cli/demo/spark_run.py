@@ -104,7 +104,8 @@ def run_demo(options: Options) -> Result:
     clock = SystemClock()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dejaq-demo-")))
-        arrived = options.out / "arrived"
+        # Spark has a folder of its own in mind for what is relative.
+        arrived = (options.out / "arrived").absolute()
         shutil.rmtree(arrived, ignore_errors=True)
         options.out.mkdir(parents=True, exist_ok=True)
         run = Run(session=Session("dejaq demo-spark", settings=SETTINGS), clock=clock)

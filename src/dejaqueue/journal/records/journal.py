@@ -289,9 +289,17 @@ class RecordJournal(Journal):
         return segment, segment.memory().view, False
 
     def _from_server(self, positions: Int64s) -> SegmentList:
-        with self._guard:
-            appends = self._ledger.holding(positions)
-        return self._fetched.segments_with(appends)
+        known = -1
+        while True:
+            with self._guard:
+                appends = self._ledger.holding(positions)
+            try:
+                return self._fetched.segments_with(appends)
+            except JournalDamaged:
+                # Some may have been freed, and dropped, since the look into the ledger.
+                if len(appends) == known:
+                    raise
+                known = len(appends)
 
     def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
         """See Journal.read."""
@@ -392,6 +400,8 @@ class RecordJournal(Journal):
         self._check_usable()
         if position > self._ledger.tail:
             raise InternalError(f"a snapshot of {position} behind the tail {self._ledger.tail}")
+        # An owner that was overtaken must not replace snapshots that the next one builds on.
+        self._writer.check_owner()
         with self._guard:
             end, stand = self._ledger.stand_after(position)
             base, blocks = self._ledger.blocks(end)

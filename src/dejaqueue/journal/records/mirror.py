@@ -111,7 +111,7 @@ class Mirror:
         self._files, self._directory = files, directory
         self._topic, self._partition = topic, partition
         self._segment_bytes, self._byte_count_max = segment_bytes, byte_count_max
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # for whoever changes the list of segments
         self._open_file = False
         files.make_directory(directory)
         found: list[Segment] = []
@@ -208,6 +208,12 @@ class Mirror:
             chain: checksum of the entry before it.
             pieces: their bytes, one after the other.
         """
+        with self._guard:
+            self._add(position, chain, pieces, entries)
+
+    def _add(
+        self, position: int, chain: int, pieces: Sequence[Piece], entries: Sequence[EntryFacts]
+    ) -> None:
         if position <= self.last and not self._agrees(position, chain, entries):
             return
         known = max(self.last + 1 - position, 0)
@@ -270,9 +276,8 @@ class Mirror:
         file.write([SegmentHead(self._partition, self._topic, position, chain).encode()], 0)
         segment = Segment(path, position, chain, file_bytes)
         segment.attach(file)
-        with self._guard:
-            self.listed = SegmentList((*self.listed.segments, segment))
-            self._open_file = True
+        self.listed = SegmentList((*self.listed.segments, segment))
+        self._open_file = True
         self._keep_within()
         return segment
 
@@ -292,8 +297,10 @@ class Mirror:
 
     def discard(self, positions: Int64s) -> None:
         """Throw away the files that have these entries: one of them is damaged."""
-        places = set(self.listed.places(positions[covers(self.listed, positions)]).tolist())
-        self._drop([self.listed.segments[place] for place in places])
+        with self._guard:
+            listed = self.listed
+            places = np.unique(listed.places(positions[covers(listed, positions)]))
+            self._drop([listed.segments[place] for place in places.tolist()])
 
     def discard_damaged(self, listed: SegmentList, positions: Int64s) -> None:
         """Throw away the files in which one of these entries is not what was written."""
@@ -312,7 +319,8 @@ class Mirror:
 
     def forget_before(self, position: int) -> None:
         """Entries before this one are not needed any more."""
-        self._drop([one for one in self.listed.segments[:-1] if one.last < position])
+        with self._guard:
+            self._drop([one for one in self.listed.segments[:-1] if one.last < position])
 
     def _keep_within(self) -> None:
         if self._byte_count_max is None:
@@ -331,7 +339,7 @@ class Mirror:
             return
         with self._guard:
             segments = self.listed.segments
-            if segments[-1] in gone:
+            if segments and segments[-1] in gone:
                 self._open_file = False
             self.listed = SegmentList(tuple(one for one in segments if one not in gone))
         for segment in gone:

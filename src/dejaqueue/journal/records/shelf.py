@@ -7,7 +7,8 @@ A snapshot is there when its manifest is. The newest two are kept: if the newest
 the one before and the records since serve.
 
 Room: journal. Knows names and bytes.
-Holds: a part is durable before a manifest names it; what no manifest names is deleted.
+Holds: a part is durable before a manifest names it; only what was there at the opening, or put
+since, is deleted: an owner that was overtaken and does not know it yet takes nothing from the next.
 See: segments/snapshots.py, whose manifests these are; duty 10 of journal/interface.py.
 """
 
@@ -41,6 +42,7 @@ class RecordShelf:
         self._part_prefix = f"{prefix}/parts/"
         self._lock = threading.Lock()
         self._contents: dict[str, bytes] = {}
+        self._there: set[str] = set()  # objects that are known here
         self.manifests: list[Manifest] = []
         """Those that are kept, the newest last."""
         self.damaged: list[str] = []
@@ -49,6 +51,7 @@ class RecordShelf:
 
     def _load(self) -> None:
         names = self._store.object_names(self._manifest_prefix)
+        self._there = {*names, *self._store.object_names(self._part_prefix)}
         for name in reversed(names):
             try:
                 manifest = Manifest.decode(Path(name), memoryview(self._get(name)))
@@ -116,6 +119,7 @@ class RecordShelf:
             known = {name: part for kept in self.manifests for name, part in kept.parts.items()}
             parts = {file.name: self._put_part(file, known) for file in files}
             manifest = Manifest(position, meta, parts)
+            self._there.add(self._path(manifest))
             self._store.put_object(self._path(manifest), manifest.encode())
             self.manifests = [m for m in self.manifests if m.position != position]
             self.manifests.append(manifest)
@@ -131,6 +135,7 @@ class RecordShelf:
             return part
         if file.content is None or not _NAME.fullmatch(file.name):
             raise BadRequest("snapshot.file", "a stored name, or a new one with content", file.name)
+        self._there.add(self._part_prefix + file.name)
         self._store.put_object(self._part_prefix + file.name, file.content)
         content = memoryview(file.content)
         return Part(content.nbytes, xxhash.xxh3_64_hexdigest(content))
@@ -141,8 +146,7 @@ class RecordShelf:
         kept = {self._path(manifest) for manifest in self.manifests}
         kept |= {self._part_prefix + name for m in self.manifests for name in m.parts}
         try:
-            there = self._store.object_names(self._manifest_prefix)
-            there += self._store.object_names(self._part_prefix)
-            self._store.drop_objects([name for name in there if name not in kept])
+            self._store.drop_objects(sorted(self._there - kept))
+            self._there = kept
         except DejaQError as failure:
             log.warning("older snapshots below %s stay: %s", self._part_prefix, failure)

@@ -181,8 +181,8 @@ class SqlRecordStore(RecordStore):
         server: see connections/sql.py, server_of.
 
     Raises:
-        Refused: its settings lose what it acknowledged, or the user lacks a right. Locked: another process has the file.
-        Unavailable.
+        Refused: its settings lose what it acknowledged, or the user lacks a right. Locked: another
+            process has the file. Unavailable.
     """
 
     def __init__(self, server: SqlServer) -> None:

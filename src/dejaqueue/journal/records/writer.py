@@ -83,6 +83,7 @@ class RecordWriter:
         self._patience_seconds = patience_seconds
         self._closing = closing
         self._number, self._chain = stand.number, stand.chain
+        self._appending = threading.Lock()
         self.unclear: str | None = None
         """Why nothing more can be appended."""
         self.questions = 0
@@ -100,6 +101,23 @@ class RecordWriter:
         """
         if self.unclear is not None:
             raise Unavailable(self.unclear)
+        with self._appending:
+            return self._append(pieces, position, entries, byte_count)
+
+    def check_owner(self) -> None:
+        """From any thread: nobody else has appended, so far.
+
+        Raises:
+            Fenced, Unavailable.
+        """
+        with self._appending:
+            last = self._log.last()
+            if last != self._number - 1:
+                raise Fenced(f"{self._checked.place}: another owner wrote record {last}")
+
+    def _append(
+        self, pieces: Sequence[Piece], position: int, entries: int, byte_count: int
+    ) -> Landed:
         if not self._checked.identity:
             self._checked.identity = secrets.randbits(63) | 1
         deadline = time.monotonic() + self._patience_seconds

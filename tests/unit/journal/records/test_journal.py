@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dejaqueue.errors import JournalDamaged, ResourceExhausted
-from dejaqueue.journal.interface import EntryKind
+from dejaqueue.errors import Fenced, JournalDamaged, ResourceExhausted
+from dejaqueue.journal.interface import EntryKind, SnapshotFile
 from dejaqueue.journal.records import fetched
 from dejaqueue.journal.records.interface import Bytes
 from dejaqueue.journal.records.memory import MemoryRecords, MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
+from dejaqueue.journal.segments.segment import SegmentList
 from dejaqueue.testing.journal_conformance import fill, make_ack, raised, read_rows
 
 
@@ -187,4 +188,50 @@ def test_a_topic_half_dropped_does_not_come_back(records: CountedStore) -> None:
     journal = store.open("topic", 0)
     assert (journal.tail, journal.latest_snapshot()) == (0, None)
     assert records.object_names("") == []
+    store.close()
+
+
+def test_an_owner_that_was_overtaken_takes_no_snapshots(records: CountedStore) -> None:
+    first, second = RecordJournalStore(records), RecordJournalStore(records)
+    old = first.open("topic", 0)
+    old.append([make_ack(1)] * 4, 0, 1)
+    old.put_snapshot(1, "first", [SnapshotFile("one", b"1")])
+    old.put_snapshot(2, "second", [SnapshotFile("two", b"2")])
+    new = second.open("topic", 0)
+    new.append([make_ack(1)], 4, 2)
+    new.put_snapshot(5, "third", [SnapshotFile("two", None), SnapshotFile("three", b"3")])
+    raised(Fenced, lambda: old.put_snapshot(4, "late", [SnapshotFile("late", b"4")]))
+    assert [name.rpartition("/")[2] for name in records.object_names("topics/topic/00000/parts/")][
+        -2:
+    ] == ["three", "two"]
+    new.close()
+    new = second.open("topic", 0)
+    assert bytes(new.read_snapshot_file("two")) == b"2"
+    first.close()
+    second.close()
+
+
+def test_rows_that_are_dropped_while_they_are_read_are_null(
+    records: CountedStore, tmp_path: Path
+) -> None:
+    store = RecordJournalStore(records, mirror=tmp_path)
+    journal = store.open("topic", 0)
+    journal.adopt(iter(()))
+    written = fill(journal, np.random.default_rng(1), 20)
+    locators = np.array(list(written), dtype=np.int64)
+    journal._mirror.discard(np.arange(1, 21, dtype=np.int64))
+    segments_with = journal._fetched.segments_with
+
+    def late(appends: fetched.Appends) -> SegmentList:
+        journal._fetched.segments_with = segments_with  # type: ignore[method-assign]
+        journal.free(locators)
+        for position in (19, 20):
+            journal.put_snapshot(position, "{}", [])
+        journal.truncate(20)
+        store._background.submit(lambda: None).result()
+        return segments_with(appends)
+
+    journal._fetched.segments_with = late  # type: ignore[method-assign]
+    found = read_rows(journal, list(written)[:3])
+    assert all(value is None for row in found for value in row.values())
     store.close()
