@@ -16,9 +16,9 @@ STARTED_SECONDS_MAX = 30
 
 
 class BrokerProcess:
-    """`dejaq serve` on a directory; starts again on the same port."""
+    """`dejaq serve` on a directory, or a server's URL; starts again on the same port."""
 
-    def __init__(self, data: Path, log: Path, **settings: object) -> None:
+    def __init__(self, data: Path | str, log: Path, **settings: object) -> None:
         self._data = data
         self._log_path = log
         self._log: IO[bytes] | None = None
