@@ -8,6 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from dejaqueue.broker.entries import hash_column, text_column
+from dejaqueue.broker.growth import key_partitions
 from dejaqueue.broker.peek import peek
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import RowStatus
@@ -115,6 +117,35 @@ def test_a_batch_sent_again_after_a_raise_is_recognised(on_files: MakeBroker) ->
     again = broker.send([b"k"] * 9, [broker.now_ms] * 9, KEYS[:9], producer="p", number=7)
     assert (again.all_ids() == keyed.all_ids()).all()
     assert not again.all_statuses().any()
+
+
+def test_a_batch_sent_again_is_not_taken_for_others_of_as_many_rows(on_files: MakeBroker) -> None:
+    """Its parts were told by their sizes, and another number of partitions may give the same."""
+
+    def sizes(keys: list[str], count: int) -> list[list[int]]:
+        homes = key_partitions(hash_column(text_column(pa.array(keys))), count).tolist()
+        return [[row for row, home in enumerate(homes) if home == place] for place in range(3)]
+
+    for turn in range(1_000):
+        keys = [f"{turn}-{row}" for row in range(12)]
+        before, after = sizes(keys, 3), sizes(keys, 4)
+        if any(a and a != b and len(a) == len(b) for a, b in zip(before, after, strict=True)):
+            break
+    broker = on_files(partitions=3)
+    dues = [broker.now_ms + SOON] * 12
+    first = broker.send([key.encode() for key in keys], dues, keys, producer="p", number=5)
+    grow(broker, 4)
+    again = broker.send([key.encode() for key in keys], dues, keys, producer="p", number=5)
+    assert again.error is None, again.error
+    assert again.all_ids().tolist() == first.all_ids().tolist()
+    assert broker.counts()["scheduled"] == 12
+    others = [f"other-{row}" for row in range(12)]
+    second = broker.send([b"x"] * 12, dues, others, producer="p", number=6)
+    grow(broker, 5)
+    broker.restart()
+    for number, names, known in ((5, keys, first), (6, others, second)):
+        again = broker.send([b"x"] * 12, dues, names, producer="p", number=number)
+        assert again.all_ids().tolist() == known.all_ids().tolist()
 
 
 def test_consumers_get_from_new_partitions_at_once(make_broker: MakeBroker) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from dejaqueue.broker import dead_letters, duplicates, growth, staging, transactions, writer
 from dejaqueue.broker.branches import Record
-from dejaqueue.broker.commit import Commits
 from dejaqueue.broker.cron import fire, firings
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.partition import Partition
@@ -23,8 +22,7 @@ from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.ready import PriorityReady
 from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.shares import FlatShares, NestedShares
-from dejaqueue.journal import format as entry_format
-from dejaqueue.journal.segments import recovery, snapshots
+from dejaqueue.journal.segments import snapshots
 from dejaqueue.testing.faulty_journal import FaultyFileSystem
 from tests.simulation.mutants import mutant
 
@@ -261,11 +259,6 @@ def does_not_ask_older_homes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(writer, "find_old_homes", find)
 
 
-@mutant
-def forgets_batches_of_before_it_grew(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(writer, "known_batches", lambda topic, route, producer: {})
-
-
 # --- turns ----------------------------------------------------------------------------------------
 
 
@@ -277,16 +270,6 @@ def knows_no_cap(patch: pytest.MonkeyPatch) -> None:
         inner(self, weights, in_flight_max and in_flight_max + 1)
 
     patch.setattr(FairReady, "configure", configure)
-
-
-@mutant
-def knows_no_weights(patch: pytest.MonkeyPatch) -> None:
-    inner = FlatShares.name
-    patch.setattr(FlatShares, "name", lambda self, code, name, weight: inner(self, code, name, 1))
-    patch.setattr(FlatShares, "weigh", lambda self, codes, weights: None)
-    nested = NestedShares.__init__
-    patch.setattr(NestedShares, "__init__", lambda self, weights: nested(self, {}))
-    patch.setattr(NestedShares, "reweigh", lambda self, weights: None)
 
 
 @mutant
@@ -317,12 +300,7 @@ def takes_the_least_urgent_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PriorityReady, "keys", lambda self, places: 65_535 - inner(self, places))
 
 
-# --- clocks ---------------------------------------------------------------------------------------
-
-
-@mutant
-def follows_a_clock_that_goes_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Partition, "now_ms", lambda self: self.clock.now_ms())
+# --- leases ---------------------------------------------------------------------------------------
 
 
 @mutant
@@ -338,19 +316,6 @@ def leases_end_by_another_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 # --- the disk -------------------------------------------------------------------------------------
-
-
-@mutant
-def believes_every_entry(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        entry_format, "verify", lambda view, at, head: entry_format.stored_checksum(view, at)
-    )
-
-
-@mutant
-def takes_a_snapshot_ahead_of_its_journal(patch: pytest.MonkeyPatch) -> None:
-    """What a snapshot holds is not durable in the journal yet."""
-    patch.setattr(Commits, "commit_all", lambda self: None)
 
 
 @mutant
@@ -374,9 +339,3 @@ def believes_every_snapshot(patch: pytest.MonkeyPatch) -> None:
         "_verified",
         lambda self, name, part: snapshots.read_file(self._files, self._parts / name),
     )
-
-
-@mutant
-def does_not_write_the_last_append_again(patch: pytest.MonkeyPatch) -> None:
-    """What a dead process left in the machine's memory is served, and lost at the next cut."""
-    patch.setattr(recovery, "_make_durable", lambda segment, memory, end, cut: None)

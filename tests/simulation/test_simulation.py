@@ -22,12 +22,16 @@ SEEDS_MAX = 120
 FOUND_BY = json.loads(Path(__file__).with_name("found_by.json").read_text())
 """Which seed found each of them last: it is tried first. Written by `make mutants`."""
 ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
-SLICE = sorted(FOUND_BY, key=lambda name: FOUND_BY[name])[::4]
+SLICE = sorted(FOUND_BY, key=lambda name: FOUND_BY[name])[::5]
 
 assert mutants_kinds
 
 
-@pytest.mark.parametrize("seed", range(1, 21))
+KEPT = (1369, 1666, 1691, 1703)
+"""Seeds that found something; docs/reliability.md says what."""
+
+
+@pytest.mark.parametrize("seed", [*range(1, 13), *KEPT])
 def test_no_rule_is_broken(seed: int) -> None:
     run = simulate(seed)
     assert [str(fault) for fault in run.faults] == []
@@ -66,5 +70,5 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_there_are_many_planted_bugs_and_each_was_found() -> None:
-    assert len(MUTANTS) >= 50 - 2
-    assert set(FOUND_BY) <= set(MUTANTS)
+    assert len(MUTANTS) >= 40
+    assert set(FOUND_BY) == set(MUTANTS)

@@ -3,7 +3,7 @@
 The client speaks gRPC with a server that it starts, and does not touch its JVM. What jobs and
 queries do is the same code in the same workers as without Connect: one of each is enough here.
 Connect starts a Python of its own for each step of a query, which takes a minute: `make
-spark-connect` runs this, `make test` does not.
+spark-heavy` runs this, `make test` does not.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ ANY_PORT = {"SPARK_TESTING": "1"}
 @pytest.fixture
 def needed() -> None:
     """Skip where nobody asked for it, or there is no Connect, or no Java."""
-    if os.environ.get("SPARK_CONNECT") != "1":
-        pytest.skip("make spark-connect")
+    if os.environ.get("SPARK_HEAVY") != "1":
+        pytest.skip("make spark-heavy")
     pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
     if shutil.which("java") is None:
         pytest.skip("no Java: scripts/install_java.sh")

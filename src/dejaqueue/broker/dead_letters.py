@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -45,6 +46,8 @@ log = logging.getLogger("dejaqueue.broker")
 # Letters that travel together: enough for 100,000 a second, little enough to stay unnoticed.
 PARCEL_ROWS_MAX = 2_048
 PARCEL_BYTES_MAX = 8 << 20
+# Parcels of one destination that are on their way at once: who dies alone travels alone.
+PARCELS_MAX = 256
 # Between two attempts to send; doubled each time.
 PAUSE_MS_FIRST = 1_000
 PAUSE_MS_MAX = 60_000
@@ -323,32 +326,53 @@ class _Group:
         number: of the group in the engine.
         position: once entries up to here are durable it may be sent.
         done: rows of it that arrived.
+        on_way: the next rows of it are.
     """
 
     number: int
     position: int
     done: int = 0
+    on_way: bool = False
 
 
 @dataclass(slots=True)
 class _Lane:
-    """What waits for one destination; one parcel of it is on its way at a time."""
+    """What waits for one destination, by number of the group, oldest first."""
 
-    waiting: deque[_Group] = field(default_factory=deque)
-    on_way: bool = False
+    waiting: dict[int, _Group] = field(default_factory=dict)
     until_us: int = 0
     failures: int = 0
 
+    @property
+    def on_way(self) -> int:
+        """How many parcels are on their way."""
+        return sum(group.on_way for group in self.waiting.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What became of a parcel."""
+
+    load_number: int
+    destination: str
+    group: int
+    rows: int
+    error: DejaQError | None
+
 
 class DeadLetters:
-    """The dead of one partition."""
+    """The dead of one partition.
+
+    A parcel is of one group: whatever else has died meanwhile, after a restart it is the same, and
+    is recognised where it arrived before.
+    """
 
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
         self._lanes: dict[str, _Lane] = {}
         self._next_number = 0
         self._load_number = 0
-        self._answers: deque[tuple[int, str, int, DejaQError | None]] = deque()
+        self._answers: deque[_Answer] = deque()
 
     def loaded(self, partition: Partition) -> None:
         """The partition was read: whoever is dead still is to be sent, maybe once more."""
@@ -362,34 +386,28 @@ class DeadLetters:
         group = partition.engine.dead.get(number)
         if group is not None:
             lane = self._lanes.setdefault(group.destination, _Lane())
-            lane.waiting.append(_Group(number, position))
+            lane.waiting[number] = _Group(number, position)
 
     def bury(self, partition: Partition) -> None:
         """Bury those whose letters arrived; before the step's entries are appended."""
         while self._answers:
-            load_number, destination, rows, error = self._answers.popleft()
-            if load_number != self._load_number:
+            answer = self._answers.popleft()
+            if answer.load_number != self._load_number:
                 continue  # the partition was read again since: they are sent again, and recognised
-            lane = self._lanes[destination]
-            lane.on_way = False
-            if error is not None:
-                self._pause(partition, destination, lane, error)
+            lane = self._lanes[answer.destination]
+            group = lane.waiting[answer.group]
+            group.on_way = False
+            if answer.error is not None:
+                if lane.until_us <= partition.clock.now_us():  # of those that failed together, one
+                    self._pause(partition, answer.destination, lane, answer.error)
                 continue
             lane.failures = 0
-            self._arrived(partition, lane, rows)
-
-    def _arrived(self, partition: Partition, lane: _Lane, rows: int) -> None:
-        while rows > 0:
-            group = lane.waiting[0]
-            left = len(partition.engine.dead[group.number].sequences) - group.done
-            if rows < left:
-                group.done += rows
-                return
-            rows -= left
-            lane.waiting.popleft()
-            command = Bury(partition.now_ms(), group.number)
-            effects = partition.engine.apply(command)
-            partition.commits.group.add(entries.to_entry(command), effects)
+            group.done += answer.rows
+            if group.done == len(partition.engine.dead[group.number].sequences):
+                del lane.waiting[group.number]
+                command = Bury(partition.now_ms(), group.number)
+                effects = partition.engine.apply(command)
+                partition.commits.group.add(entries.to_entry(command), effects)
 
     @staticmethod
     def _pause(partition: Partition, destination: str, lane: _Lane, error: DejaQError) -> None:
@@ -422,46 +440,44 @@ class DeadLetters:
         now_us = partition.clock.now_us()
         for destination, lane in list(self._lanes.items()):
             if not lane.waiting:
-                if not lane.on_way:
-                    del self._lanes[destination]
-            elif not lane.on_way and lane.until_us <= now_us:
+                del self._lanes[destination]
+            elif lane.until_us <= now_us:
                 self._send(partition, destination, lane)
 
     def _send(self, partition: Partition, destination: str, lane: _Lane) -> None:
-        parcel = self._pack(partition, destination, lane)
-        if parcel is None:
-            return
-        lane.on_way = True
-        load_number = self._load_number
+        """Have as many groups on their way as travel together."""
+        room = PARCELS_MAX - lane.on_way
+        rows = 0
+        for group in lane.waiting.values():
+            if room <= 0 or rows >= PARCEL_ROWS_MAX or group.position > partition.position:
+                return
+            if group.on_way:
+                continue
+            parcel = self._pack(partition, destination, group)
+            group.on_way = True
+            room -= 1
+            rows += len(parcel.sequences)
+            arrived = partial(self._came, partition, self._load_number, destination, group.number)
+            self._carrier.carry(parcel, partition.journal, arrived)
 
-        def arrived(rows: int, error: DejaQError | None) -> None:
-            self._answers.append((load_number, destination, rows, error))
-            partition.ring()
+    def _came(
+        self,
+        partition: Partition,
+        load_number: int,
+        destination: str,
+        group: int,
+        rows: int,
+        error: DejaQError | None,
+    ) -> None:
+        self._answers.append(_Answer(load_number, destination, group, rows, error))
+        partition.ring()
 
-        self._carrier.carry(parcel, partition.journal, arrived)
-
-    def _pack(self, partition: Partition, destination: str, lane: _Lane) -> Parcel | None:
-        """The next rows that wait; None if none is durable yet."""
+    @staticmethod
+    def _pack(partition: Partition, destination: str, waiting: _Group) -> Parcel:
+        """The next rows of a group."""
         engine = partition.engine
-        sequences, reasons, deaths_ms, counts, room = [], [], [], [], PARCEL_ROWS_MAX
-        for waiting in lane.waiting:
-            if waiting.position > partition.position:
-                break
-            group = engine.dead[waiting.number]
-            part = group.sequences[waiting.done : waiting.done + room]
-            sequences.append(part)
-            reasons.append(group.reason)
-            deaths_ms.append(group.now_ms)
-            counts.append(len(part))
-            room -= len(part)
-            # Messages that leave go group by group, so that a parcel is the same after a restart.
-            if not room or destination:
-                break
-        if not sequences:
-            return None
-        rows = np.concatenate(sequences)
-        names = {reason: place for place, reason in enumerate(dict.fromkeys(reasons))}
-        places = np.array([names[reason] for reason in reasons], dtype=np.int32)
+        group = engine.dead[waiting.number]
+        rows = group.sequences[waiting.done : waiting.done + PARCEL_ROWS_MAX]
         return Parcel(
             partition.topic(),
             partition.number,
@@ -471,8 +487,8 @@ class DeadLetters:
             engine.locators(rows),
             engine.priorities(rows),
             engine.moved_groups(rows),
-            Words(tuple(names), np.repeat(places, counts)),
-            np.repeat(np.array(deaths_ms, dtype=np.int64), counts),
+            Words((group.reason,), np.zeros(len(rows), dtype=np.int32)),
+            np.full(len(rows), group.now_ms, dtype=np.int64),
         )
 
     def next_us(self) -> int | None:

@@ -14,7 +14,7 @@ was made by, and a partition sends back what was routed before the raise.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -125,35 +125,51 @@ def _ask(
     return here
 
 
-def known_batches(topic: TopicRuntime, route: Route, producer: str) -> dict[int, dict[int, int]]:
-    """Batches of a producer that partitions know: number → partition → rows."""
-    known: dict[int, dict[int, int]] = {}
+def remembered_as(route: Route, producer: str, count: int) -> str:
+    """The name by which partitions remember what a producer sent while they were so many.
 
-    def ask(place: Partition) -> dict[int, int]:
-        found = place.engine.state.producers.by_name.get(producer)
-        if found is None:
-            return {}
-        return {n: answer.count + len(answer.refused_ids) for n, answer in found.answers.items()}
+    Where the rows of a batch went follows from it; how many went to a partition tells it not, as
+    another number of partitions may send as many there.
+    """
+    return producer if count == route.counts[0] or not producer else f"{producer}\n{count}"
+
+
+Known: TypeAlias = dict[int, dict[int, int]]
+"""Number of a batch → partition → rows that it stored of it."""
+
+
+def known_batches(topic: TopicRuntime, route: Route, producer: str) -> dict[int, Known]:
+    """Batches of a producer that partitions know, by how many partitions there were."""
+    found: dict[int, Known] = {}
+    names = {remembered_as(route, producer, count): count for count in route.counts}
+
+    def ask(place: Partition) -> list[tuple[int, int, int]]:
+        by_name = place.engine.state.producers.by_name
+        return [
+            (count, number, answer.count + len(answer.refused_ids))
+            for name, count in names.items()
+            if name in by_name
+            for number, answer in by_name[name].answers.items()
+        ]
 
     waits = [topic.look(partition, ask) for partition in range(route.count)]
     for partition, wait in enumerate(waits):
-        for number, rows in wait.result(WAIT_SECONDS).items():
-            known.setdefault(number, {})[partition] = rows
-    return known
+        for count, number, rows in wait.result(WAIT_SECONDS):
+            found.setdefault(count, {}).setdefault(number, {})[partition] = rows
+    return found
 
 
-def repeats(known: dict[int, int], homes_by_count: list[Int64s], homes: Int64s) -> Mask:
+def repeats(known: dict[int, int], old_homes: Int64s, homes: Int64s) -> Mask:
     """Which rows of a batch were stored before; `homes` is set to where.
 
     Args:
         known: partition → rows it stored of this batch.
-        homes_by_count: where rows go by each count of partitions, the newest first.
+        old_homes: where rows went when it was sent.
         homes: changed in place.
     """
     stored_mask = np.zeros(homes.size, dtype=np.bool_)
-    for old_homes in homes_by_count:
-        for partition, rows in split_rows(old_homes):
-            if known.get(partition) == len(rows) and not stored_mask[rows].any():
-                stored_mask[rows] = True
-                homes[rows] = partition
+    for partition, rows in split_rows(old_homes):
+        if known.get(partition) == len(rows):
+            stored_mask[rows] = True
+            homes[rows] = partition
     return stored_mask

@@ -20,10 +20,12 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.entries import hash_column, text_column, words
 from dejaqueue.broker.growth import (
+    Known,
     Route,
     find_old_homes,
     key_partitions,
     known_batches,
+    remembered_as,
     repeats,
     split_rows,
 )
@@ -115,7 +117,7 @@ class Writer:
         self._clock = clock
         self._bytes_max = bytes_max
         self._known_by: Route | None = None
-        self._known_batches: dict[int, dict[int, int]] = {}
+        self._known_batches: dict[int, Known] = {}
         self._stage = stage
         # Without a name there is no retry to recognise, so each stream may start anywhere.
         self._first_partition = 0 if stream.producer else next(self._spread)
@@ -185,7 +187,7 @@ class Writer:
                 self._stage,
             )
             # A part of a batch goes elsewhere without its name: another part may be there.
-            self._stay_on(route, request, name if alone else "", must_live)
+            self._stay_on(route, request, producer if alone and name else "", must_live)
             self._put(partition, request)
 
     def _stay_on(
@@ -247,19 +249,20 @@ class Writer:
         """(partition, rows, producer, rows whose key must be live there) in a topic that grew."""
         homes = self._homes(number, columns, key_hashes, route.count)
         stored = np.zeros(homes.size, dtype=np.bool_)
-        known = self._known(route, producer).get(number) if producer else None
-        if known:
-            by_count = [
-                self._homes(number, columns, key_hashes, count) for count in reversed(route.counts)
-            ]
-            stored = repeats(known, by_count, homes)
+        named = remembered_as(route, producer, route.count)
+        stored_as = named
+        for count, batches in self._known(route, producer).items() if producer else ():
+            if number in batches:  # all of it was sent when there were so many
+                old_homes = self._homes(number, columns, key_hashes, count)
+                stored = repeats(batches[number], old_homes, homes)
+                stored_as = remembered_as(route, producer, count)
         must_live = np.zeros(homes.size, dtype=np.bool_)
         if columns.keys is not None and key_hashes is not None and columns.partitions is None:
             asked = np.where(stored, -1, homes)
             must_live = find_old_homes(self._topic, route, columns.keys, key_hashes, asked)
             homes = np.where(must_live, asked, homes)
         placed: list[Part] = []
-        for mask, name in ((stored, producer), (~stored, "" if stored.any() else producer)):
+        for mask, name in ((stored, stored_as), (~stored, "" if stored.any() else named)):
             chosen = np.flatnonzero(mask)
             for partition, picked in split_rows(homes[chosen]) if chosen.size else []:
                 rows = chosen[picked]
@@ -267,7 +270,7 @@ class Writer:
                 placed.append((partition, rows, name, must if must.any() else None))
         return placed
 
-    def _known(self, route: Route, producer: str) -> dict[int, dict[int, int]]:
+    def _known(self, route: Route, producer: str) -> dict[int, Known]:
         """What partitions know of this producer, asked once after each raise."""
         if self._known_by is not route:
             self._known_batches = known_batches(self._topic, route, producer)

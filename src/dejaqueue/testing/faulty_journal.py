@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,11 +47,16 @@ class _Unsynced:
 
 
 class FaultyFile(OpenFile):
-    """A file whose calls may fail."""
+    """A file whose calls may fail.
+
+    Attributes:
+        path: that it was opened by.
+        path_now: that it has now; its name may change while it is open.
+    """
 
     def __init__(self, files: FaultyFileSystem, inner: OpenFile) -> None:
         self._files, self._inner = files, inner
-        self.path = inner.path
+        self.path = self.path_now = inner.path
 
     def write(self, pieces: Sequence[Piece], offset: int) -> None:
         """Write; a planned failure writes the first half of the bytes, as a full disk may."""
@@ -65,15 +71,14 @@ class FaultyFile(OpenFile):
     def _write(self, content: bytes, offset: int) -> None:
         end = min(offset + len(content), self._inner.byte_count())
         before = bytes(memoryview(self._inner.map(end))[offset:end]) if end > offset else b""
-        path = self._files.path_now(self.path)
-        self._files.unsynced.append(_Unsynced(path, write=(offset, before)))
+        self._files.unsynced.append(_Unsynced(self.path_now, write=(offset, before)))
         self._inner.write([content], offset)
 
     def sync(self) -> None:
         """Make what was written durable, or fail and leave it in doubt."""
         self._files.count("sync", self.path)
         self._inner.sync()
-        self._files.made_durable(self._files.path_now(self.path))
+        self._files.made_durable(self.path_now)
 
     def allocate(self, byte_count: int) -> None:
         """Give the file its size."""
@@ -118,7 +123,7 @@ class FaultyFileSystem(FileSystem):
         self.unsynced: list[_Unsynced] = []
         self._planned: dict[tuple[str, int], int] = {}
         self._always: dict[str, int] = {}
-        self._renamed: dict[Path, Path] = {}
+        self._files: weakref.WeakSet[FaultyFile] = weakref.WeakSet()
 
     def fail(self, operation: str, *, after: int = 0, number: int = errno.EIO) -> None:
         """Fail one call: the next one of the operation, or the one after so many."""
@@ -138,12 +143,6 @@ class FaultyFileSystem(FileSystem):
         if number is not None:
             raise OSError(number, os.strerror(number), str(path))
 
-    def path_now(self, path: Path) -> Path:
-        """The path that a file opened under another name has now."""
-        while path in self._renamed:
-            path = self._renamed[path]
-        return path
-
     def made_durable(self, scope: Path) -> None:
         """Forget what need not be taken back any more."""
         self.unsynced = [one for one in self.unsynced if one.scope != scope]
@@ -153,8 +152,7 @@ class FaultyFileSystem(FileSystem):
         self.count("open", path)
         new = create and path.name not in self.inner.names(path.parent)
         file = FaultyFile(self, self.inner.open(path, create=create))
-        if create:
-            self._renamed.pop(path, None)
+        self._files.add(file)
         if new:
             undo = _Unsynced(path.parent, undo=lambda: self.inner.unlink(path))
             self.unsynced.append(undo)
@@ -190,8 +188,11 @@ class FaultyFileSystem(FileSystem):
                 self._store(new, replaced)
 
         self.inner.rename(old, new)
-        self._renamed.pop(new, None)
-        self._renamed[old] = new
+        for file in self._files:
+            if file.path_now == new:  # it has no name any more
+                file.path_now = new.with_name(f"{new.name}.{id(file)}.gone")
+            elif file.path_now == old:
+                file.path_now = new
         for one in self.unsynced:
             if one.scope == old:
                 one.scope = new
@@ -244,7 +245,6 @@ class FaultyFileSystem(FileSystem):
                 if one.renamed is not None:
                     old, new = one.renamed
                     now[new] = old
-        self._renamed.clear()
 
     def _lose_sectors(
         self, path: Path, offset: int, before: bytes, random: np.random.Generator, survival: float

@@ -21,6 +21,7 @@ from dejaqueue.access.roles import Principal, Role
 from dejaqueue.errors import BadRequest
 from dejaqueue.http import answers as shown
 from dejaqueue.http import shapes
+from dejaqueue.http.arrow_bounds import unpacked_bytes
 from dejaqueue.http.bodies import (
     ARROW,
     JSON,
@@ -174,6 +175,9 @@ def _of_messages(values: dict[str, Any], now_ms: int) -> pa.RecordBatch:
 def _of_arrow(content: bytes) -> pa.RecordBatch:
     """All batches of an Arrow stream as one."""
     try:
+        byte_count = unpacked_bytes(content)
+        if byte_count > limits.BODY_BYTES_MAX:
+            raise BadRequest("body", f"at most {limits.BODY_BYTES_MAX} bytes unpacked", byte_count)
         with pa.ipc.open_stream(content) as reader:
             table = reader.read_all()
         table.validate(full=True)

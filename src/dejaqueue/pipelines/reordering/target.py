@@ -1,8 +1,8 @@
 """Writing released records to Kafka, batch by batch.
 
 Room: pipelines. Runs on the driver, in a streaming query.
-Holds: of a batch that is done again, after a crash or a failure, only what Kafka does not have of
-it is written: before a batch's first row, its number and the time are noted beside the checkpoint.
+Holds: of a batch that is done again, after a crash or failure, only what Kafka does not have of it
+is written: before a batch's first row, its number and the time are noted beside the checkpoint.
 See: kafka.py for what Kafka promises of each row; records.py.
 """
 

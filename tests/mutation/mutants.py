@@ -1,0 +1,102 @@
+"""Bugs planted one at a time while tests of a part run: each names the tests that must notice.
+
+For what a simulation meets too seldom. `plant.py` plants one in a process of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from dejaqueue.broker import duplicates, writer
+from dejaqueue.broker.partition import Partition
+from dejaqueue.engine import apply, rules
+from dejaqueue.engine.shares import FlatShares, NestedShares
+from dejaqueue.http.routes import sending
+from dejaqueue.journal import format as entry_format
+from dejaqueue.journal.segments import files, journal, recovery
+from dejaqueue.model import RowStatus
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+MUTANTS: dict[str, tuple[Mutant, tuple[str, ...]]] = {}
+
+
+def mutant(*tests: str) -> Callable[[Mutant], Mutant]:
+    """Register a planted bug, and who must notice it."""
+
+    def register(function: Mutant) -> Mutant:
+        MUTANTS[function.__name__] = function, tests
+        return function
+
+    return register
+
+
+@mutant("tests/rules/test_growing.py")
+def forgets_batches_of_before_it_grew(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(writer, "known_batches", lambda topic, route, producer: {})
+
+
+@mutant("tests/rules/test_rule_08_fair.py")
+def knows_no_weights(patch: pytest.MonkeyPatch) -> None:
+    inner = FlatShares.name
+    patch.setattr(FlatShares, "name", lambda self, code, name, weight: inner(self, code, name, 1))
+    patch.setattr(FlatShares, "weigh", lambda self, codes, weights: None)
+    nested = NestedShares.__init__
+    patch.setattr(NestedShares, "__init__", lambda self, weights: nested(self, {}))
+    patch.setattr(NestedShares, "reweigh", lambda self, weights: None)
+
+
+@mutant("tests/rules/test_rule_16_clocks.py")
+def follows_a_clock_that_goes_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "now_ms", lambda self: self.clock.now_ms())
+
+
+@mutant("tests/unit/journal/test_format.py")
+def believes_every_entry(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        entry_format, "verify", lambda view, at, head: entry_format.stored_checksum(view, at)
+    )
+
+
+@mutant("tests/crash/test_segment_journal.py")
+def goes_on_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
+    """As if the next sync could make up for it."""
+    patch.setattr(journal.SegmentJournal, "_fail", lambda self, failure: None)
+
+
+@mutant("tests/rules/test_rule_14_bounded.py")
+def knows_no_limit_of_bytes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("dejaqueue.broker.partition.shortage", lambda *rest: None)
+
+
+@mutant("tests/rules/test_rule_05_backoff.py")
+def never_waits_longer(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rules.Rules, "waits_ms", lambda self, sequences, attempts: None)
+
+
+@mutant("tests/rules/test_rule_11_keys.py")
+def the_last_of_a_batch_keeps_the_key(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(duplicates, "_KEPT", np.uint8(RowStatus.DUPLICATE))
+
+
+@mutant("tests/rules/test_rule_09_move_and_cancel.py")
+def says_ok_to_rows_that_are_not_there(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(apply, "_NOT_FOUND", np.uint8(RowStatus.OK))
+
+
+@mutant("tests/unit/http/test_arrow_bounds.py")
+def unpacks_whatever_comes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sending, "unpacked_bytes", len)
+
+
+@mutant("tests/unit/journal/segments/test_files.py", "tests/crash/test_segment_journal.py")
+def a_short_write_is_the_end_of_it(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(files, "_rest", lambda chunk, written: [])
+
+
+@mutant("tests/crash/test_segment_journal.py")
+def does_not_write_the_last_append_again(patch: pytest.MonkeyPatch) -> None:
+    """What a dead process left in the machine's memory is served, and lost at the next cut."""
+    patch.setattr(recovery, "_make_durable", lambda segment, memory, end, cut: None)
