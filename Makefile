@@ -71,7 +71,7 @@ docs-check: venv-dev docs-only ## fail if a generated page is stale or a link is
 	@$(PY) -m pytest tests/docs -q $(PYTEST_ARGS)
 
 ##@ Prove
-.PHONY: sim
+.PHONY: sim rot
 SEED ?= 1
 N ?= 200
 sim: venv-dev ## simulate a broker with crashes, power cuts and a bad network (SEED=first N=how many)
@@ -83,6 +83,29 @@ spark-heavy: venv-dev ## what takes minutes with Spark: Spark Connect (pip insta
 	@scripts/install_java.sh
 	@scripts/install_kafka.sh
 	@SPARK_HEAVY=1 $(PY) -m pytest tests/spark/test_connect.py tests/spark/test_reorder.py $(PYTEST_ARGS)
+rot: venv-dev ## flip bits in one of three JetStream servers, read everything back, repair (SEED=first N=how many)
+	@scripts/install.sh cluster
+	@PYTHONPATH=src:. $(PY) -m tests.cluster.rot --first $(SEED) --seeds $(if $(filter 200,$(N)),3,$(N)) $(ARGS)
+
+.PHONY: mutants soak reliability
+mutants: venv-dev ## plant every bug in the simulation, and say which seed finds it (ARGS=names)
+	@PYTHONPATH=src:. $(PY) -m tests.simulation.find_mutants $(ARGS)
+
+soak: venv-dev ## a mixed load for an hour, killed now and then: nothing lost, nothing grows (ARGS="--minutes N")
+	@PYTHONPATH=src:. $(PY) -m tests.soak $(ARGS)
+
+reliability: venv-dev ## everything that breaks things on purpose, in some 25 minutes
+	@scripts/install_servers.sh || true
+	@echo "== simulation, 2,000 seeds"
+	@PYTHONPATH=src:. $(PY) -m tests.simulation --first $(SEED) --seeds $(or $(SEEDS),2000) --workers 2
+	@echo "== corruption, 10,000 bit flips"
+	@PYTHONPATH=src:. $(PY) -m tests.corruption --flips 10000
+	@echo "== planted bugs, replay, crowds, power cuts, crashes"
+	@DEJAQ_RELIABILITY=all DEJAQ_POWER_CUTS=20 DEJAQ_KILL_CYCLES=100 $(PY) -m pytest -q \
+		tests/simulation tests/checker tests/corruption tests/mutation tests/replay tests/hostile \
+		tests/crash $(PYTEST_ARGS)
+	@echo "== soak, two minutes"
+	@PYTHONPATH=src:. $(PY) -m tests.soak --minutes 2
 
 ##@ Measure
 .PHONY: bench bench-scale bench-spark

@@ -50,6 +50,7 @@ class TestThreeJetStreams(TestJetStream):
         if self.kills:
             self.servers.kill("a")
 
+    # tidy: allow no-assert, because the suite's own test asserts
     def test_what_was_acknowledged_outlives_a_killed_server(self) -> None:
         self.kills = True
         super().test_what_was_acknowledged_outlives_a_killed_server()

@@ -22,15 +22,16 @@ _RECORD_STORES: Final = {
     "cockroachdb": "dejaqueue.journal.records.sql",
     "mysql": "dejaqueue.journal.records.sql",
     "mariadb": "dejaqueue.journal.records.sql",
-    "nats": "dejaqueue.journal.records.nats",
     "redis": "dejaqueue.journal.records.redis",
     "rediss": "dejaqueue.journal.records.redis",
+    "nats": "dejaqueue.journal.records.nats",
+    "cassandra": "dejaqueue.journal.records.cassandra",
 }
 """By scheme: the module whose `open_records(url)` gives the RecordStore."""
 
 URL_WORDS: Final = (
     "a path, segment:///path, memory:, sqlite:///path, postgresql://, cockroachdb://, mysql://, "
-    "nats:// or redis://"
+    "redis://, nats:// or cassandra://"
 )
 
 

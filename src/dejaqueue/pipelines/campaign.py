@@ -393,7 +393,7 @@ def _waiting(options: Options) -> int:
 
 
 def _refusal_counts(options: Options) -> Counter[str]:
-    """How many rows had which status, of all campaigns that noted it in --refusals; if it is given."""
+    """How many rows had which status, of all campaigns that noted it in --refusals."""
     from dejaqueue.spark.refusals import status_counts
 
     try:
