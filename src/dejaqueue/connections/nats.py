@@ -412,7 +412,10 @@ class NatsConnection:
     async def _hear(
         self, client: Any, subject: str, take: Callable[[Any], Awaitable[None]]
     ) -> None:
-        self._heard[subject] = await client.subscribe(subject, cb=take)
+        try:
+            self._heard[subject] = await client.subscribe(subject, cb=take)
+        except Exception as error:
+            raise Unavailable(f"{self.url!r}: cannot listen: {_shown(error)}") from error
 
     # ── about the server ─────────────────────────────────────────────────────────────────────────
 

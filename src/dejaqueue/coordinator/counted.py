@@ -102,6 +102,9 @@ class CountedChanges:
             except DejaQError as error:
                 _log.debug("asking for changes failed: %r", error)
                 self._stopped.wait(AGAIN_S)
+            except Exception:  # noqa: BLE001 - a thread that ends would miss every change to come
+                _log.exception("asking for changes failed")
+                self._stopped.wait(AGAIN_S)
             finally:
                 if channel is not None:
                     channel.close()

@@ -204,6 +204,8 @@ class _Changes:
                 continue  # silence: open the stream anew where it was
             except (httpx.HTTPError, httpx.StreamError, DejaQError, ValueError) as error:
                 _log.debug("the stream of changes ended: %r", error)
+            except Exception:  # noqa: BLE001 - a thread that ends would miss every change to come
+                _log.exception("the stream of changes ended")
             self._next = None
             self._gateway.leave_current()
             self._stopped.wait(AGAIN_S)

@@ -19,6 +19,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
 from dejaqueue.coordinator.interface import Conflict, Coordinator
@@ -247,7 +248,7 @@ class CoordinatorConformance(ABC):
 
     def test_3_a_list_of_many_is_whole(self) -> None:
         with self.opened(1) as (one,):
-            keys = [f"owner/topic-{n % 7}/{n:04}" for n in range(450)]
+            keys = [f"owner/topic-{n % 7}/{n:04}" for n in range(230)]
             for key in keys:
                 one.put(key, b"x" * 20)
             assert [fact.key for fact in one.list("owner/")] == sorted(keys)
@@ -255,29 +256,35 @@ class CoordinatorConformance(ABC):
 
     # Duty 4: ttl.
 
-    def test_4_what_is_not_renewed_vanishes_in_time_and_rings(self) -> None:
+    def test_4_a_ttl_is_kept(self) -> None:
+        parts = (self._vanishes_and_rings, self._stays_while_renewed, self._is_of_the_last_put)
+        with ThreadPoolExecutor(len(parts)) as threads:  # side by side: all of them mostly wait
+            for part in [threads.submit(part) for part in parts]:
+                part.result()
+
+    def _vanishes_and_rings(self) -> None:
         with self.opened(2) as (one, other):
             bell = Bell()
-            other.watch("member/", bell)
+            other.watch("gone/", bell)
             before = time.monotonic()
-            first = one.put("member/a", b"x", ttl_ms=700)
+            first = one.put("gone/a", b"x", ttl_ms=700)
             after = time.monotonic()
             _until(lambda: bell.rings_within(0))
             bell.forget()
-            gone = _until(lambda: other.get("member/a") is None)
+            gone = _until(lambda: other.get("gone/a") is None)
             assert gone - before >= 0.7
             assert gone - after <= (700 + self.ttl_late_ms) / 1_000
             assert bell.rings_within(self.ttl_late_ms / 1_000 + PATIENCE_S)
-            assert other.list("member/") == []
-            assert one.put("member/a", b"y", 0) > first
+            assert other.list("gone/") == []
+            assert one.put("gone/a", b"y", 0) > first
 
-    def test_4_what_is_renewed_stays_as_it_was(self) -> None:
+    def _stays_while_renewed(self) -> None:
         with self.opened(2) as (one, other):
-            revision = one.put("member/a", b"x", 0, ttl_ms=700)
+            revision = one.put("member/a", b"x", 0, ttl_ms=1_500)
             other.put("other", b"stays")
             start = time.monotonic()
             pause = threading.Event()
-            while time.monotonic() < start + 1.4 + self.ttl_late_ms / 1_000:
+            while time.monotonic() < start + 1.8 + self.ttl_late_ms / 1_000:
                 last_before = time.monotonic()
                 assert one.renew("member/a")
                 pause.wait(0.2)
@@ -285,9 +292,22 @@ class CoordinatorConformance(ABC):
             assert fact is not None
             assert (fact.value, fact.revision) == (b"x", revision)
             gone = _until(lambda: other.get("member/a") is None)
-            assert gone - last_before >= 0.7
+            assert gone - last_before >= 1.5
             assert not one.renew("member/a")
             assert other.get("other") is not None
+
+    def _is_of_the_last_put(self) -> None:
+        with self.opened(2) as (one, other):
+            one.put("last/stays", b"1", ttl_ms=500)
+            one.put("last/stays", b"2")
+            one.put("last/goes", b"1")
+            one.put("last/goes", b"2", ttl_ms=500)
+            _until(lambda: other.get("last/goes") is None)
+            one.put("last/later", b"", ttl_ms=500)
+            _until(lambda: other.get("last/later") is None)
+            fact = other.get("last/stays")
+            assert fact is not None
+            assert fact.value == b"2"
 
     def test_4_only_who_put_a_fact_renews_it(self) -> None:
         with self.opened(2) as (one, other):
@@ -301,19 +321,6 @@ class CoordinatorConformance(ABC):
             assert not other.renew("member/a")
             assert other.get("member/a") is None
 
-    def test_4_a_ttl_is_of_the_last_put(self) -> None:
-        with self.opened(2) as (one, other):
-            one.put("stays", b"1", ttl_ms=500)
-            one.put("stays", b"2")
-            one.put("goes", b"1")
-            one.put("goes", b"2", ttl_ms=500)
-            _until(lambda: other.get("goes") is None)
-            one.put("later", b"", ttl_ms=500)
-            _until(lambda: other.get("later") is None)
-            fact = other.get("stays")
-            assert fact is not None
-            assert fact.value == b"2"
-
     # Duty 5: watch.
 
     def test_5_a_bell_rings_after_every_change_below_its_prefix(self) -> None:
@@ -321,7 +328,7 @@ class CoordinatorConformance(ABC):
             bell = Bell()
             other.watch("owner/", bell)
             late_s = other.poll_ms / 1_000 + PATIENCE_S
-            for n in range(7):
+            for n in range(5):
                 bell.forget()
                 if n % 4 == 3:
                     one.delete("owner/a")
