@@ -348,6 +348,16 @@ def test_a_graceful_stop_leaves_nothing_out(on_files: MakeBroker) -> None:
     assert changes["gap"] == 0
 
 
+def test_restarts_in_which_nothing_happens_leave_no_gap(on_files: MakeBroker) -> None:
+    broker = on_files(history=True)
+    broker.send([b"a"])
+    for _ in range(3):
+        broker.restart()
+        broker.settle_down()
+    broker.send([b"b"])
+    assert rows(broker, "change", "sequence") == [("enqueued", 0), ("enqueued", 1)]
+
+
 def test_files_that_somebody_took_away_are_a_gap(on_files: MakeBroker) -> None:
     broker = on_files(history=True)
     lives(broker)

@@ -294,7 +294,7 @@ class Partition:
                 engine.note_changes(recorder.is_on)
             for position, _epoch, entry in journal.scan(tail):
                 effects = engine.apply(entries.to_command(entry, position))
-                if recorder is not None and effects.changes:
+                if recorder is not None:
                     recorder.replayed(position, entry, effects)
                 tail = position
             journal.adopt(engine.live_locators())

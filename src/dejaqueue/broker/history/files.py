@@ -1,7 +1,7 @@
 """The directory of history: where each file lies, and what its name says.
 
     topic=<topic>/partition=<n>/date=<yyyy-mm-dd>/hour=<hh>/<first>-<last>.parquet
-    topic=<topic>/partition=<n>/_recorded-<last>     what was recorded before the oldest file
+    topic=<topic>/partition=<n>/_recorded-<last>     recorded up to there, though no file says so
     .open/                                           files that are being written
 
 Room: broker. Knows names, sizes and times of files, not what is in them.
@@ -92,6 +92,12 @@ class Files:
         path.rename(directory / f"{first:019d}-{last:019d}.parquet")
         _sync(directory)
 
+    def mark(self, topic: str, number: int, last: int) -> None:
+        """Remember that all up to this position is recorded, without a file. Raises OSError."""
+        directory = self.partition(topic, number)
+        _make(directory, self.root.parent)
+        _mark(directory, last)
+
     # --- looking ------------------------------------------------------------------------------
 
     def recorded(self, topic: str, number: int) -> int:
@@ -134,20 +140,22 @@ class Files:
             for hour_ms, hour in old:
                 files = [_file(path, number, hour_ms) for path in hour.iterdir()]
                 last = max((file.last for file in files if file is not None), default=0)
-                self._mark(directory, last)
+                _mark(directory, last)
                 count += sum(file is not None for file in files)
                 shutil.rmtree(hour, ignore_errors=True)
                 with contextlib.suppress(OSError):  # there are other hours of that day
                     hour.parent.rmdir()
         return count
 
-    def _mark(self, directory: Path, last: int) -> None:
-        """Remember what was recorded when its files are gone."""
-        marks = list(directory.glob(f"{_RECORDED}*"))
-        (directory / f"{_RECORDED}{last}").touch()
-        for mark in marks:
-            if int(mark.name.removeprefix(_RECORDED)) < last:
-                mark.unlink(missing_ok=True)
+
+def _mark(directory: Path, last: int) -> None:
+    """Remember what was recorded when its files are gone."""
+    marks = list(directory.glob(f"{_RECORDED}*"))
+    (directory / f"{_RECORDED}{last}").touch()
+    _sync(directory)
+    for mark in marks:
+        if int(mark.name.removeprefix(_RECORDED)) < last:
+            mark.unlink(missing_ok=True)
 
 
 def _hours(directory: Path) -> Iterator[tuple[int, Path]]:

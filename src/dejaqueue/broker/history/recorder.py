@@ -121,10 +121,9 @@ class Recorder:
         if not on:
             return
         with self._lock:
-            is_new = self._seen is None
             self._look()
             assert self._seen is not None
-            if is_new and self._seen < position:
+            if self._seen < position:
                 self._miss(Piece(self._seen + 1, position, 0, (), missed=0, reason=GONE), at_ms)
 
     def _look(self) -> None:
@@ -135,8 +134,8 @@ class Recorder:
 
     def replayed(self, position: int, entry: Entry, effects: Effects) -> None:
         """Record an entry that was read from the journal, if it is not recorded yet."""
-        if effects.changes:
-            self.record(position, position, [Noted.of(0, entry, effects)])
+        noted = [Noted.of(0, entry, effects)] if effects.changes else []
+        self.record(position, position, noted)
 
     def next_ms(self) -> int | None:
         """When to be stepped though nothing happens; None = no need."""
@@ -284,6 +283,7 @@ class Recorder:
     def _finish(self, last: int) -> None:
         file, self._file = self._file, None
         if file is None:
+            self._mark(last)
             return
         place = (self._topic, self._partition, file.hour_ms, file.first, last)
         try:
@@ -298,6 +298,15 @@ class Recorder:
         self._is_failing = False
         self._counting.history_recorded.add(file.rows)
         self._history.file_done()
+
+    def _mark(self, last: int) -> None:
+        """Nothing happened to messages up to there since the last file: remember that."""
+        if last > self._written:
+            try:
+                self._history.files.mark(self._topic, self._partition, last)
+                self._written = last
+            except OSError as wrong:
+                news.history_failed(self._topic, self._partition, wrong)
 
     def _fail(self, wrong: Exception, pieces: list[Piece], rows: int) -> None:
         """The file is lost, and with it all that was to be in it."""
