@@ -87,6 +87,26 @@ rot: venv-dev ## flip bits in one of three JetStream servers, read everything ba
 	@scripts/install.sh cluster
 	@PYTHONPATH=src:. $(PY) -m tests.cluster.rot --first $(SEED) --seeds $(if $(filter 200,$(N)),3,$(N)) $(ARGS)
 
+.PHONY: mutants soak reliability
+mutants: venv-dev ## plant every bug in the simulation, and say which seed finds it (ARGS=names)
+	@PYTHONPATH=src:. $(PY) -m tests.simulation.find_mutants $(ARGS)
+
+soak: venv-dev ## a mixed load for an hour, killed now and then: nothing lost, nothing grows (ARGS="--minutes N")
+	@PYTHONPATH=src:. $(PY) -m tests.soak $(ARGS)
+
+reliability: venv-dev ## everything that breaks things on purpose, in some 25 minutes
+	@scripts/install_servers.sh || true
+	@echo "== simulation, 2,000 seeds"
+	@PYTHONPATH=src:. $(PY) -m tests.simulation --first $(SEED) --seeds $(or $(SEEDS),2000) --workers 2
+	@echo "== corruption, 10,000 bit flips"
+	@PYTHONPATH=src:. $(PY) -m tests.corruption --flips 10000
+	@echo "== planted bugs, replay, crowds, power cuts, crashes"
+	@DEJAQ_RELIABILITY=all DEJAQ_POWER_CUTS=20 DEJAQ_KILL_CYCLES=100 $(PY) -m pytest -q \
+		tests/simulation tests/checker tests/corruption tests/mutation tests/replay tests/hostile \
+		tests/crash $(PYTEST_ARGS)
+	@echo "== soak, two minutes"
+	@PYTHONPATH=src:. $(PY) -m tests.soak --minutes 2
+
 ##@ Measure
 .PHONY: bench bench-scale bench-spark
 bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput, ARGS=...)

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]
 
 CYCLES = int(os.environ.get("DEJAQ_KILL_CYCLES", "3"))
 LEASE_MS = 2_000
-TOPICS = [f"kill-{number}" for number in range(4)]
+TOPIC = "kill"
 
 
 @pytest.fixture
@@ -51,16 +51,15 @@ def brokers(postgresql: Service, etcd: Service, tmp_path: Path) -> Iterator[list
 
 
 def test_nothing_is_lost_early_or_twice__brokers_of_a_cluster_die_and_sleep(
-    brokers: list[BrokerProcess], monkeypatch: pytest.MonkeyPatch
+    brokers: list[BrokerProcess],
 ) -> None:
     seed = int(os.environ.get("DEJAQ_KILL_SEED", random.randrange(1 << 30)))
     random.seed(seed)
     print(f"DEJAQ_KILL_SEED={seed}")
     url = "dejaq://" + ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)
-    monkeypatch.setattr(load, "TOPIC", TOPICS[0])
     history, stop_producing, stop_consuming = History(), threading.Event(), threading.Event()
     with Client(url) as client:
-        client.create_topic(TOPICS[0], partitions=4)
+        client.create_topic(TOPIC, partitions=4)
     failures: list[BaseException] = []
 
     def run(function: Callable[..., None], *arguments: object) -> threading.Thread:
@@ -74,12 +73,12 @@ def test_nothing_is_lost_early_or_twice__brokers_of_a_cluster_die_and_sleep(
         thread.start()
         return thread
 
-    producers = [run(load.produce, url, history, n, stop_producing) for n in range(2)]
-    consumers = [run(load.consume, url, history, stop_consuming) for _ in range(2)]
+    producers = [run(load.produce, url, history, n, stop_producing, TOPIC) for n in range(2)]
+    consumers = [run(load.consume, url, history, stop_consuming, TOPIC) for _ in range(2)]
     try:
         for cycle in range(CYCLES):
             threading.Event().wait(random.uniform(1.0, 2.0))
-            broker = owner_of(brokers, TOPICS[0])
+            broker = owner_of(brokers, TOPIC)
             if cycle % 2:
                 os.kill(broker.pid, signal.SIGSTOP)
                 threading.Event().wait(2 * LEASE_MS / 1_000)
@@ -93,7 +92,7 @@ def test_nothing_is_lost_early_or_twice__brokers_of_a_cluster_die_and_sleep(
         for thread in producers:
             thread.join(60)
         try:
-            load.drain(url)
+            load.drain(url, TOPIC)
         finally:
             stop_consuming.set()
             for thread in consumers:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -77,10 +78,18 @@ def test_what_may_lose_a_little_is_said_loudly(
     assert "synchronous_commit is local" in caplog.text
 
 
-class CountedServer(Postgresql):
-    """PostgreSQL at SERIALIZABLE, as CockroachDB is, with its dialect; counts what gave way."""
+class SerializableServer(Postgresql):
+    """PostgreSQL at SERIALIZABLE, as CockroachDB is, with its dialect.
 
-    again = 0
+    Attributes:
+        disturb: called once, in the middle of the next append's transaction.
+        again: transactions that gave way.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.disturb: Callable[[], object] | None = None
+        self.again = 0
 
     def check(self, connection: SqlConnection) -> str:
         super().check(connection)
@@ -89,36 +98,84 @@ class CountedServer(Postgresql):
 
     def connect(self) -> SqlConnection:
         connection = super().connect()
-        run = connection._run  # type: ignore[attr-defined]
+        change = connection.change
 
-        def counted(statement: str, parameters: tuple[object, ...]) -> object:
+        def disturbed(statement: str, parameters: Sequence[object] = ()) -> int:
+            disturb, self.disturb = self.disturb, None
             try:
-                return run(statement, parameters)
+                if disturb is None:
+                    return change(statement, parameters)
+                connection.begin()
+                count = change(statement, parameters)
+                disturb()
+                connection.commit()
+                return count
             except SqlFailure as failure:
-                CountedServer.again += failure.verdict is Verdict.AGAIN
+                self.again += failure.verdict is Verdict.AGAIN
                 raise
+            finally:
+                connection.roll_back()
 
-        connection._run = counted  # type: ignore[attr-defined]
+        connection.change = disturbed  # type: ignore[method-assign]
         return connection
 
 
-def test_serializable_transactions_that_give_way_are_tried_again(
-    postgresql: Service, tmp_path: Path
-) -> None:
-    url = postgresql.url.replace("postgresql:", "cockroachdb:")
+@pytest.fixture
+def serializable(postgresql: Service) -> str:
+    """The URL of a schema of its own, where every transaction is serializable."""
+    name = f"serializable_{secrets.token_hex(6)}"
     connection = server_of(postgresql.url).connect()
-    connection.change("CREATE SCHEMA serializable")
+    connection.change(f"CREATE SCHEMA {name}")
     connection.close()
-    options = "?options=-csearch_path%3Dserializable%20"
-    options += "-cdefault_transaction_isolation%3Dserializable"
-    stores = [RecordJournalStore(SqlRecordStore(CountedServer(url + options))) for _ in range(3)]
+    options = f"-csearch_path={name} -cdefault_transaction_isolation=serializable"
+    url = postgresql.url.replace("postgresql:", "cockroachdb:")
+    return f"{url}?options={quote(options)}"
+
+
+@pytest.mark.parametrize("overtaken", [True, False])
+def test_an_append_that_gives_way_to_another_transaction_is_tried_again(
+    serializable: str, overtaken: bool
+) -> None:
+    server = SerializableServer(serializable)
+    store = SqlRecordStore(server)
+    log = store.open("topic", 0)
+    log.append(0, [[b"one"]])
+    other = server_of(serializable).connect()
+    log_id = other.rows("SELECT id FROM dejaq_log")[0][0]
+    other.begin()
+    last = other.rows("SELECT MAX(number) FROM dejaq_record WHERE log = ?", (log_id,))[0][0]
+    # Each has read what the other writes: the server lets one of them go on.
+    number = last + 5 if overtaken else -1
+    insert = "INSERT INTO dejaq_record (log, number, content) VALUES (?, ?, ?)"
+
+    def disturb() -> None:
+        other.change(insert, (log_id, number, b"other"))
+        other.commit()
+
+    server.disturb = disturb
+    if overtaken:
+        with pytest.raises(Fenced):
+            log.append(1, [[b"two"]])
+        assert log.last() == 6
+    else:
+        log.append(1, [[b"two"]])
+        assert list(log.read(1, 9)) == [(1, b"one"), (2, b"two")]
+    assert server.again == 1
+    other.close()
+    store.close()
+
+
+def test_of_owners_at_serializable_one_wins_each_time(serializable: str) -> None:
+    stores = [
+        RecordJournalStore(SqlRecordStore(SerializableServer(serializable))) for _ in range(3)
+    ]
     acknowledged: list[int] = []
     failures: list[BaseException] = []
     together = threading.Barrier(len(stores))
 
     def own(store: RecordJournalStore, start: int) -> None:
         try:
-            for number in range(start, start + 20):
+            for number in range(start, start + 10):
                 journal = store.open("topic", 0)
                 together.wait(30)
                 try:
@@ -141,9 +198,8 @@ def test_serializable_transactions_that_give_way_are_tried_again(
     for thread in threads:
         thread.join()
     assert not failures, failures
-    assert CountedServer.again > 0, "nothing ever gave way"
     journal = stores[0].open("topic", 0)
     assert sorted(marks(journal)) == sorted(acknowledged)
-    assert len(acknowledged) == 20, "in each turn one got the place"
+    assert len(acknowledged) == 10, "in each turn one got the place"
     for store in stores:
         store.close()

@@ -23,8 +23,16 @@ from dev.services import Service
 class TestSqlite(SharedJournalConformance):
     one_store = True
 
+    @pytest.fixture(autouse=True)
+    def _closed_at_the_end(self) -> Iterator[None]:
+        self.made: list[SqlRecordStore] = []
+        yield
+        for store in self.made:
+            store.close()
+
     def make_records(self, directory: Path) -> SqlRecordStore:
-        return SqlRecordStore(server_of(f"sqlite:///{directory}/records.db"))
+        self.made.append(SqlRecordStore(server_of(f"sqlite:///{directory}/records.db")))
+        return self.made[-1]
 
 
 def own_url(service: Service, port: int, name: str) -> str:

@@ -32,6 +32,10 @@ class BrokerProcess:
         self.http_port = 0
 
     @property
+    def data(self) -> Path:
+        return self._data
+
+    @property
     def url(self) -> str:
         return f"dejaq://127.0.0.1:{self.port}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from dejaqueue import Client
 from tests.crash.history import History
@@ -11,10 +12,21 @@ from tests.crash.test_broker_kill import TOPIC, consume, drain, produce
 
 
 class Load:
-    """Two producers and two consumers of one topic."""
+    """Producers and consumers of one topic.
 
-    def __init__(self, url: str) -> None:
+    Args:
+        settings: of the topic.
+        pause_s: of a producer between two batches.
+    """
+
+    def __init__(
+        self, url: str, topic: str = TOPIC, workers: int = 2, pause_s: float = 0.01, **settings: Any
+    ) -> None:
         self._url = url
+        self._topic = topic
+        self._workers = workers
+        self._pause_s = pause_s
+        self._settings = {"partitions": 2} | settings
         self.history = History()
         self._stop_producing, self._stop_consuming = threading.Event(), threading.Event()
         self._failures: list[BaseException] = []
@@ -24,12 +36,15 @@ class Load:
     def begin(self) -> None:
         """Make the topic and begin."""
         with Client(self._url) as client:
-            client.create_topic(TOPIC, partitions=2)
+            client.create_topic(self._topic, **self._settings)
+        rest = self._topic, self._pause_s
         self._producers = [
-            self._run(produce, self._url, self.history, n, self._stop_producing) for n in range(2)
+            self._run(produce, self._url, self.history, n, self._stop_producing, *rest)
+            for n in range(self._workers)
         ]
         self._consumers = [
-            self._run(consume, self._url, self.history, self._stop_consuming) for _ in range(2)
+            self._run(consume, self._url, self.history, self._stop_consuming, self._topic)
+            for _ in range(self._workers)
         ]
 
     def _run(self, function: Callable[..., None], *arguments: object) -> threading.Thread:
@@ -50,7 +65,7 @@ class Load:
             thread.join(60)
         try:
             if drained:
-                drain(self._url)
+                drain(self._url, self._topic)
         finally:
             self._stop_consuming.set()
             for thread in self._consumers:

@@ -21,7 +21,10 @@ from dejaqueue.model import RowStatus
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.history import Delivery, History
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.timeout(300 + 5 * int(os.environ.get("DEJAQ_KILL_CYCLES", "6"))),
+]
 
 TOPIC = "kill"
 CYCLES = int(os.environ.get("DEJAQ_KILL_CYCLES", "6"))
@@ -42,7 +45,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process.kill()
 
 
-def send_some(client: Client, history: History, worker: int, turn: int) -> None:
+def send_some(client: Client, history: History, worker: int, turn: int, topic: str = TOPIC) -> None:
     """A batch of keyed messages, due within the next two seconds."""
     rows = random.randint(1, 50)
     now_ms = CLOCK.now_ms()
@@ -56,23 +59,23 @@ def send_some(client: Client, history: History, worker: int, turn: int) -> None:
         for payload, key, due in zip(payloads, keys, dues, strict=True)
     ]
     try:
-        result = client.send_batch(TOPIC, messages)
+        result = client.send_batch(topic, messages)
     except DejaQError:
         return  # not answered: it may be there or not
     with history.lock:
         for key, due, status in zip(keys, dues, result.statuses.tolist(), strict=True):
             if status == RowStatus.OK:
                 history.sent[key] = due
-    change_some(client, history, keys)
+    change_some(client, history, keys, topic)
 
 
-def change_some(client: Client, history: History, keys: list[str]) -> None:
+def change_some(client: Client, history: History, keys: list[str], topic: str = TOPIC) -> None:
     """Move one message and cancel another."""
     moved, cancelled = keys[0], keys[-1]
     due_ms = CLOCK.now_ms() + random.randint(500, 2_000)
     history.unsure.add(moved)
     try:
-        answer = client.move(TOPIC, key=moved, due=due_ms)
+        answer = client.move(topic, key=moved, due=due_ms)
     except DejaQError:
         pass
     else:
@@ -84,7 +87,7 @@ def change_some(client: Client, history: History, keys: list[str]) -> None:
         return
     history.unsure.add(cancelled)
     try:
-        answer = client.cancel(TOPIC, key=cancelled)
+        answer = client.cancel(topic, key=cancelled)
     except DejaQError:
         return
     with history.lock:
@@ -93,19 +96,26 @@ def change_some(client: Client, history: History, keys: list[str]) -> None:
             history.cancelled_us[cancelled] = CLOCK.now_us()
 
 
-def produce(url: str, history: History, worker: int, stop: threading.Event) -> None:
+def produce(
+    url: str,
+    history: History,
+    worker: int,
+    stop: threading.Event,
+    topic: str = TOPIC,
+    pause_s: float = 0.01,
+) -> None:
     with Client(url) as client:
         turn = 0
         while not stop.is_set():
             turn += 1
-            send_some(client, history, worker, turn)
-            stop.wait(0.01)
+            send_some(client, history, worker, turn, topic)
+            stop.wait(pause_s)
 
 
-def consume(url: str, history: History, stop: threading.Event) -> None:
+def consume(url: str, history: History, stop: threading.Event, topic: str = TOPIC) -> None:
     while not stop.is_set():
         with Client(url) as client:
-            for batch in client.consume_batches(TOPIC, idle_ms=500, lease_ms=2_000):
+            for batch in client.consume_batches(topic, idle_ms=500, lease_ms=2_000):
                 received_us = CLOCK.now_us()
                 rows = list(batch.messages())
                 with history.lock:
@@ -126,12 +136,12 @@ def consume(url: str, history: History, stop: threading.Event) -> None:
                             history.acked_us[message.key or ""] = acked_us
 
 
-def drain(url: str) -> None:
+def drain(url: str, topic: str = TOPIC) -> None:
     """Wait until nothing is left."""
     with Client(url) as client:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            stats = client.stats(TOPIC)
+            stats = client.stats(topic)
             if stats["scheduled"] + stats["leased"] == 0:
                 return
             threading.Event().wait(0.1)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import logging
+import multiprocessing
 import sys
 import time
-import traceback
+from collections.abc import Iterator
+from functools import partial
 
-from tests.simulation.run import simulate
+from tests.simulation.report import Report, run_one
+
+
+def _reports(seeds: range, workers: int, *, twice: bool, prints: bool) -> Iterator[Report]:
+    call = partial(run_one, twice=twice, prints=prints)
+    if workers == 1:
+        yield from map(call, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap_unordered(call, seeds, chunksize=4)
 
 
 def main() -> int:
@@ -16,38 +26,27 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--print", action="store_true", help="print the history")
     parser.add_argument("--twice", action="store_true", help="run each seed twice and compare")
     options = parser.parse_args()
-    logging.getLogger("dejaqueue").setLevel(logging.CRITICAL)  # what breaks is meant to
     began = time.monotonic()
-    failed = deliveries = deaths = happened = 0
-    seconds = 0.0
-    for seed in range(options.first, options.first + options.seeds):
-        try:
-            run = simulate(seed)
-        except Exception:  # noqa: BLE001 - a bug in a seed is a finding
-            failed += 1
-            print(f"seed {seed}: {traceback.format_exc()}")
-            continue
-        deliveries += len(run.history.deliveries)
-        deaths += run.deaths
-        happened += run.happened
-        seconds += run.virtual_seconds
-        if options.twice and simulate(seed).fingerprint != run.fingerprint:
-            failed += 1
-            print(f"seed {seed}: two runs differ")
-        if run.faults:
-            failed += 1
-            print(f"seed {seed}: {len(run.faults)} faults; make sim SEED={seed} N=1 to see it")
-            for fault in run.faults[:5]:
-                print(f"  {fault}")
-        if options.print:
-            print(run.history.text())
+    total = Report()
+    failed = 0
+    seeds = range(options.first, options.first + options.seeds)
+    for report in _reports(seeds, options.workers, twice=options.twice, prints=options.print):
+        failed += report.failed
+        total.deliveries += report.deliveries
+        total.deaths += report.deaths
+        total.happened += report.happened
+        total.virtual_seconds += report.virtual_seconds
+        for line in report.lines:
+            print(line, flush=True)
     took = time.monotonic() - began
     print(
-        f"{options.seeds} seeds, {failed} failed; {seconds / 3600:.2f} virtual hours, {deaths} "
-        f"deaths of brokers, {deliveries:,} deliveries, {happened:,} steps in {took:.1f} s"
+        f"{options.seeds} seeds, {failed} failed; {total.virtual_seconds / 3600:.2f} hours, "
+        f"{total.deaths} deaths of brokers, {total.deliveries:,} deliveries, "
+        f"{total.happened:,} steps in {took:.1f} s"
     )
     return int(failed > 0)
 

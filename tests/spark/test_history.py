@@ -67,6 +67,10 @@ def test_the_view_is_what_was_recorded(
         (topic, "enqueued", "g")
     }
     assert {row["key"] for row in rows} == {f"k{number}" for number in range(30)}
+    files = spark.read.parquet(str(broker.data / "history")).where(f"topic = '{topic}'")
+    names = [name for name in table.columns if name != "topic"]
+    same = sorted(map(tuple, files.select(*names).orderBy("id").collect()), key=str)
+    assert same == sorted(map(tuple, table.select(*names).collect()), key=str)
     narrow = load(spark, broker, topic, "at_ms timestamp, change string")
     assert [field.name for field in narrow.schema] == ["at_ms", "change"]
     assert narrow.count() == 30

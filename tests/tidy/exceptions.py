@@ -101,9 +101,8 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/journal/records/nats_copies.py": "tests/cluster/test_rot.py",
     "src/dejaqueue/journal/records/nats_reading.py": "tests/conformance/test_records_nats.py",
     "src/dejaqueue/journal/records/nats_streams.py": "tests/unit/journal/records/test_nats.py",
+    "src/dejaqueue/journal/records/cassandra.py": "tests/conformance/test_records_cassandra.py",
     "src/dejaqueue/journal/records/redis.py": "tests/conformance/test_records_redis.py",
-    "src/dejaqueue/testing/cut_proxy.py": "tests/conformance",
-    "src/dejaqueue/testing/record_conformance.py": "tests/conformance",
     "src/dejaqueue/journal/interface.py": "a contract",
     "src/dejaqueue/connections/extras.py": "tests/unit/connections/test_sql.py",
     "src/dejaqueue/connections/mysql.py": (

@@ -34,10 +34,10 @@ from dejaqueue.broker.shared import Shared
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.topics import Catalogue
-from dejaqueue.broker.transactions import Transactions
+from dejaqueue.broker.transactions import TransactionName, Transactions
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
-from dejaqueue.errors import DejaQError, TopicUnknown, Unavailable
+from dejaqueue.errors import DejaQError, Elsewhere, Refused, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
 from dejaqueue.model import Topic, TopicKind
@@ -350,14 +350,25 @@ class Broker:
     # --- messages -----------------------------------------------------------------------------
 
     def open_write(self, stream: WriteStream) -> Writer:
-        """A stream of batches. Raises TopicUnknown."""
+        """A stream of batches. Raises TopicUnknown, BadRequest, Refused."""
+        runtime, stage = self.runtime(stream.topic), None
+        if stream.transaction:
+            stage = self.transactions.stage(stream.transaction, stream.op)
+            self._check_home(stream)
         return Writer(
-            stream,
-            self.runtime(stream.topic),
-            self.clock,
-            lambda: self.settings.dispatch.inbox_bytes_max,
-            self.transactions.stage(stream.transaction, stream.op) if stream.transaction else None,
+            stream, runtime, self.clock, lambda: self.settings.dispatch.inbox_bytes_max, stage
         )
+
+    def _check_home(self, stream: WriteStream) -> None:
+        """Refuse to stage what could not be decided here."""
+        home = TransactionName.parse(stream.transaction).topic
+        try:
+            self.runtime(home)
+        except Elsewhere as other:
+            raise Refused(
+                f"topics {home}, where this transaction began, and {stream.topic} are served by "
+                f"two brokers ({other.node or 'nobody'} has {home}): a transaction takes one"
+            ) from None
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
         """A consumer, without credit yet. Raises TopicUnknown, ResourceExhausted."""

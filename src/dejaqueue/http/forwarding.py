@@ -202,8 +202,12 @@ class _Upstream:
 
     def _write(self, part: h11.Request | h11.Data | h11.EndOfMessage) -> None:
         content = self._protocol.send(part)
-        if content:
+        if not content:
+            return
+        try:
             self._writer.write(content)
+        except RuntimeError as closed:  # so uvloop says it
+            raise ConnectionError("the connection ended in the middle of the request") from closed
 
     async def answer(self, answer: _Answer) -> None:
         """Give the answer back as it comes."""

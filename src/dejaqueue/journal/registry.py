@@ -25,12 +25,13 @@ _RECORD_STORES: Final = {
     "redis": "dejaqueue.journal.records.redis",
     "rediss": "dejaqueue.journal.records.redis",
     "nats": "dejaqueue.journal.records.nats",
+    "cassandra": "dejaqueue.journal.records.cassandra",
 }
 """By scheme: the module whose `open_records(url)` gives the RecordStore."""
 
 URL_WORDS: Final = (
     "a path, segment:///path, memory:, sqlite:///path, postgresql://, cockroachdb://, mysql://, "
-    "redis:// or nats://"
+    "redis://, nats:// or cassandra://"
 )
 
 

@@ -31,7 +31,7 @@ from dejaqueue.testing.cut_proxy import Cut, CutProxy
 
 _Answer = TypeVar("_Answer")
 
-PATIENCE_MS = 30_000
+PATIENCE_MS = 90_000
 """A server that was away may take so long to be there again."""
 
 
@@ -293,7 +293,7 @@ class RecordConformance(ABC):
         halfway.wait(60)
         self.restart_server()
         done.set()
-        writer.join(60)
+        writer.join(100)
         assert not failures, failures
         assert acknowledged >= 60
         with self.store() as store:

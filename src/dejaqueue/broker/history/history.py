@@ -101,7 +101,8 @@ class History:
     def recorder(self, topic: str, partition: int, counting: TopicCounts) -> Recorder:
         """A recorder for a partition, which is off."""
         made = Recorder(self, topic, partition, counting)
-        self._recorders.add(made)
+        with self.lock:
+            self._recorders.add(made)
         return made
 
     def drop(self, topic: str) -> None:

@@ -53,11 +53,6 @@ BATCH_RECORDS = 500
 """The server takes 1,000."""
 
 
-def open_records(url: str) -> NatsRecordStore:
-    """The records of a `nats://` URL. Raises BadRequest, Refused, Unavailable."""
-    return NatsRecordStore(url)
-
-
 class NatsRecordStore(RecordStore):
     """All record logs and objects of a cluster in JetStream.
 
@@ -118,6 +113,11 @@ class NatsRecordStore(RecordStore):
     def sick(self) -> list[SickCopy]:
         """Copies that are not whole, as of the last look."""
         return list(self._watch.sick)
+
+    def on_sick(self, call: Callable[[list[SickCopy]], None]) -> None:
+        """Call with all that is sick after each change, on a thread of the store's; now, too, if
+        anything is: what `JetStreamServer.heal` is for."""
+        self._watch.on_change(call)
 
     def look_now(self) -> list[SickCopy]:
         """Look at all copies now; those that are not whole."""

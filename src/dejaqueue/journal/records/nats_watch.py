@@ -87,7 +87,7 @@ class CopyWatch:
         """
         self._connection, self._monitor, self._clock = connection, monitor, clock
         self._prefix, self._records = f"{prefix}-", records_prefix
-        self._on_change = on_change
+        self._on_change = [on_change] if on_change else []
         self._wake, self._stop = Wake(), threading.Event()
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -103,6 +103,12 @@ class CopyWatch:
         """Look every half minute, on a thread of its own."""
         self._thread = threading.Thread(target=self._run, name="nats-copies", daemon=True)
         self._thread.start()
+
+    def on_change(self, call: Callable[[list[SickCopy]], None]) -> None:
+        """Call, too, after each change; now as well if anything is sick."""
+        self._on_change.append(call)
+        if self.sick:
+            call(list(self.sick))
 
     def suspect(self, stream: str, number: int) -> None:
         """Look soon whether a server lacks a record: somebody could not read it."""
@@ -216,8 +222,8 @@ class CopyWatch:
             log.error("%s", one)
         if not sick:
             log.info("all copies of all streams are whole")
-        if self._on_change is not None:
-            self._on_change(list(sick))
+        for call in list(self._on_change):
+            call(list(sick))
 
     def _lead_away(self, reports: list[ServerReport], sick: set[str]) -> None:
         """Have no stream led by a sick server, where a whole one can."""

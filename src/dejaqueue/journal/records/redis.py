@@ -62,11 +62,6 @@ UNNAMED_SECONDS = 3600
 NAMES_A_CALL = 1000
 
 
-def open_records(url: str) -> RedisRecordStore:
-    """The records of a `redis://` URL. Raises BadRequest, Refused, Unavailable."""
-    return RedisRecordStore(url)
-
-
 class RedisRecordStore(RecordStore):
     """All record logs and objects of a cluster in one Redis or Valkey."""
 

@@ -102,6 +102,11 @@ def test_a_sick_leader_is_named_and_leads_no_more() -> None:
     servers.told = reports(copy("a"), copy("b"), copy("c"))
     assert watch.check() == []
     assert [[one.server for one in each] for each in said] == [["a"], []]
+    servers.told = reports(copy("a", 8, gone=2), copy("b"), copy("c"))
+    watch.check()
+    late: list[list[SickCopy]] = []
+    watch.on_change(late.append)
+    assert late == [watch.sick] != [[]]
 
 
 def test_what_may_be_a_copy_that_is_behind_must_stay_so() -> None:

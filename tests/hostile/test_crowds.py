@@ -1,0 +1,144 @@
+"""Crowds and floods at a real broker: it goes on serving, and its memory stays in bounds.
+
+Covered: idle connections, consumers that never ack, batches that nobody waits for, compressed
+batches that are larger than they look. Not covered: malformed bytes (integration, unit tests).
+`make reliability` has 10,000 connections and 1,000 consumers; here are fewer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from dejaqueue import Client
+from dejaqueue.wire import frames
+from dejaqueue.wire.frames import Credit, DeliveryHead, Settle, SettleOp
+from tests.crash.broker_process import BrokerProcess
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+
+ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
+CONNECTIONS = 10_000 if ALL else 1_000
+CONSUMERS = 1_000 if ALL else 60
+INBOX_BYTES_MAX = 8 << 20
+KB, MB = 1 << 10, 1 << 20
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(
+        tmp_path / "data", tmp_path / "broker.log", dispatch__inbox_bytes_max=INBOX_BYTES_MAX
+    )
+    process.start()
+    yield process
+    process.kill()
+
+
+def own_bytes(broker: BrokerProcess) -> int:
+    """Memory that is the broker's alone: neither code nor maps of its files."""
+    lines = Path(f"/proc/{broker.pid}/status").read_text().splitlines()
+    [line] = [line for line in lines if line.startswith("RssAnon")]
+    return int(line.split()[1]) * KB
+
+
+def descriptor(**fields: object) -> flight.FlightDescriptor:
+    return flight.FlightDescriptor.for_command(json.dumps(fields).encode())
+
+
+def serves(broker: BrokerProcess) -> bool:
+    with Client(broker.url, retry_ms_max=10_000) as client:
+        client.create_topic("serves", exist_ok=True)
+        client.send("serves", b"x", delay=600)
+        return client.stats("serves")["scheduled"] > 0
+
+
+def test_idle_connections_hold_up_nobody(broker: BrokerProcess) -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = min(CONNECTIONS, soft - 500)
+    assert serves(broker)
+    before = own_bytes(broker)
+    ports = [broker.port, broker.http_port]
+    with contextlib.ExitStack() as opened:
+        for number in range(count):
+            silent = socket.create_connection(("127.0.0.1", ports[number % 2]), timeout=20)
+            opened.callback(silent.close)
+        assert serves(broker)
+        grown = own_bytes(broker) - before
+        print(f"{count} connections: {grown / MB:.0f} MB")
+        assert grown < 64 * MB + count * 40 * KB
+    assert serves(broker)
+
+
+def test_consumers_that_never_ack_hold_up_nobody(broker: BrokerProcess) -> None:
+    with Client(broker.url) as client:
+        client.create_topic("busy", lease_ms=600_000)
+        assert serves(broker)
+        before = own_bytes(broker)
+        raw = flight.connect(f"grpc+tcp://127.0.0.1:{broker.port}")
+        streams = []
+        for _ in range(CONSUMERS):
+            writer, reader = raw.do_exchange(descriptor(topic="busy", batch_rows_max=10))
+            writer.write_metadata(pa.py_buffer(frames.encode(Credit(10))))
+            streams.append((writer, reader))
+        client.send_batch("busy", [b"x" * 1_000] * (CONSUMERS * 10))
+        acked = 0
+        for number, (writer, reader) in enumerate(streams):
+            if number % 2:
+                continue  # gets its messages, and says nothing ever
+            left = 10
+            while left:
+                chunk = reader.read_chunk()
+                head = frames.decode(memoryview(chunk.app_metadata))
+                assert isinstance(head, DeliveryHead)
+                rows = chunk.data
+                left -= rows.num_rows
+                ids = rows.column("id").to_numpy()
+                attempts = np.asarray(rows.column("attempts"))
+                settle = Settle(SettleOp.ACK, number=0, ids=ids, attempts=attempts)
+                writer.write_metadata(pa.py_buffer(frames.encode(settle)))
+                acked += rows.num_rows
+        assert acked == CONSUMERS // 2 * 10
+        grown = own_bytes(broker) - before
+        print(f"{CONSUMERS} consumers: {grown / MB:.0f} MB")
+        assert grown < 64 * MB + CONSUMERS * 400 * KB
+        assert serves(broker)
+        assert client.stats("busy")["leased"] >= CONSUMERS // 2 * 10
+        raw.close()
+
+
+def test_what_nobody_waits_for_is_bounded(broker: BrokerProcess) -> None:
+    """Producers that send without reading answers get what fits; the rest is refused."""
+    with Client(broker.url) as client:
+        client.create_topic("flood")
+    before = own_bytes(broker)
+    payload = pa.array([bytes(1_000)] * 1_000, pa.binary())
+    schema = pa.schema([pa.field("payload", pa.binary(), nullable=False)])
+    batch = pa.record_batch([payload], schema=schema)
+    raw = flight.connect(f"grpc+tcp://127.0.0.1:{broker.port}")
+    peak = 0
+    streams = [raw.do_put(descriptor(topic="flood", op="enqueue"), schema) for _ in range(4)]
+    for number in range(50 if not ALL else 400):
+        for writer, _ in streams:
+            writer.write_with_metadata(batch, (number + 1).to_bytes(4, "little"))
+        if number % 10 == 0:
+            peak = max(peak, own_bytes(broker) - before)
+    for writer, _ in streams:
+        writer.done_writing()
+    print(f"peak {peak / MB:.0f} MB")
+    assert peak < INBOX_BYTES_MAX + 160 * MB
+    for writer, reader in streams:
+        while reader.read() is not None:
+            pass
+        writer.close()
+    raw.close()
+    assert serves(broker)

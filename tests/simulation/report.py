@@ -1,0 +1,47 @@
+"""What came of a seed, as it travels between processes."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from dataclasses import dataclass, field
+
+from tests.simulation.run import simulate
+
+
+@dataclass
+class Report:
+    """What came of a seed.
+
+    Attributes:
+        lines: what went wrong, or all that happened.
+    """
+
+    failed: bool = False
+    lines: list[str] = field(default_factory=list)
+    deliveries: int = 0
+    deaths: int = 0
+    happened: int = 0
+    virtual_seconds: float = 0.0
+
+
+def run_one(seed: int, *, twice: bool, prints: bool) -> Report:
+    """Run a seed."""
+    logging.getLogger("dejaqueue").setLevel(logging.CRITICAL)  # what breaks is meant to
+    report = Report()
+    try:
+        run = simulate(seed)
+    except Exception:  # noqa: BLE001 - a bug in a seed is a finding
+        return Report(failed=True, lines=[f"seed {seed}: {traceback.format_exc()}"])
+    report.deliveries, report.deaths = len(run.history.deliveries), run.deaths
+    report.happened, report.virtual_seconds = run.happened, run.virtual_seconds
+    if twice and simulate(seed).fingerprint != run.fingerprint:
+        report.failed = True
+        report.lines.append(f"seed {seed}: two runs differ")
+    if run.faults:
+        report.failed = True
+        found = f"seed {seed}: {len(run.faults)} faults; make sim SEED={seed} N=1 to see it"
+        report.lines += [found, *(f"  {fault}" for fault in run.faults[:5])]
+    if prints:
+        report.lines.append(run.history.text())
+    return report
