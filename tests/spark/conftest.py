@@ -39,6 +39,8 @@ def start_spark(master: str, **settings: object) -> SparkSession:
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
     builder = builder.config("spark.driver.host", "127.0.0.1")
     builder = builder.config("spark.driver.memory", "512m")
+    # Where others work, too, a Python takes its time to start.
+    builder = builder.config("spark.python.authenticate.socketTimeout", "60s")
     builder = builder.config("spark.sql.shuffle.partitions", "2")
     # Tests are short: nothing is gained by compiling what runs once.
     builder = builder.config("spark.sql.codegen.wholeStage", "false")

@@ -220,6 +220,7 @@ def start_program(options: reorder.Options, log: Path) -> subprocess.Popen[bytes
         "spark.jars.packages": "",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "512m",
+        "spark.python.authenticate.socketTimeout": "60s",
         "spark.sql.codegen.wholeStage": "false",
     }
     for name, value in settings.items():
