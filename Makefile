@@ -17,7 +17,7 @@ PYTEST_ARGS ?=
 REQUIRE_ALL ?=
 export REQUIRE_ALL
 
-CODE := $(wildcard src tests bench examples scripts)
+CODE := $(wildcard src tests bench dev examples scripts)
 
 .PHONY: help
 help:
@@ -25,7 +25,7 @@ help:
 		/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 ##@ Use it
-.PHONY: demo demo-spark serve
+.PHONY: demo demo-cluster demo-spark serve
 demo: venv-run ## set up what is missing, then replay a year of flights in a minute (ARGS="--seconds 20")
 	@$(PY) -m dejaqueue demo $(ARGS)
 
@@ -71,11 +71,21 @@ docs-check: venv-dev docs-only ## fail if a generated page is stale or a link is
 	@$(PY) -m pytest tests/docs -q $(PYTEST_ARGS)
 
 ##@ Prove
-.PHONY: sim
+.PHONY: sim rot
 SEED ?= 1
 N ?= 200
 sim: venv-dev ## simulate a broker with crashes, power cuts and a bad network (SEED=first N=how many)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation --first $(SEED) --seeds $(N) $(ARGS)
+
+.PHONY: spark-heavy
+spark-heavy: venv-dev ## what takes minutes with Spark: Spark Connect (pip install 'dejaqueue[connect]'), a killed pipeline
+	@scripts/install.sh spark
+	@scripts/install_java.sh
+	@scripts/install_kafka.sh
+	@SPARK_HEAVY=1 $(PY) -m pytest tests/spark/test_connect.py tests/spark/test_reorder.py $(PYTEST_ARGS)
+rot: venv-dev ## flip bits in one of three JetStream servers, read everything back, repair (SEED=first N=how many)
+	@scripts/install.sh cluster
+	@PYTHONPATH=src:. $(PY) -m tests.cluster.rot --first $(SEED) --seeds $(if $(filter 200,$(N)),3,$(N)) $(ARGS)
 
 .PHONY: mutants soak reliability
 mutants: venv-dev ## plant every bug in the simulation, and say which seed finds it (ARGS=names)
@@ -138,9 +148,10 @@ venv-bench: venv
 # where nothing may be skipped, all of them are installed.
 venv-test: venv-dev
 ifeq ($(REQUIRE_ALL),1)
-	@scripts/install.sh bench spark
+	@scripts/install.sh bench spark cluster
 	@scripts/install_servers.sh
 	@scripts/install_java.sh
+	@scripts/install_kafka.sh
 endif
 
 lint-only: venv-dev

@@ -25,7 +25,9 @@ KEPT = ROOT / "results"
 PAGE = ROOT.parent / "docs" / "benchmarks.md"
 OTHER_WORK_PERCENT_MAX = 20.0
 """Above this a run says more about the other programs."""
-DEFAULT_QUESTIONS = tuple(question for question in QUESTIONS if question != "scale")
+DEFAULT_QUESTIONS = tuple(
+    question for question in QUESTIONS if question not in {"scale", "journals"}
+)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -64,7 +66,7 @@ def main(
     """Measure DejaQ and its peers, in turn, on this machine.
 
     QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, parts (all by
-    default), scale and spark.
+    default), scale, spark and journals.
     """
     names = tuple(name.strip() for name in systems.split(","))
     for name in names:

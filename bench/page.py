@@ -24,6 +24,7 @@ TITLES = {
     "http": "HTTP",
     "scale": "Scale",
     "spark": "Spark",
+    "journals": "Journals on servers",
     "parts": "Parts",
 }
 

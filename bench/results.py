@@ -27,6 +27,7 @@ QUESTIONS = (
     "http",
     "scale",
     "spark",
+    "journals",
     "parts",
 )
 """All questions, in the order of the page."""

@@ -59,6 +59,8 @@ TARGETS = (
     Target("spark", "write", "value", "≥", 400_000, "rows/s"),
     Target("spark", "read", "value", "≥", 1_000_000, "rows/s"),
     Target("spark", "stream_read", "value", "≥", 300_000, "rows/s"),
+    Target("journals", "enqueue_postgresql", "value", "≥", 150_000, "messages/s"),
+    Target("journals", "through_postgresql", "ratio", "≥", 5, "× skip_locked"),
 )
 
 WORK = {
@@ -97,6 +99,8 @@ REACHED: dict[str, Callable[[float, float], bool]] = {
     "≥": lambda got, bound: got >= bound,
     "≤": lambda got, bound: got <= bound,
     "=": lambda got, bound: got == bound,
+    ("journals", "enqueue_postgresql"): "Enqueue with the journal on PostgreSQL",
+    ("journals", "through_postgresql"): "In and out again, beside FOR UPDATE SKIP LOCKED",
 }
 
 

@@ -23,10 +23,11 @@ command -v java >/dev/null || {
 echo "fetching a Kafka broker and Spark's part for Kafka"
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/dejaqueue-ivy" # the hashes are checked, wherever a file comes from
 settings=()
 [[ -z "${IVY_SETTINGS:-}" ]] || settings=(-settings "$IVY_SETTINGS")
 for conf in spark server; do
-    java -jar "$spark"/jars/ivy-*.jar -ivy requirements/kafka.xml -confs "$conf" -cache "$scratch/cache" \
+    java -jar "$spark"/jars/ivy-*.jar -ivy requirements/kafka.xml -confs "$conf" -cache "$cache" \
         "${settings[@]}" -types jar bundle -retrieve "$scratch/kafka/$conf/[artifact]-[revision].[ext]" \
         >"$scratch/log" 2>&1 || {
         tail -n 25 "$scratch/log" >&2

@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# Install the servers that benchmarks compare with, Redis and beanstalkd, and what tests mount with.
+# Install the servers that tests start (PostgreSQL, MariaDB, etcd) and that benchmarks compare with (Redis,
+# beanstalkd). Nothing else needs them.
 set -euo pipefail
 
 missing=()
 command -v redis-server >/dev/null || missing+=(redis-server)
 command -v beanstalkd >/dev/null || missing+=(beanstalkd)
+compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null || command -v postgres >/dev/null || missing+=(postgresql)
+command -v mariadbd >/dev/null || [[ -x /usr/sbin/mariadbd ]] || missing+=(mariadb-server-core mariadb-client-core)
+command -v etcd >/dev/null || missing+=(etcd-server)
 # Not a server: the disk that loses what was not synced (tests/crash/lossy_disk.py) is mounted by it.
 command -v fusermount3 >/dev/null || missing+=(fuse3)
 if [[ ${#missing[@]} -eq 0 ]]; then

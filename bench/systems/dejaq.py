@@ -39,11 +39,16 @@ SCHEMA = pa.schema(
 
 
 class DejaqSystem(System):
-    """One broker in a process of its own, and one client."""
+    """One broker in a process of its own, and one client.
+
+    Args:
+        journal: URL of where messages are kept; None = a directory of its own.
+    """
 
     name = "dejaq"
 
-    def __init__(self) -> None:
+    def __init__(self, journal: str | None = None) -> None:
+        self._journal = journal
         self._server: Server | None = None
         self._folder: Path | None = None
         self._topics = 0
@@ -287,7 +292,9 @@ class DejaqSystem(System):
         assert self._folder is not None
         folder = self._folder
         command = [sys.executable, "-m", "dejaqueue", "serve"]
-        command += ["--data", str(folder / "data"), "--port", "0"]
+        command += ["--data", self._journal or str(folder / "data"), "--port", "0"]
+        if self._journal is not None:
+            command += ["--set", f"journal.mirror={folder / 'mirror'}"]
 
         def is_listening() -> bool:
             return LISTENING.search((folder / "server.log").read_text()) is not None

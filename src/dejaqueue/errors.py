@@ -13,6 +13,7 @@
     ├── TryLater             nothing is wrong with the call; carries retry_after_ms
     │   ├── ResourceExhausted  backlog, memory or disk is full (rule 14)
     │   └── Unavailable      the broker is starting, stopping or out of reach
+    │       └── Elsewhere    another broker of the cluster serves the topic; carries where
     ├── Fenced               another owner wrote: drop the partition and reload
     ├── Locked               another process has the data directory
     └── InternalError        our bug: please report it with its story
@@ -186,6 +187,37 @@ class Unavailable(TryLater):
     number = 32
 
 
+class Elsewhere(Unavailable):
+    """Another broker of the cluster serves the topic.
+
+    A broker passes such calls on; it is an answer only where that is not possible.
+
+    Attributes:
+        node: name of that broker.
+        url: its Flight port, `dejaq://host:port`.
+        http_url: its HTTP port.
+    """
+
+    number = 33
+
+    def __init__(
+        self, text: str, retry_after_ms: int = 50, node: str = "", url: str = "", http_url: str = ""
+    ) -> None:
+        super().__init__(text, retry_after_ms)
+        self.node = node
+        self.url = url
+        self.http_url = http_url
+
+    def fields(self) -> dict[str, Any]:
+        """Where it is."""
+        return {
+            "retry_after_ms": self.retry_after_ms,
+            "node": self.node,
+            "url": self.url,
+            "http_url": self.http_url,
+        }
+
+
 class Fenced(DejaQError):
     """Another owner has appended: this one must drop the partition and reload."""
 
@@ -243,12 +275,15 @@ def from_fields(values: dict[str, Any]) -> DejaQError:
     error = kind.__new__(kind)
     Exception.__init__(error, str(values.get("text", "")))
     for name, value in dict(values.get("fields", {})).items():
-        if name in {"field", "limit", "value", "key"}:
+        if name in {"field", "limit", "value", "key", "node", "url", "http_url"}:
             setattr(error, name, str(value))
         elif name in {"retry_after_ms", "id"}:
             setattr(error, name, int(value))
     if isinstance(error, TryLater) and not hasattr(error, "retry_after_ms"):
         error.retry_after_ms = 100
+    if isinstance(error, Elsewhere):
+        for name in ("node", "url", "http_url"):
+            error.__dict__.setdefault(name, "")
     if isinstance(error, InternalError):
         error.story = []
     return error

@@ -227,6 +227,8 @@ class LocalTransport:
                 return broker.redrive(body)
             case "assignments":
                 return broker.assignments(str(body["name"]))
+            case "cluster":
+                return broker.cluster(str(body.get("topic") or ""))
             case "stats":
                 return broker.stats(body.get("topic"))
             case "counts":

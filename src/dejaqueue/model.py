@@ -188,6 +188,10 @@ def _choice(kind: type[_Choice], name: str, value: Any) -> _Choice:
         raise BadRequest(f"topic.{name}", f"one of {', '.join(kind)}", value) from None
 
 
+DEAD_ENDING = ".dead"
+"""How a dead-letter topic is called that was given no name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     """Settings of a topic. What can change later is what `CHANGEABLE` names.
@@ -295,9 +299,8 @@ class Topic:
     @property
     def dead_letter_name(self) -> str:
         """The topic that dead messages go to; what makes its name too long is cut off."""
-        ending = ".dead"
-        room = limits.TOPIC_NAME_BYTES_MAX - len(ending)
-        return self.dead_letter or f"{self.name[:room]}{ending}"
+        room = limits.TOPIC_NAME_BYTES_MAX - len(DEAD_ENDING)
+        return self.dead_letter or f"{self.name[:room]}{DEAD_ENDING}"
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as JSON values."""

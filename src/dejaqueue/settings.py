@@ -47,9 +47,23 @@ class JournalSettings(Group):
     url: str = Field(
         default="dejaq-data",
         min_length=1,
-        description="Where messages are kept: a directory, or `memory:` to keep nothing when the "
-        "broker ends. The default is a directory under the current one, because a broker that "
-        "forgets must be asked for. Cannot change live.",
+        description="Where messages are kept: a directory; the URL of a server, as "
+        "`postgresql://user@host/database`; or `memory:` to keep nothing when the broker ends. The "
+        "default is a directory under the current one, because a broker that forgets must be "
+        "asked for. Cannot change live.",
+    )
+    mirror: str = Field(
+        default="",
+        description="With messages on a server: the directory for this broker's copy of them, from "
+        "which payloads are read. It is a cache: it may be deleted, and two brokers never share "
+        "one. Empty = in memory, at most 256 MiB for a partition; the rest is read from the server "
+        "when it is due. Cannot change live.",
+    )
+    mirror_bytes_max: int = Field(
+        default=0,
+        ge=0,
+        description="Size of a partition's copy at most, in bytes; its oldest files go first. "
+        "0 = 256 MiB in memory, as large as the journal in a directory. Cannot change live.",
     )
     segment_bytes: int = Field(
         default=64 << 20,
@@ -306,6 +320,47 @@ class Change(NamedTuple):
     after: Any
 
 
+class ClusterSettings(Group):
+    """How brokers that share one journal server know of each other."""
+
+    coordinator: str = Field(
+        default="",
+        description="Server on which brokers agree who serves which topic: `etcd://host:2379`, "
+        "`nats://…`, `postgresql://…`, `mysql://…` or `redis://…`. Empty = this broker is alone. "
+        "Cannot change live.",
+    )
+    node: str = Field(
+        default="",
+        pattern=r"^[A-Za-z0-9._-]{0,200}$",
+        description="Name of this broker, unique in the cluster and the same after a restart. "
+        "Empty = the name of the machine. Cannot change live.",
+    )
+    nodes: str = Field(
+        default="",
+        description="Brokers that keep their journals themselves, `a=host:7470,b=host:7480,…`: a "
+        "JetStream server runs beside each of one, three or five, on this port and the next one. "
+        "The same at all of them, this one included. Empty = no such server. Cannot change live.",
+    )
+    secret_file: str = Field(
+        default="",
+        description="File with the secret that the servers of `nodes` share; needed unless all of "
+        "them are on one machine. Cannot change live.",
+    )
+    advertise: str = Field(
+        default="",
+        description="Host name or address at which clients and other brokers reach this broker. "
+        "Empty = `server.host`, which does not do where that is 0.0.0.0. Cannot change live.",
+    )
+    lease_ms: int = Field(
+        default=5_000,
+        ge=1_000,
+        le=120_000,
+        description="A broker that was not heard of for this long has lost its topics to others, "
+        "in milliseconds. Five seconds: shorter is a quicker failover, longer rides out pauses of "
+        "a machine. It stops serving at four fifths of it. Cannot change live.",
+    )
+
+
 class BrokerSettings(BaseSettings):
     """All settings of a broker.
 
@@ -321,6 +376,7 @@ class BrokerSettings(BaseSettings):
     server: ServerSettings = Field(default_factory=ServerSettings)
     history: HistorySettings = Field(default_factory=HistorySettings)
     log: LogSettings = Field(default_factory=LogSettings)
+    cluster: ClusterSettings = Field(default_factory=ClusterSettings)
 
     @classmethod
     def settings_customise_sources(

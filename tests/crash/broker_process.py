@@ -16,9 +16,9 @@ STARTED_SECONDS_MAX = 30
 
 
 class BrokerProcess:
-    """`dejaq serve` on a directory; starts again on the same port."""
+    """`dejaq serve` on a directory, or a server's URL; starts again on the same port."""
 
-    def __init__(self, data: Path, log: Path, **settings: object) -> None:
+    def __init__(self, data: Path | str, log: Path, **settings: object) -> None:
         self._data = data
         self._log_path = log
         self._log: IO[bytes] | None = None
@@ -30,6 +30,10 @@ class BrokerProcess:
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
         self.http_port = 0
+
+    @property
+    def data(self) -> Path:
+        return self._data
 
     @property
     def url(self) -> str:

@@ -149,6 +149,16 @@ def drain(url: str, topic: str = TOPIC) -> None:
 
 
 def test_nothing_is_lost_early_or_twice__sigkill_under_load(broker: BrokerProcess) -> None:
+    def kill(_: int) -> None:
+        broker.kill()
+        broker.start()
+
+    check_under_load(broker, CYCLES, kill)
+    assert broker.stop() == 0
+
+
+def check_under_load(broker: BrokerProcess, turns: int, disturb: Callable[[int], None]) -> None:
+    """Clients work while a broker is disturbed; then nothing was lost, early or twice."""
     seed = int(os.environ.get("DEJAQ_KILL_SEED", random.randrange(1 << 30)))
     random.seed(seed)
     print(f"DEJAQ_KILL_SEED={seed}")
@@ -171,10 +181,9 @@ def test_nothing_is_lost_early_or_twice__sigkill_under_load(broker: BrokerProces
     producers = [run(produce, broker.url, history, n, stop_producing) for n in range(2)]
     consumers = [run(consume, broker.url, history, stop_consuming) for _ in range(2)]
     try:
-        for _ in range(CYCLES):
+        for turn in range(turns):
             threading.Event().wait(random.uniform(0.3, 1.5))
-            broker.kill()
-            broker.start()
+            disturb(turn)
     finally:
         stop_producing.set()
         for thread in producers:
@@ -189,4 +198,3 @@ def test_nothing_is_lost_early_or_twice__sigkill_under_load(broker: BrokerProces
     print(f"sent={len(history.sent)} got={len(history.deliveries)} acked={len(history.acked_us)}")
     assert len(history.acked_us) > 100
     assert history.faults()[:10] == []
-    assert broker.stop() == 0

@@ -51,6 +51,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "redrive": ("M", {"topic": MINE}),
     "stats": ("M", {"topic": MINE}),
     "assignments": ("M", {"name": MINE}),
+    "cluster": ("key", {}),
     "scan_ranges": ("M", {"name": MINE}),
     "history_files": ("M", {"name": MINE}),
     "claim": ("C", {"topic": MINE, "partition": 0, "rows": 1}),

@@ -128,6 +128,30 @@ def test_other_orders_than_time_hold_too(make_broker: MakeBroker) -> None:
     assert read(broker, number) == [b"first", b"second"]
 
 
+def dues(broker: BrokerFixture, number: int, **more: Any) -> list[int | None]:
+    ticket = {"topic": TOPIC, "partition": 0, "claim": number, "columns": ["due"]}
+    schema, batches = broker.broker.read_claim(ticket | more)
+    found: list[int | None] = pa.Table.from_batches(batches, schema).column(0).to_pylist()
+    return found
+
+
+def test_rows_of_a_claim_tell_when_they_became_due(on_files: MakeBroker) -> None:
+    broker = on_files()
+    now_ms = broker.now_ms
+    broker.send([b"late", b"early"], [now_ms, now_ms - 5])
+    number, _ = claim(broker, 10)
+    assert extend(broker, number) == {}
+    assert dues(broker, number) == [now_ms - 5, now_ms]
+    assert dues(broker, number, first=1) == [now_ms]
+    for _ in range(20):  # what is over is forgotten
+        send(broker, 1)
+        ack(broker, claim(broker, 1)[0])
+    assert dues(broker, number) == [now_ms - 5, now_ms]
+    broker.restart()
+    assert dues(broker, number) == [None, None]
+    assert read(broker, number) == [b"early", b"late"]
+
+
 def test_a_claim_says_how_many_more_are_due(make_broker: MakeBroker) -> None:
     broker = make_broker()
     now_ms = broker.now_ms

@@ -1,7 +1,7 @@
 """History has each change of a message once, in time and in place, or says that it has a gap.
 
 Not covered here: Spark (tests/spark/test_history.py), brokers that are killed
-(tests/crash/test_history.py), columns of single changes (tests/unit/broker/history).
+(tests/crash/test_history_kill.py), columns of single changes (tests/unit/broker/history).
 """
 
 from __future__ import annotations
@@ -193,6 +193,7 @@ def test_what_happened_while_it_was_off_is_a_gap(on_files: MakeBroker) -> None:
         ("gap", -1, "history was off"),
         ("enqueued", 3, None),
     ]
+    assert broker.broker.runtime(TOPIC).counting.history_missed.value == 0
 
 
 # --- files --------------------------------------------------------------------------------------

@@ -9,15 +9,26 @@ import json
 import sys
 from typing import Any
 
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.sql.codegen.wholeStage": "false",
+}
 
-def main(server: str, url: str, source: str, target: str, folder: str, rows: str) -> None:
+
+def main(url: str, source: str, target: str, folder: str, rows: str) -> None:
     """Fill a topic, read it, drain it into another one; say what was found."""
     from pyspark.sql import SparkSession
 
     from dejaqueue.spark import register
 
     builder: Any = SparkSession.builder
-    spark = builder.remote(server).getOrCreate()
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    spark = builder.remote("local[2]").getOrCreate()
     assert "connect" in type(spark).__module__
     register(spark, push_filters=True)
     table = spark.range(0, int(rows), 1, 2).selectExpr("'p' || id payload", "1 + id due")

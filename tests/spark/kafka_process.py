@@ -16,7 +16,13 @@ from tests.spark.scenarios import wait_for
 
 JARS = Path(os.environ.get("DEJAQ_KAFKA_JARS", Path(sys.prefix) / "kafka"))
 """Folders `server` and `spark` of jars."""
-CLUSTER = "ZGVqYXEtdGVzdHMta2Fma2E"
+META = """\
+version=1
+node.id=1
+cluster.id=ZGVqYXEta2Fma2EtdGVzdA
+directory.id=ZGVqYXEta2Fma2EtbG9ncw
+"""
+"""What `kafka-storage format` writes, which is a JVM of its own."""
 PARTITIONS = 2
 STOPPED_SECONDS_MAX = 30
 SETTINGS = """\
@@ -70,16 +76,10 @@ class KafkaProcess:
             broker=broker, controller=controller, data=data, partitions=PARTITIONS
         )
         (folder / "server.properties").write_text(settings)
-        (folder / "log4j2.yaml").write_text(
-            "Configuration:\n  Appenders:\n    Console:\n      name: out\n"
-            "  Loggers:\n    Root:\n      level: WARN\n      AppenderRef:\n        ref: out\n"
-        )
-        # What `kafka-storage format` writes, without a JVM of its own for it.
         data.mkdir()
-        (data / "meta.properties").write_text(
-            f"version=1\ncluster.id={CLUSTER}\nnode.id=1\ndirectory.id={CLUSTER[::-1]}\n"
-        )
+        (data / "meta.properties").write_text(META)
         command = ["java", "-Xmx256m", "-Xms256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         command += ["-cp", f"{JARS / 'server'}/*", "kafka.Kafka", str(folder / "server.properties")]
         with (folder / "log").open("wb") as log:
             self._process = subprocess.Popen(

@@ -38,9 +38,9 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
+def wait_for(condition: Callable[[], bool], seconds: int = WAIT_SECONDS) -> None:
     """Return when it holds; it is another process that makes it so."""
-    for _ in range(WAIT_SECONDS * 50):
+    for _ in range(seconds * 50):
         if condition():
             return
         time.sleep(0.02)  # tidy: allow sleep, because another process has no bell to ring here

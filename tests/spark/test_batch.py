@@ -389,7 +389,9 @@ def test_a_filter_reaches_the_broker__nothing_is_left_to_spark(
     plan = table._jdf.queryExecution().executedPlan().toString()
     # Spark asks itself still whether a column that may be null is not.
     left = re.findall(r"Filter (.*)", plan.replace("RuntimeFilters", ""))
-    assert all(re.fullmatch(r"\(?isnotnull\([^)]*\)( AND isnotnull\([^)]*\))*\)?", one) for one in left)
+    assert all(
+        re.fullmatch(r"\(?isnotnull\([^)]*\)( AND isnotnull\([^)]*\))*\)?", one) for one in left
+    )
     assert 0 < table.count() < 2_000
 
 

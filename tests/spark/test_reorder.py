@@ -6,6 +6,10 @@ Not covered: options and expressions that are refused (tests/unit/pipelines).
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count
@@ -22,7 +26,9 @@ from dejaqueue.pipelines.frame.progress import Quiet
 from dejaqueue.pipelines.reordering.records import FROM_HEADER
 from dejaqueue.pipelines.reordering.target import Target
 from tests.crash.broker_process import BrokerProcess
-from tests.spark.kafka_process import KafkaProcess, is_installed
+from tests.spark.kafka_process import KafkaProcess, is_installed, spark_jars
+from tests.spark.scenarios import wait_for
+from tests.spark.standalone import ENVIRONMENT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,9 +92,7 @@ class Line:
 
 
 @pytest.fixture
-def line(
-    spark: SparkSession, kafka: KafkaProcess, broker: BrokerProcess, tmp_path: Path
-) -> Line:
+def line(spark: SparkSession, kafka: KafkaProcess, broker: BrokerProcess, tmp_path: Path) -> Line:
     return Line(spark, kafka, broker, tmp_path)
 
 
@@ -146,7 +150,9 @@ def test_the_most_urgent_come_first(line: Line) -> None:
     rows = line.get()
     assert numbers(rows) == Counter(range(300))
     assert all(found == sorted(found) for found in by_key(rows, "urgency").values())
-    with pytest.raises(BadRequest, match="--topic: of kind timeline, for --by due, got: 'priority'"):
+    with pytest.raises(
+        BadRequest, match="--topic: of kind timeline, for --by due, got: 'priority'"
+    ):
         line.run(state=line.options().state + "2")
 
 
@@ -180,7 +186,7 @@ def test_a_batch_that_broke_off_is_done_again__what_kafka_has_of_it_is_left_out(
 
     def half(self: Target, batch: DataFrame, number: int) -> None:
         # As if the driver had been killed when Kafka had a part of the batch.
-        write(self, batch.where("hash(id) % 2 = 0"), number)
+        write(self, batch.where("hash(payload) % 2 = 0"), number)
         raise RuntimeError("planted")
 
     monkeypatch.setattr(Target, "write", half)
@@ -201,3 +207,62 @@ def test_a_lost_state_doubles_nothing_that_waits(line: Line, client: dejaqueue.C
     line.run()
     line.run(state=line.options().state + "2")
     assert client.counts(line.topic)["scheduled"] == 100
+
+
+def start_program(options: reorder.Options, log: Path) -> subprocess.Popen[bytes]:
+    """`dejaq pipeline reorder` as a program of its own, on a Spark of its own."""
+    arguments = ["--once", "--max-rows", str(options.max_rows), "--by", options.by]
+    arguments += ["--claim-timeout", f"{options.claim_timeout_ms}ms"]
+    for name in ("kafka", "from_topic", "to_topic", "topic", "column", "state", "url"):
+        arguments += ["--" + name.replace("_", "-"), getattr(options, name)]
+    settings = {
+        "spark.jars": spark_jars(),
+        "spark.jars.packages": "",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "512m",
+        "spark.sql.codegen.wholeStage": "false",
+    }
+    for name, value in settings.items():
+        arguments += ["--conf", f"{name}={value}"]
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", "dejaqueue", "pipeline", "reorder", *arguments, "--json"],
+            stdout=out,
+            stderr=out,
+            env=os.environ | ENVIRONMENT,
+            start_new_session=True,
+        )
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+@pytest.mark.may_skip
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(os.environ.get("SPARK_HEAVY") != "1", reason="make spark-heavy")
+def test_the_program_is_killed_while_it_writes__after_its_restart_each_record_is_there_once(
+    line: Line, client: dejaqueue.Client, tmp_path: Path
+) -> None:
+    line.put(orders(line.spark))
+    options, log = line.options(max_rows=200, claim_timeout_ms=20_000), tmp_path / "log"
+    client.create_topic(line.topic)
+    first = start_program(options, log)
+
+    def is_writing() -> bool:
+        """All of it was in DejaQ, and some of that is gone."""
+        counts = client.counts(line.topic)
+        return first.poll() is not None or 0 < counts["leased"] <= counts["scheduled"] < ROWS - 400
+
+    try:
+        wait_for(is_writing, 240)
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)  # the JVM too
+        first.wait(30)
+    assert first.returncode == -signal.SIGKILL, log.read_text()[-4_000:]
+    assert 0 < len(line.get()) < ROWS
+    second = start_program(options, log)
+    assert second.wait(200) == 0, log.read_text()[-4_000:]
+    # What was claimed when the program died, and noted nowhere, comes when the claim is over.
+    wait_for(lambda: not client.counts(line.topic)["leased"])
+    line.run()
+    assert numbers(line.get()) == Counter(range(ROWS))
+    assert not any(client.counts(line.topic).values())

@@ -100,6 +100,22 @@ def test_what_is_due_is_drained_in_batches__and_acked(
     assert live(client, topic) == {"scheduled": 1}
 
 
+def test_rows_tell_when_they_became_due__and_come_in_that_order(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    client: dejaqueue.Client,
+    tmp_path: Path,
+) -> None:
+    topic = make_topic(partitions=1)
+    dues = [1 + (7 * n) % 100 for n in range(100)]
+    client.send_batch(topic, pa.table({"payload": [b""] * 100, "due": dues}))
+    reader = spark.readStream.format("dejaq").option("url", broker.url).schema("due bigint")
+    drain(reader.load(topic), tmp_path)
+    [file] = (tmp_path / "out").glob("*.parquet")
+    assert parquet.read_table(file)["due"].to_pylist() == sorted(dues)
+
+
 def test_a_batch_that_failed_is_read_again__the_same_rows(
     spark: SparkSession,
     broker: BrokerProcess,

@@ -30,6 +30,11 @@ FAULTS = [
     ("Spark's executors", "spark/options.py", "import dejaqueue.engine.commands"),
     ("The broker knows no sockets", "journal/interface.py", "import socket"),
     ("Journal backends", "journal/segments/files.py", "import dejaqueue.journal.memory"),
+    (
+        "Coordinator backends",
+        "coordinator/in_process.py",
+        "import dejaqueue.coordinator.etcd",
+    ),
     ("What is not installed", "journal/interface.py", "import pandas"),
 ]
 

@@ -144,6 +144,7 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "redrive": Rule((MANAGE,), audited=True, also=_redriven_to),
     "stats": Rule((MANAGE,), optional=True),
     "assignments": Rule((MANAGE,), "name"),
+    "cluster": Rule(ANY, "topic", optional=True),
     "scan_ranges": Rule((MANAGE,), "name"),
     "history_files": Rule((MANAGE,), "name"),
     "claim": Rule((CONSUME,)),
@@ -293,6 +294,9 @@ def shown(principal: Principal, action: str, answer: dict[str, Any]) -> dict[str
     if action == "list_topics":
         seen = [topic for topic in answer["topics"] if principal.sees(topic["name"])]
         return answer | {"topics": seen}
+    if action == "cluster":
+        served = [one for one in answer["topics"] if principal.sees(one["topic"])]
+        return answer | {"topics": served}
     if action == "stats" and "topics" in answer:
         rows = answer["topics"].items()  # tidy: allow name, because it is a dict's own method
         return answer | {"topics": {n: row for n, row in rows if principal.may(MANAGE, n)}}

@@ -119,6 +119,15 @@ def digest_of(*words: object) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+# --- on the worker of the home ------------------------------------------------------------------
+
+
+def is_committed(home: Partition, text: str, epoch: int) -> bool:
+    """Whether an epoch, or a later one, was committed under the name of its query."""
+    known = home.engine.decisions.get(text)
+    return known is not None and Record.parse(known[1]).epoch >= epoch
+
+
 # --- on the worker of a participant -------------------------------------------------------------
 
 

@@ -30,13 +30,14 @@ from dejaqueue.broker.peek import peek
 from dejaqueue.broker.redrive import redrive
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
+from dejaqueue.broker.shared import Shared
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.topics import Catalogue
-from dejaqueue.broker.transactions import Transactions
+from dejaqueue.broker.transactions import TransactionName, Transactions
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
-from dejaqueue.errors import DejaQError, TopicUnknown, Unavailable
+from dejaqueue.errors import DejaQError, Elsewhere, Refused, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
 from dejaqueue.model import Topic, TopicKind
@@ -61,6 +62,7 @@ class Broker:
         clock: the time; the machine's unless a test brings its own.
         store: the journals; made from `settings.journal` unless given.
         threads: where its own work runs.
+        shared: what it has in common with other brokers; None = it is alone and serves everything.
 
     >>> from dejaqueue.settings import BrokerSettings, JournalSettings
     >>> broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
@@ -76,12 +78,14 @@ class Broker:
         clock: Clock | None = None,
         store: JournalStore | None = None,
         threads: Threads | None = None,
+        shared: Shared | None = None,
     ) -> None:
         # A copy: `change_settings` must not change those of another broker.
         self.settings = (settings or BrokerSettings()).model_copy(deep=True)
         self.clock: Clock = clock or SystemClock()
         self.store: JournalStore
         self._given_store = store
+        self._shared = shared
         self._threads = threads or Threads()
         self._lock = threading.Lock()
         self._topics: dict[str, TopicRuntime] = {}
@@ -112,10 +116,13 @@ class Broker:
             journal.url,
             segment_bytes=journal.segment_bytes,
             reserve_bytes=journal.reserve_bytes,
+            mirror=journal.mirror or None,
+            mirror_bytes_max=journal.mirror_bytes_max or None,
         )
         try:
-            self._catalogue = Catalogue(self.store)
-            self.keys.open(self.store)
+            shared = self._shared
+            self._catalogue = Catalogue(self.store) if shared is None else shared.catalogue()
+            self.keys.open(self.store if shared is None else shared)
         except BaseException:
             self.store.close()
             raise
@@ -127,7 +134,8 @@ class Broker:
         for worker in self._workers:
             worker.start()
         self.history.start()
-        self._topics = {topic.name: self._serve(topic) for topic in self._catalogue.all()}
+        served = self._catalogue.all() if self._shared is None else []  # others come by `take`
+        self._topics = {topic.name: self._serve(topic) for topic in served}
         self.started_us = self.clock.now_us()
         self._running = True
         self.phase = RUNNING
@@ -190,6 +198,8 @@ class Broker:
             self.transactions,
             self._catalogue.counts(topic.name),
             self._grow_topic,
+            self._catalogue.journals(topic.name),
+            self._shared,
             self.history,
         )
 
@@ -232,8 +242,54 @@ class Broker:
         found = self._topics.get(name)
         if found is None:
             self._catalogue.get(name)
+            if self._shared is not None:
+                raise self._shared.elsewhere(name)
             raise Unavailable(f"topic {name} is being made", 50)
         return found
+
+    def serves(self, name: str) -> bool:
+        """True if the topic is served here."""
+        return name in self._topics
+
+    def take(self, name: str) -> None:
+        """Serve a topic from now on, as its owner in a cluster. Raises TopicUnknown."""
+        with self._lock:
+            self._check_running()
+            if name in self._topics:
+                return
+            runtime = self._topics[name] = self._serve(self._catalogue.get(name))
+        runtime.ring_all()
+
+    def give(self, name: str, *, drain: bool) -> None:
+        """Serve a topic no more: somebody else will, or does already.
+
+        Args:
+            drain: finish what waits and take snapshots, so that the next owner has little to read;
+                False = let go at once.
+        """
+        with self._lock:
+            runtime = self._topics.pop(name, None)
+        if runtime is None:
+            return
+        runtime.close(self._close_partition if drain else lambda partition: partition.close())
+        runtime.dispatcher.end_all(Unavailable(f"topic {name} is served by another broker now", 50))
+
+    def catalogue_changed(self) -> None:
+        """The catalogue was changed by another broker: serve by it."""
+        with self._lock:
+            if not self._running:
+                return
+            gone = []
+            for name, runtime in self._topics.items():
+                topic = self._catalogue.find(name)
+                if topic is None:
+                    gone.append(name)
+                elif topic != runtime.topic:
+                    runtime.alter(topic)
+            runtimes = [self._topics.pop(name) for name in gone]
+        for runtime in runtimes:
+            runtime.close(lambda partition: partition.close())
+            runtime.dispatcher.end_all(TopicUnknown(runtime.topic.name))
 
     def runtimes(self) -> list[TopicRuntime]:
         """Every topic that is served, the oldest first; none while the broker is not running."""
@@ -245,10 +301,12 @@ class Broker:
             self._check_running()
             self.history.check(topic.history)
             made = self._catalogue.create(topic.check(), exist_ok=exist_ok)
-            if made.name not in self._topics:
+            if made.name not in self._topics and self._shared is None:
                 self.history.drop(made.name)
                 self._topics[made.name] = self._serve(made)
-            return made
+        if self._shared is not None:
+            self._shared.placed(made.name)
+        return made
 
     def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic:
         """Change settings of a topic; they hold at once. Raises BadRequest, TopicUnknown."""
@@ -256,19 +314,24 @@ class Broker:
             self._check_running()
             self.history.check(changes.get("history"))
             topic = self._catalogue.alter(name, changes)
-            self._topics[name].alter(topic)
+            if name in self._topics:
+                self._topics[name].alter(topic)
         return topic
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and all its messages. Raises TopicUnknown."""
         with self._lock:
             self._check_running()
+            topic = self._catalogue.get(name)
+            journals = self._catalogue.journals(name)
             self._catalogue.delete(name)
-            runtime = self._topics.pop(name)
-            runtime.close(lambda partition: partition.close())
-            self.store.drop(name)
+            runtime = self._topics.pop(topic.name, None)
+            if runtime is not None:
+                runtime.close(lambda partition: partition.close())
+            self.store.drop(journals)
             self.history.drop(name)
-        runtime.dispatcher.end_all(TopicUnknown(name))
+        if runtime is not None:
+            runtime.dispatcher.end_all(TopicUnknown(name))
 
     def topics(self) -> list[Topic]:
         """Every topic, by name."""
@@ -287,14 +350,25 @@ class Broker:
     # --- messages -----------------------------------------------------------------------------
 
     def open_write(self, stream: WriteStream) -> Writer:
-        """A stream of batches. Raises TopicUnknown."""
+        """A stream of batches. Raises TopicUnknown, BadRequest, Refused."""
+        runtime, stage = self.runtime(stream.topic), None
+        if stream.transaction:
+            stage = self.transactions.stage(stream.transaction, stream.op)
+            self._check_home(stream)
         return Writer(
-            stream,
-            self.runtime(stream.topic),
-            self.clock,
-            lambda: self.settings.dispatch.inbox_bytes_max,
-            self.transactions.stage(stream.transaction, stream.op) if stream.transaction else None,
+            stream, runtime, self.clock, lambda: self.settings.dispatch.inbox_bytes_max, stage
         )
+
+    def _check_home(self, stream: WriteStream) -> None:
+        """Refuse to stage what could not be decided here."""
+        home = TransactionName.parse(stream.transaction).topic
+        try:
+            self.runtime(home)
+        except Elsewhere as other:
+            raise Refused(
+                f"topics {home}, where this transaction began, and {stream.topic} are served by "
+                f"two brokers ({other.node or 'nobody'} has {home}): a transaction takes one"
+            ) from None
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
         """A consumer, without credit yet. Raises TopicUnknown, ResourceExhausted."""
@@ -315,7 +389,32 @@ class Broker:
         """Which consumer has which partition of a topic. Raises TopicUnknown."""
         return self.runtime(name).assignments()
 
+    def cluster(self, topic: str = "") -> dict[str, Any]:
+        """Which brokers there are, and which topic each serves.
+
+        Args:
+            topic: this one alone; "" = all.
+
+        Returns:
+            `node`, this broker; `nodes`, each with its `node`, `url`, `http_url`, `version`;
+            `topics`, each with `topic`, `node` ("" = nobody at the moment) and `epoch`. A broker
+            that is alone has no name and lists nothing.
+
+        Raises:
+            TopicUnknown.
+        """
+        if topic:
+            self.topic(topic)
+        if self._shared is None:
+            return {"node": "", "coordinator": "", "nodes": [], "topics": []}
+        return self._shared.describe(topic)
+
     # --- looking ------------------------------------------------------------------------------
+
+    @property
+    def is_shared(self) -> bool:
+        """True for one of several brokers of a cluster."""
+        return self._shared is not None
 
     def stats(self, topic: str | None = None) -> dict[str, Any]:
         """Counts of one topic, or of all (docs/reference/metrics.md)."""

@@ -13,6 +13,7 @@ number is that of the lease, the position of its journal entry: it says nothing 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 TICKET_FIELDS = ["topic", "partition", "claim", "first", "end", "columns"]
 CLAIMS_MAX = 10_000
 """Claims in one call."""
+_CLAIMS_KEPT = 16
+"""With more of them, dues of claims that are over are looked for."""
 _MEAN_BYTES = 1_024
 """Bytes of a payload, for a limit in bytes, where nothing was sent since the start."""
 
@@ -73,6 +76,7 @@ def claim(topic: TopicRuntime, body: dict[str, Any]) -> dict[str, Any]:
         left = place.engine.due_count(now_ms)
         if leased is None:
             return -1, 0, left
+        _keep_dues(place, lease_id, leased.dues_ms)
         return lease_id, len(leased.sequences), left
 
     lease_id, count, left = answer_of(topic.change(number, lease))
@@ -102,6 +106,8 @@ def settle(topic: TopicRuntime, body: dict[str, Any], *, ack: bool) -> dict[str,
             if place.engine.leased_rows(number) is None:
                 lost.append(number)
                 continue
+            if ack:
+                place.claimed_dues.pop(number, None)
             now_ms = place.now_ms()
             command = Ack(now_ms, number) if ack else Extend(now_ms, now_ms + lease_ms, number)
             place.apply(command)
@@ -131,24 +137,39 @@ def read(topic: TopicRuntime, values: dict[str, Any]) -> tuple[pa.Schema, Iterat
 
     def batches() -> Iterator[pa.RecordBatch]:
         place = topic.partitions[partition]
-        sequences = answer_of(topic.look(partition, lambda place: _held(place, number)))
+        sequences, dues_ms = answer_of(topic.look(partition, lambda place: _held(place, number)))
         sequences = sequences[first:end]
+        dues_ms = dues_ms[first:end]
         for at in range(0, sequences.size, limits.SLAB_ROWS):
             part = sequences[at : at + limits.SLAB_ROWS]
             rows = answer_of(topic.look(partition, lambda place, part=part: rows_of(place, part)))  # type: ignore[misc]
-            yield from in_batches(place, rows, ticket)
+            # In the table a leased row is due when its lease ends.
+            were_ms = dues_ms[at : at + limits.SLAB_ROWS]
+            yield from in_batches(place, replace(rows, dues_ms=were_ms), ticket)
 
     return ticket.schema, batches()
 
 
-def _held(place: Partition, number: int) -> Int64s:
+def _keep_dues(place: Partition, number: int, dues_ms: Int64s) -> None:
+    """Remember when the rows of a claim became due, until it is over or the broker ends."""
+    kept = place.claimed_dues
+    if len(kept) >= _CLAIMS_KEPT:
+        for old in [old for old in kept if place.engine.leased_rows(old) is None]:
+            del kept[old]
+    kept[number] = dues_ms
+
+
+def _held(place: Partition, number: int) -> tuple[Int64s, Int64s]:
+    """The rows of a claim, and when they became due; -1 = was forgotten at a restart."""
     rows = place.engine.leased_rows(number)
     if rows is None:
         raise Refused(
             f"claim {number} of partition {place.number} of topic {place.topic().name} is over: "
             "it was acked, or nobody extended it in time"
         )
-    return np.asarray(rows[0])
+    sequences = np.asarray(rows[0])
+    dues_ms = place.claimed_dues.get(number)
+    return sequences, np.full(sequences.size, -1) if dues_ms is None else dues_ms
 
 
 def _partition(topic: TopicRuntime, values: dict[str, Any]) -> int:

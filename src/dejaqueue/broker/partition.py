@@ -51,6 +51,7 @@ from dejaqueue.engine.commands import (
     Effects,
     Enqueue,
     Extend,
+    Int64s,
     Move,
     Nack,
     OpenEpoch,
@@ -77,12 +78,15 @@ if TYPE_CHECKING:
     from dejaqueue.broker.forecast import ForecastChore
     from dejaqueue.broker.history.recorder import Recorder
     from dejaqueue.broker.maintenance import Maintenance
+    from dejaqueue.broker.shared import Shared
     from dejaqueue.broker.staging import StagedWatch
     from dejaqueue.clock import Clock
 
 # Batches smaller than this are joined: that costs less than an entry for each.
 MERGE_ROWS_MAX = 256
 MERGE_BYTES_MAX = 64 << 10
+# A partition on a server that was away, or that had another owner, is tried again so often.
+RETRY_US = 500_000
 # Requests taken in one step; the rest waits for the next one, so that due messages are not kept.
 STEP_REQUESTS_MAX = 1_024
 
@@ -120,7 +124,10 @@ class Partition:
         self.dead_letters: DeadLetters | None = None
         self.staged_watch: StagedWatch | None = None
         self.forecast: ForecastChore | None = None
+        self.shared: Shared | None = None
+        self._reopens = False
         self.recorder: Recorder | None = None
+        self.claimed_dues: dict[int, Int64s] = {}
         self.engine: Engine
         self.journal: Journal
         self._open_journal = open_journal
@@ -163,7 +170,7 @@ class Partition:
             self._refuse_inbox(Unavailable("the topic is closed", 1_000))
             return None
         if not self.loaded and not self._load():
-            return None
+            return self._next_try_us()
         try:
             if self.topic() is not self._rules_topic:
                 self._configure()
@@ -188,12 +195,18 @@ class Partition:
         if not self.loaded:
             if not self._inbox and self.topic().kind is TopicKind.CRON:
                 return self.clock.now_us() + 1_000_000  # its entries go on by themselves
-            return self.clock.now_us() + 100_000 if self._inbox else None
+            return self.clock.now_us() + 100_000 if self._inbox else self._next_try_us()
         self.backlog = Backlog.of(self.engine.state, self.mean_payload_bytes)
         if self._inbox:
             full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
             return None if full and self._commits.in_flight else self.clock.now_us()
         return self.clock.now_us() if has_chores else next_wake_us(self)
+
+    def _next_try_us(self) -> int | None:
+        """When to read it again though nobody asks: a server may be back, or we its owner again."""
+        if self._failed is None and (self._reopens or self.shared is not None):
+            return self.clock.now_us() + RETRY_US
+        return None
 
     def close(self) -> None:
         """Answer what waits with Unavailable and close the journal."""
@@ -250,6 +263,10 @@ class Partition:
         if self._failed is not None:
             self._refuse_inbox(self._failed)
             return False
+        refusal = None if self.shared is None else self.shared.refusal(self.topic().name)
+        if refusal is not None:
+            self._refuse_inbox(refusal)
+            return False
         try:
             self._recover()
         except DejaQError as error:
@@ -292,6 +309,7 @@ class Partition:
             journal.close()
             raise
         self.engine, self.journal = engine, journal
+        self._reopens = journal.reopens
         self._rules_topic = None
         self._commits = Commits(
             journal,
@@ -321,8 +339,11 @@ class Partition:
     def _fail(self, error: DejaQError) -> None:
         """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
         # A full disk or another owner: reading again may help. A failed sync is final (duty 8).
-        if not isinstance(error, ResourceExhausted | Fenced | InternalError):
+        may_help = isinstance(error, ResourceExhausted | Fenced | InternalError)
+        if not may_help and not self.journal.reopens:
             self._failed = error
+        if isinstance(error, Fenced) and self.shared is not None:
+            self.shared.fenced(self.topic().name)
         self._commits.abandon(error)
         self.loaded = False
         self.journal.close()

@@ -23,6 +23,7 @@ from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.quotas import Backlog, Rates
 from dejaqueue.broker.requests import ChangeRequest, LookRequest, Request
+from dejaqueue.broker.shared import Shared
 from dejaqueue.broker.staging import StagedWatch
 from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.transactions import Transactions
@@ -65,6 +66,8 @@ class TopicRuntime:
         transactions: Transactions,
         counts: tuple[int, ...] = (),
         grow: Callable[[str, int], None] = lambda _name, _count: None,
+        journals: str = "",
+        shared: Shared | None = None,
         history: History | None = None,
     ) -> None:
         self.topic = topic
@@ -86,7 +89,7 @@ class TopicRuntime:
             partition = Partition(
                 lambda: self.topic,
                 number,
-                lambda: store.open(self.topic.name, number),
+                lambda: store.open(journals or self.topic.name, number),
                 clock,
                 settings,
                 self.dispatcher,
@@ -100,6 +103,7 @@ class TopicRuntime:
             partition.dead_letters = DeadLetters(carrier)
             partition.staged_watch = StagedWatch(transactions)
             partition.forecast = ForecastChore(self._forecast)
+            partition.shared = shared
             if history is not None:
                 partition.recorder = history.recorder(topic.name, number, self.counting)
             self._workers.append(worker)

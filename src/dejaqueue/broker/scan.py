@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -249,7 +250,7 @@ def _column(name: str, partition: int, rows: Rows, stored: dict[str, pa.Array]) 
         case "partition":
             return pa.array(np.full(count, partition, dtype=np.int32))
         case "due":
-            return pa.array(rows.dues_ms)
+            return pa.array(rows.dues_ms, mask=_unknown(rows.dues_ms))
         case "attempts":
             return pa.array(rows.attempts)
         case "priority":
@@ -270,6 +271,12 @@ def _column(name: str, partition: int, rows: Rows, stored: dict[str, pa.Array]) 
             return _nested(name, stored[name])
         case _:
             return stored[name]
+
+
+def _unknown(dues_ms: Int64s) -> npt.NDArray[np.bool_] | None:
+    """Which due times are not known, as those of a claim are after a restart; None = no one is."""
+    unknown = dues_ms < 0
+    return unknown if unknown.any() else None
 
 
 def _nested(name: str, packed: pa.Array) -> pa.Array:

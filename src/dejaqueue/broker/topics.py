@@ -7,6 +7,7 @@ Holds: a change is durable before it is seen; what can't change is refused with 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +48,18 @@ class Catalogue:
         if name not in self._topics:
             raise TopicUnknown(name)
         return self._topics[name]
+
+    def find(self, name: str) -> Topic | None:
+        """The topic, None if there is none."""
+        return self._topics.get(name)
+
+    def by_name(self) -> Mapping[str, Topic]:
+        """Every topic; does not change, a change makes another one."""
+        return self._topics
+
+    def journals(self, name: str) -> str:
+        """What the topic is called in the store of its journals."""
+        return self.get(name).name
 
     def counts(self, name: str) -> tuple[int, ...]:
         """How many partitions the topic had, one after the other; the last is its number now."""

@@ -34,6 +34,7 @@ from dejaqueue.broker.branches import (
     check_epoch,
     decide_family,
     digest_of,
+    is_committed,
 )
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Decide, Remember, Stage
@@ -323,7 +324,6 @@ class Transactions:
     ) -> None:
         """Answer with what begin gave, and whether the epoch is committed already."""
         home = _epochs_of(body["topic"], body["query"])
-        epoch = int(body["epoch"])
 
         def looked(future: Future[bool]) -> None:
             wrong = future.exception()
@@ -332,7 +332,7 @@ class Transactions:
             else:
                 answer.set_result(begun | {"committed": future.result()})
 
-        look = partial(_is_committed, name=home, epoch=epoch)
+        look = partial(is_committed, text=home.text, epoch=body["epoch"])
         self._home(home).look(home.partition, look).add_done_callback(looked)
 
     # --- between partitions -------------------------------------------------------------------
@@ -534,11 +534,6 @@ def _remember_epoch(
 def _epochs_of(topic: str, query: str) -> TransactionName:
     """Under which name its home remembers the last epoch of a query."""
     return TransactionName.parse(f"{topic}/0/{limits.INSTANT_MS_MAX}-1-{digest_of(query)}")
-
-
-def _is_committed(home: Partition, name: TransactionName, epoch: int) -> bool:
-    known = home.engine.decisions.get(name.text)
-    return known is not None and Record.parse(known[1]).epoch >= epoch
 
 
 def _joined(before: Record, record: Record) -> tuple[Place, ...]:

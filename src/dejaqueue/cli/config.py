@@ -26,6 +26,10 @@ FLAGS = {
     "host": "server.host",
     "port": "server.port",
     "http_port": "server.http_port",
+    "cluster": "cluster.nodes",
+    "coordinator": "cluster.coordinator",
+    "node": "cluster.node",
+    "advertise": "cluster.advertise",
 }
 """Options that are settings, by the name click has for them."""
 
@@ -36,8 +40,11 @@ def settings_options(function: Function) -> Function:
         (
             click.option(
                 "--data",
-                metavar="DIR",
-                help="Where messages are kept, or `memory:`.  [default: dejaq-data]",
+                "--journal",
+                "data",
+                metavar="DIR|URL",
+                help="Where messages are kept: a directory, a server's URL, or `memory:`.  "
+                "[default: dejaq-data]",
             ),
             click.option("--host", help="Address to listen on.  [default: 127.0.0.1]"),
             click.option("--port", type=int, help="Port; 0 = any free one.  [default: 7464]"),
@@ -45,6 +52,20 @@ def settings_options(function: Function) -> Function:
                 "--http-port",
                 type=int,
                 help="Port of the HTTP API; 0 = any free one.  [default: 7465]",
+            ),
+            click.option(
+                "--cluster",
+                metavar="NODE=HOST:PORT,…",
+                help="Brokers that keep their journals themselves, this one included.",
+            ),
+            click.option(
+                "--coordinator",
+                metavar="URL",
+                help="Server on which brokers of a cluster agree, e.g. etcd://host:2379.",
+            ),
+            click.option("--node", metavar="NAME", help="Name of this broker in its cluster."),
+            click.option(
+                "--advertise", metavar="HOST", help="Where others reach this broker, by name."
             ),
             click.option(
                 "--set",

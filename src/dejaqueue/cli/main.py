@@ -35,6 +35,7 @@ COMMANDS = {
     "cancel": "dejaqueue.cli.changes:cancel",
     "dead": "dejaqueue.cli.dead:dead",
     "stats": "dejaqueue.cli.stats:stats",
+    "cluster": "dejaqueue.cli.cluster:cluster",
     "transactions": "dejaqueue.cli.transactions:transactions",
     "key": "dejaqueue.cli.keys:key",
     "pipeline": "dejaqueue.cli.pipeline:pipeline",

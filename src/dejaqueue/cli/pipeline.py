@@ -25,7 +25,7 @@ class Pipelines(click.Group):
 
         if cmd_name not in pipelines.names():
             return None
-        return make_command(pipelines.load(cmd_name))
+        return make_command(pipelines.find(cmd_name))
 
 
 @click.group(

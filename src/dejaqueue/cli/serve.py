@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dejaqueue.cli.clustering import Place
 from dejaqueue.cli.config import read_settings, settings_options
 from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.output import print_json
+from dejaqueue.setting_words import masked
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
@@ -59,11 +61,18 @@ def serve(*, as_json: bool, **chosen: Any) -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Blocked before any thread starts, so that all inherit it and only `sigwait` takes them.
     signal.pthread_sigmask(signal.SIG_BLOCK, (*STOPPING_SIGNALS, signal.SIGHUP))
-    _run(loaded, lambda: read_settings(chosen), as_json=as_json)
+    if not _run(loaded, lambda: read_settings(chosen), as_json=as_json):
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)  # everything is durable and closed; see FlightServer.stop
 
 
-def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> None:
-    """Start everything from the inside out, wait for a signal, stop in reverse."""
+def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> bool:
+    """Start everything from the inside out, wait for a signal, stop in reverse.
+
+    Returns:
+        False if threads of streams that nobody ended still run.
+    """
     from dejaqueue.access.gate import Gate
     from dejaqueue.access.tls import load_tls
     from dejaqueue.broker.broker import Broker
@@ -77,7 +86,11 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     host = settings.server.host
     tls = load_tls(settings.server)
     _let_files_be_open()
-    broker = Broker(settings)
+    place = Place(settings)
+    if not place.prepare(STOPPING_SIGNALS):
+        return True
+    all_ended = True
+    broker = Broker(place.settings, shared=place.node)
     gate = Gate(broker.keys)
     ready = False
     try:
@@ -93,18 +106,25 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         _warn_if_open(host, gate, tls)
         flight = FlightServer(broker, host, settings.server.port, gate=gate, tls=tls)
         flight.start()
+        if place.node is not None:
+            place.node.on_gone = flight.forwarding.drop
+        place.join(broker, flight.port, http.port, tls=tls is not None)
         _keep_pauses_short()
         ready = True
         log.info("serving at port %d, HTTP at port %d", flight.port, http.port)
         _say_where(settings, flight.url, http.port, as_json=as_json)
-        _wait_for_the_end(lambda: _change_settings(broker, read_again))
+        _wait_for_the_end(lambda: _change_settings(broker, read_again, place))
         _let_a_second_signal_end_it()
         ready = False
         log.info("stopping (once more to stop at once; nothing is lost)")
-        flight.stop()
+        place.leave()  # others take over while this one still says where things are
+        all_ended = flight.stop()
     finally:
+        place.leave()
         broker.stop()
         http.stop()
+        place.close()
+    return all_ended
 
 
 def _warn_if_open(host: str, gate: Gate, tls: ServerTls | None) -> None:
@@ -151,11 +171,11 @@ def _http_server(
         return HealthServer(host, port, is_healthy, broker.stats, gate, tls)
     from dejaqueue.http.service import Service
 
-    return HttpServer(Service(broker, gate, is_ready), host, port, tls=tls)
+    return HttpServer(Service(broker, gate, is_ready, broker.is_shared), host, port, tls=tls)
 
 
 def _say_where(settings: BrokerSettings, url: str, http_port: int, *, as_json: bool) -> None:
-    host, data = settings.server.host, settings.journal.url
+    host, data = settings.server.host, masked("journal.url", settings.journal.url)
     http_url = f"http{'s' if settings.server.tls_certificate else ''}://{host}:{http_port}"
     if as_json:
         print_json({"url": url, "http_url": http_url, "data": data})
@@ -198,7 +218,7 @@ def _has_terminal() -> bool:
     return True
 
 
-def _change_settings(broker: Broker, read_again: Callable[[], Loaded]) -> None:
+def _change_settings(broker: Broker, read_again: Callable[[], Loaded], place: Place) -> None:
     """Read the settings again and take over what can change live; say what that is."""
     from dejaqueue.errors import BadRequest
     from dejaqueue.logs import set_up
@@ -209,7 +229,7 @@ def _change_settings(broker: Broker, read_again: Callable[[], Loaded]) -> None:
     except BadRequest as error:
         log.error("the settings stay as they are: %s", error)
         return
-    changed, refused = broker.change_settings(loaded.settings)
+    changed, refused = broker.change_settings(place.beside(loaded.settings))
     set_up(broker.settings.log)
     for change in (*changed, *refused):
         before, after = masked(change.name, change.before), masked(change.name, change.after)

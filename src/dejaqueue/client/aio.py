@@ -44,7 +44,8 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
     """A connection to a DejaQ broker.
 
     Args:
-        url: `dejaq://host:port`; `dejaqs://` for TLS.
+        url: `dejaq://host:port`; `dejaqs://` for TLS. Of a cluster any broker will do; with
+            several, `dejaq://a:7464,b:7464`, the client also starts where one is down.
         name: a name for the broker's logs.
         api_key: what `dejaq key create` printed; None = the broker needs none.
         tls: files for `dejaqs://`, beside or instead of the system's.
@@ -75,9 +76,9 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
     ) -> None:
         if transport is None:
             # Imported late: who brings a transport of its own does not load gRPC.
-            from dejaqueue.client.flight_transport import FlightTransport
+            from dejaqueue.client.routed_transport import connect
 
-            transport = FlightTransport(url, api_key, tls)
+            transport = connect(url, api_key, tls)
         self._core = ClientCore(transport, name, retry_ms_max, clock)
 
     async def __aenter__(self) -> AsyncClient:
@@ -161,6 +162,19 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
             TopicUnknown: there is no such topic.
         """
         return await self._action("assignments", {"name": check_topic_name(topic)})
+
+    async def cluster(self, topic: str | None = None) -> dict[str, Any]:
+        """Which brokers there are, and which of them serves each topic, or this one.
+
+        Returns:
+            `node`, the broker that was asked; `nodes`, each with `node`, `url`, `http_url` and
+            `version`; `topics`, each with `topic`, `node` ("" = nobody at the moment) and `epoch`,
+            how often it has changed hands. All are empty at a broker that is alone.
+
+        Raises:
+            TopicUnknown: there is no such topic.
+        """
+        return await self._action("cluster", {} if topic is None else {"topic": topic})
 
     def cron(self, topic: str) -> AsyncCron:
         """The entries of a cron topic: what fires when."""

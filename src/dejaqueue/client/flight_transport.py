@@ -28,12 +28,14 @@ from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle, StreamError
 
 PORT_DEFAULT = 7464
+FOLLOWS = "x-dejaq-follows"
+"""The header of a client that goes to other brokers itself when it is told where (Elsewhere)."""
 CALL_SECONDS_MAX = 60.0
 """An action or a page of rows that takes longer has failed."""
 CLOSE_SECONDS_MAX = 10.0
 """Closing waits this long for a stream's last replies."""
 
-_OPTIONS = [
+FLIGHT_OPTIONS = [
     # Half-open connections are noticed while streams are open. A server takes pings without data
     # only every five minutes by default, and breaks the connection of who sends more of them.
     ("grpc.keepalive_time_ms", 310_000),
@@ -336,6 +338,8 @@ class FlightTransport:
         url: `dejaq://host:port`, or `dejaqs://` for TLS; the port is 7464 if left out.
         api_key: goes with every call and stream; None = none does.
         tls: files for `dejaqs://`; None = the system's certificates are trusted.
+        follows: where another broker serves a topic, be told (Elsewhere) instead of having the
+            call passed on.
 
     Raises:
         BadRequest: one of these is wrong, or a file cannot be read.
@@ -343,14 +347,23 @@ class FlightTransport:
 
     shares_clock = False
 
-    def __init__(self, url: str, api_key: str | None = None, tls: Tls | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        tls: Tls | None = None,
+        *,
+        follows: bool = False,
+    ) -> None:
         location = flight_location(url)
         if tls is not None and not location.startswith("grpc+tls:"):
             raise BadRequest("url", "dejaqs://host:port with tls", url)
         headers = headers_of(api_key, url)
+        if follows:
+            headers.append((FOLLOWS.encode(), b"1"))
         secured = {} if tls is None else tls.arguments()
-        self._writes = flight.FlightClient(location, generic_options=_OPTIONS, **secured)
-        self._consumes = flight.FlightClient(location, generic_options=_OPTIONS, **secured)
+        self._writes = flight.FlightClient(location, generic_options=FLIGHT_OPTIONS, **secured)
+        self._consumes = flight.FlightClient(location, generic_options=FLIGHT_OPTIONS, **secured)
         self._stream_options = flight.FlightCallOptions(headers=headers)
         self._call_options = flight.FlightCallOptions(timeout=CALL_SECONDS_MAX, headers=headers)
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="dejaq-call")

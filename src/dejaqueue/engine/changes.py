@@ -9,8 +9,7 @@ See: apply.py and decisions.py, which note; broker/history/ for where they go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dejaqueue.engine.commands import Int64s, UInt16s, Words
 from dejaqueue.model import ChangeKind
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from dejaqueue.engine.state import PartitionState
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """The same thing happened to these messages.
 
     Attributes:

@@ -15,18 +15,30 @@ import pyarrow.flight as flight
 from dejaqueue.access import audit
 from dejaqueue.access.gate import Gate, bearer_of
 from dejaqueue.access.roles import Principal
-from dejaqueue.errors import NotAllowed, Unauthenticated
+from dejaqueue.client.flight_transport import FOLLOWS
+from dejaqueue.errors import Elsewhere, NotAllowed, Unauthenticated
 from dejaqueue.flight.errors import translated
+from dejaqueue.flight.forwarding import FORWARDED, Onward
 
 KEY = "access"
 """Under which Flight keeps the middleware of a call."""
 
 
 class Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
-    """Who makes this call."""
+    """Who makes this call.
 
-    def __init__(self, principal: Principal) -> None:
+    Attributes:
+        bearer: the API key that came with it, to pass the call on with; None = there was none.
+        is_forwarded: another broker has passed it on.
+    """
+
+    def __init__(self, principal: Principal, bearer: str | None, is_forwarded: bool) -> None:
         self.principal = principal
+        self.bearer = bearer
+        self.is_forwarded = is_forwarded
+
+    def __repr__(self) -> str:
+        return f"Caller({self.principal.name})"
 
 
 class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -39,7 +51,9 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         """Who calls. Flight does not say here from which address."""
         with translated():
             try:
-                return Caller(self._gate.principal(_bearer(headers)))
+                bearer = _bearer(headers)
+                is_final = FORWARDED in headers or FOLLOWS in headers
+                return Caller(self._gate.principal(bearer), bearer, is_final)
             except NotAllowed as refused:
                 name = str(getattr(call.method, "name", call.method)).lower()
                 audit.refused(audit.NOBODY, audit.NOBODY, name, "", refused)
@@ -50,6 +64,19 @@ def caller_of(context: flight.ServerCallContext) -> Principal:
     """Who makes a call that was let in."""
     caller: Caller = context.get_middleware(KEY)
     return caller.principal
+
+
+def onward(context: flight.ServerCallContext, elsewhere: Elsewhere) -> Onward:
+    """Where a call goes that another broker answers.
+
+    Raises:
+        Elsewhere: it has been passed on already, the caller goes there itself, or nobody knows
+            where to.
+    """
+    caller: Caller = context.get_middleware(KEY)
+    if caller.is_forwarded or not elsewhere.url:
+        raise elsewhere
+    return Onward(elsewhere.url, caller.bearer)
 
 
 def _bearer(headers: dict[str, list[str | bytes]]) -> str | None:

@@ -23,12 +23,13 @@ from dejaqueue.access.roles import Principal
 from dejaqueue.access.tls import ServerTls
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, Elsewhere
 from dejaqueue.flight.bounds import OpenStreams
-from dejaqueue.flight.callers import KEY, Callers, caller_of
+from dejaqueue.flight.callers import KEY, Callers, caller_of, onward
 from dejaqueue.flight.calls import CallCounter
 from dejaqueue.flight.consume import serve_consumer
 from dejaqueue.flight.errors import translated
+from dejaqueue.flight.forwarding import Forwarding
 from dejaqueue.flight.produce import serve_writer
 from dejaqueue.model import Topic
 from dejaqueue.schema.messages import SEND
@@ -47,6 +48,10 @@ class FlightServer:
         port: 0 = any free port.
         gate: says who calls; None = a gate of the broker's keys.
         tls: None = in plain text.
+        forwarding: to brokers that serve other topics; None = by the system's certificates.
+
+    Attributes:
+        forwarding: connections to other brokers.
     """
 
     def __init__(
@@ -57,7 +62,9 @@ class FlightServer:
         *,
         gate: Gate | None = None,
         tls: ServerTls | None = None,
+        forwarding: Forwarding | None = None,
     ) -> None:
+        self.forwarding = forwarding or Forwarding()
         self._broker = broker
         self._gate = gate or Gate(broker.keys)
         self._tls = tls
@@ -69,7 +76,9 @@ class FlightServer:
     def start(self) -> None:
         """Return when the port is open. Raises BadRequest if it cannot be."""
         try:
-            self._service = _Service(self._broker, self._gate, self._host, self._port, self._tls)
+            self._service = _Service(
+                self._broker, self._gate, self._host, self._port, self._tls, self.forwarding
+            )
         except (OSError, pa.ArrowException) as error:
             raise BadRequest("server.port", f"a free port of {self._host}", self._port) from error
         # Not `serve`, which takes SIGTERM and SIGINT over from the program's own handlers.
@@ -87,26 +96,36 @@ class FlightServer:
         """What clients connect to."""
         return f"{'dejaq' if self._tls is None else 'dejaqs'}://{self._host}:{self.port}"
 
-    def stop(self, timeout_seconds: float = 5.0) -> None:
+    def stop(self, timeout_seconds: float = 5.0) -> bool:
         """End all streams and close the port. Twice or before start is fine.
 
-        Streams of clients that do not answer are given up after the timeout: gRPC has no way to
-        close them, the process does it when it ends.
+        Returns:
+            False if streams of clients that do not end them were given up: gRPC has no way to
+            close them, the process does it when it ends. Their threads still run, so it must end
+            without the interpreter's own clearing up, which they would disturb.
         """
         service, self._service = self._service, None
         if service is None:
-            return
+            return True
         service.end_streams()
         closer = threading.Thread(target=service.shutdown, name="dejaq-flight-stop", daemon=True)
         closer.start()
         closer.join(timeout_seconds)
+        self.forwarding.close()
+        return not closer.is_alive()
 
 
 class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     """What gRPC calls, on a thread per call."""
 
     def __init__(
-        self, broker: Broker, gate: Gate, host: str, port: int, tls: ServerTls | None
+        self,
+        broker: Broker,
+        gate: Gate,
+        host: str,
+        port: int,
+        tls: ServerTls | None,
+        forwarding: Forwarding,
     ) -> None:
         secured: dict[str, Any] = {}
         if tls is not None:
@@ -118,6 +137,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
         self._gate = gate
+        self.forwarding = forwarding
         self._open_streams = OpenStreams(limits.FLIGHT_STREAMS_MAX)
         self._streams: set[Callable[[], None]] = set()
         self._streams_lock = threading.Lock()
@@ -136,6 +156,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "extend_claims": self._extend_claims,
             "ack_claims": self._ack_claims,
             "assignments": self._assignments,
+            "cluster": self._cluster,
             "counts": self._counts,
             "histogram": self._histogram,
             "move_where": self._move_where,
@@ -186,8 +207,12 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             caller = caller_of(context)
             with audit.recorded(caller.name, context.peer(), stream.op, stream.topic):
                 rules.require_write(caller, stream)
-            target = self._broker.open_write(stream)
             with self._open_streams:
+                try:
+                    target = self._broker.open_write(stream)
+                except Elsewhere as other:
+                    self.forwarding.put(onward(context, other), descriptor, reader, writer)
+                    return
                 serve_writer(target, stream, reader, writer, partial(self._gate.check, caller))
 
     def do_exchange(
@@ -206,7 +231,11 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             admit = partial(self._gate.admit, caller)
             stops = self.register, self.unregister
             with self._open_streams:
-                serve_consumer(self._broker, options, reader, writer, stops, admit)
+                try:
+                    serve_consumer(self._broker, options, reader, writer, stops, admit)
+                except Elsewhere as other:
+                    there = onward(context, other)
+                    self.forwarding.exchange(there, descriptor, reader, writer, stops)
 
     # --- one call, one answer -----------------------------------------------------------------
 
@@ -220,7 +249,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 raise BadRequest("action", f"one of {', '.join(self._actions)}", action.type)
             body = _bounded(action.body, "action.body")
             values = _json_object(body or b"{}", "action.body")
-            answer = self._act(action.type, call, values, caller_of(context), context.peer())
+            try:
+                answer = self._act(action.type, call, values, caller_of(context), context.peer())
+            except Elsewhere as other:
+                return iter(self.forwarding.action(onward(context, other), action))
             return iter([flight.Result(json.dumps(answer).encode())])
 
     def _act(
@@ -264,12 +296,15 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 "claim": self._broker.read_claim,
                 "history": self._broker.read_history,
             }
-            if op in streams:
+            try:
+                if op not in streams:
+                    batch = self._broker.peek(values)
+                    return flight.RecordBatchStream(pa.Table.from_batches([batch]))
                 schema, batches = streams[op](values)
-                check = partial(self._gate.check, caller)
-                return flight.GeneratorStream(schema, _translating(batches, check))
-            batch = self._broker.peek(values)
-            return flight.RecordBatchStream(pa.Table.from_batches([batch]))
+            except Elsewhere as other:
+                schema, batches = self.forwarding.get(onward(context, other), ticket)
+            check = partial(self._gate.check, caller)
+            return flight.GeneratorStream(schema, _translating(batches, check))
 
     def list_flights(
         self, context: flight.ServerCallContext, criteria: bytes
@@ -395,6 +430,14 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         name = _topic_name(body)
         descriptors.check_fields(body, [])
         return self._broker.assignments(name)
+
+    def _cluster(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Which brokers there are and who serves what: topic, or all."""
+        descriptors.check_fields(body, ["topic"])
+        topic = body.get("topic") or ""
+        if not isinstance(topic, str):
+            raise BadRequest("topic", "the name of a topic", topic)
+        return self._broker.cluster(topic)
 
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
         """The broker's time."""

@@ -13,6 +13,7 @@ from dejaqueue.http import entrance, openapi, problems
 from dejaqueue.http.doq import routes as doq
 from dejaqueue.http.exposition import Exposition
 from dejaqueue.http.fast_lane import FastLane, calls_of
+from dejaqueue.http.forwarding import Forwarding
 from dejaqueue.http.heads import HeadAsGet
 from dejaqueue.http.requests import RequestCounter, RequestCounts
 from dejaqueue.http.routes import (
@@ -61,6 +62,8 @@ def build_app(service: Service) -> FastAPI:
     doq.install(app, service)
     direct = [*sending.router.routes, *leases.router.routes]
     app.add_middleware(FastLane, calls=calls_of(direct))  # first, and so innermost
+    if service.forwards:
+        app.add_middleware(Forwarding)
     entrance.install(app, service.gate)
     openapi.install(app, DESCRIPTION)
     requests = RequestCounts()

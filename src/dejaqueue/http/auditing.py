@@ -19,9 +19,10 @@ from dejaqueue.errors import DejaQError, NotAllowed
 
 PRINCIPAL = "dejaq.principal"
 """Where in a request's scope the entrance keeps who it is from."""
+OUTCOME = "dejaq.outcome"
+"""Where in a request's scope the error is that it ended with."""
 _FACTS = "dejaq.audit"
 _ADMINISTERS = "dejaq.administers"
-_OUTCOME = "dejaq.outcome"
 _TOPIC_FIELDS = ("topic", "queue_name")
 
 
@@ -37,7 +38,7 @@ def note_administers(request: Request) -> None:
 
 def note_error(scope: Scope, error: DejaQError) -> None:
     """What the request ended with; a refusal is written down at once."""
-    scope[_OUTCOME] = error
+    scope[OUTCOME] = error
     if isinstance(error, NotAllowed):
         who, peer, action, topic = _who_what(scope)
         audit.refused(who, peer, action, topic, error)
@@ -45,7 +46,7 @@ def note_error(scope: Scope, error: DejaQError) -> None:
 
 def record(scope: Scope, status: int) -> None:
     """Before the answer goes out: whoever has it can rely on the line."""
-    error = scope.get(_OUTCOME)
+    error = scope.get(OUTCOME)
     rule = HTTP_ROUTES.get((scope["method"], _path(scope)))
     administers = _ADMINISTERS in scope or (rule is not None and rule.audited)
     if not administers or isinstance(error, NotAllowed):

@@ -24,11 +24,13 @@ class Service:
         broker: may be not started yet: its calls raise Unavailable then.
         gate: says who calls.
         is_ready: True while the broker takes calls.
+        forwards: True if what another broker serves is passed on to it.
     """
 
     broker: Broker
     gate: Gate
     is_ready: Callable[[], bool]
+    forwards: bool = False
 
 
 def service_of(request: Request) -> Service:

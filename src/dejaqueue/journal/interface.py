@@ -141,9 +141,12 @@ class Journal(ABC):
 
     Attributes:
         appended_bytes: bytes of entries that were made durable since it was opened; for metrics.
+        reopens: a failure is one of the connection: opening the journal again may help (duty 8 is
+            about disks, where it must not be tried).
     """
 
     appended_bytes: int = 0
+    reopens: bool = False
 
     @property
     def repairs(self) -> list[str]:

@@ -1,30 +1,60 @@
 """Which URL opens which journal store. A backend is imported when its URL is used, not before.
 
 Room: journal.
-See: interface.py, JournalStore.
+See: interface.py, JournalStore; records/ for servers that keep numbered records.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
 from dejaqueue.errors import BadRequest
 from dejaqueue.journal.interface import JournalStore, store_path
+from dejaqueue.journal.records.interface import RecordStore
+
+_RECORD_STORES: Final = {
+    "sqlite": "dejaqueue.journal.records.sql",
+    "postgresql": "dejaqueue.journal.records.sql",
+    "postgres": "dejaqueue.journal.records.sql",
+    "cockroachdb": "dejaqueue.journal.records.sql",
+    "mysql": "dejaqueue.journal.records.sql",
+    "mariadb": "dejaqueue.journal.records.sql",
+    "redis": "dejaqueue.journal.records.redis",
+    "rediss": "dejaqueue.journal.records.redis",
+    "nats": "dejaqueue.journal.records.nats",
+    "cassandra": "dejaqueue.journal.records.cassandra",
+}
+"""By scheme: the module whose `open_records(url)` gives the RecordStore."""
+
+URL_WORDS: Final = (
+    "a path, segment:///path, memory:, sqlite:///path, postgresql://, cockroachdb://, mysql://, "
+    "redis://, nats:// or cassandra://"
+)
 
 
 def open_store(url: str, **settings: Any) -> JournalStore:
-    """Open the store of a plain path, `segment:///path` or `memory:`.
+    """Open the store of a plain path, `segment:///path`, `memory:`, or of a server's URL.
 
     Args:
-        settings: `segment_bytes`, `reserve_bytes`: see SegmentStore; None = the default.
+        settings: `segment_bytes`, `reserve_bytes`: see SegmentStore; `mirror`, `mirror_bytes_max`:
+            see RecordJournalStore, which has no use for `reserve_bytes`; None = the default.
 
     Raises:
-        BadRequest: no backend has this URL. Locked: another process has the directory.
+        BadRequest: no backend has this URL, or what it needs is not installed. Locked: another
+            process has the directory. Refused: the server's settings lose what it acknowledged.
     """
     given = {name: value for name, value in settings.items() if value is not None}
+    scheme, colon, _ = url.partition(":")
+    if colon and scheme in _RECORD_STORES:
+        return _on_records(url, given)
     scheme, colon, _ = url.partition("://")
     if colon and scheme != "segment":
-        raise BadRequest("journal", "a path, segment:///path or memory:", url)
+        raise BadRequest("journal", URL_WORDS, f"{scheme}://")
+    for name in ("mirror", "mirror_bytes_max"):
+        given.pop(name, None)
     path = store_path(url)
     if path is None:
         from dejaqueue.journal.memory import MemoryStore
@@ -33,3 +63,23 @@ def open_store(url: str, **settings: Any) -> JournalStore:
     from dejaqueue.journal.segments.store import SegmentStore
 
     return SegmentStore(path, **given)
+
+
+def open_records(url: str) -> RecordStore:
+    """Open the records behind a server's URL. Raises BadRequest, Refused, Unavailable."""
+    module = importlib.import_module(_RECORD_STORES[url.partition(":")[0]])
+    opener: Callable[[str], RecordStore] = module.open_records
+    return opener(url)
+
+
+def _on_records(url: str, given: dict[str, Any]) -> JournalStore:
+    from dejaqueue.journal.records.store import RecordJournalStore
+
+    given.pop("reserve_bytes", None)
+    mirror = given.pop("mirror", "")
+    records = open_records(url)
+    try:
+        return RecordJournalStore(records, mirror=Path(mirror) if mirror else None, **given)
+    except BaseException:
+        records.close()
+        raise

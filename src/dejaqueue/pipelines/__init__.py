@@ -27,7 +27,7 @@ def names() -> list[str]:
     return sorted(found.name for found in pkgutil.iter_modules(__path__) if not found.ispkg)
 
 
-def load(name: str) -> Pipeline[Any]:
+def find(name: str) -> Pipeline[Any]:
     """The pipeline of this name, one of `names()`."""
     found: Pipeline[Any] = importlib.import_module(f"{__name__}.{name}").PIPELINE
     return found

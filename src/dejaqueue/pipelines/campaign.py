@@ -8,6 +8,7 @@ See: schedule/ (templates, zones, quiet hours, stagger, the plan), docs/guides/p
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -233,9 +234,11 @@ def run(options: Options, run: Run) -> Outcome:
     }
     if not options.dry_run and plan.load.total:
         with run.step(f"scheduling {plan.load.total:,} messages"):
+            before = _refusal_counts(options)
             _write(_to_messages(rows, plan, options), options)
         figures["waiting"] = _waiting(options)
-        figures |= _refused(options, run)
+        statuses = _refusal_counts(options) - before
+        figures |= {f"rows_{name}": count for name, count in sorted(statuses.items())}
     if options.report is not None:
         from dejaqueue.pipelines.schedule.page import write_report
 
@@ -305,8 +308,8 @@ def _plan(counted: pa.Table, incomplete: int, options: Options, run: Run) -> Pla
     from dejaqueue.pipelines.schedule.plan import Timing, make_plan
 
     if incomplete and options.missing == "fail":
-        wanted = "a user, a time zone, a time and a value for the template, or --missing skip"
-        raise BadRequest(f"{incomplete:,} rows", wanted, "null or empty")
+        wanted = "a user, a zone, a time and values for the template everywhere, or --missing skip"
+        raise BadRequest("--audience", wanted, f"{incomplete:,} rows without")
     timing = Timing(options.quiet, options.rate, run.clock.now_ms(), options.late == "send")
     with run.step("planning"):
         plan = make_plan(counted, timing)
@@ -389,13 +392,14 @@ def _waiting(options: Options) -> int:
         return client.cancel_where(options.topic, dry_run=True, group=options.campaign)
 
 
-def _refused(options: Options, run: Run) -> dict[str, int]:
-    """What the broker refused, by status, if that was asked for."""
-    if not options.refusals:
-        return {}
-    files = run.spark.read.option("recursiveFileLookup", "true").schema("status string")
-    found = files.parquet(options.refusals).groupBy("status").count().toArrow().to_pylist()
-    return {f"refused_{row['status']}": row["count"] for row in found}
+def _refusal_counts(options: Options) -> Counter[str]:
+    """How many rows had which status, of all campaigns that noted it in --refusals."""
+    from dejaqueue.spark.refusals import status_counts
+
+    try:
+        return status_counts(options.refusals) if options.refusals else Counter()
+    except BadRequest:
+        return Counter()  # nobody wrote there yet
 
 
 def _load_figures(load: Load) -> dict[str, Any]:

@@ -77,6 +77,12 @@ class Options(PipelineOptions):
     max_rows: int = Field(
         100_000, ge=1, le=limits.CLAIM_ROWS_MAX, description="Of a batch, on either side."
     )
+    claim_timeout_ms: Span = Field(
+        60_000,
+        ge=1_000,
+        le=limits.LEASE_MS_MAX,
+        description="How long a program that died keeps what it was about to write.",
+    )
     start: Literal["earliest", "latest"] = Field(
         "earliest", description="Where the source is read from at the very first start."
     )
@@ -97,7 +103,7 @@ def run(options: Options, run: Run) -> Outcome:
         raise BadRequest("--to-topic", "another topic than --from-topic", options.to_topic)
     _make_topic(options)
     tally = Tally()
-    target = Target(side, options.to_topic, options.state, options.by, run.clock)
+    target = Target(side, options.to_topic, options.state, run.clock)
     try:
         if options.once:
             with run.step(f"reading {options.from_topic}"):
@@ -132,15 +138,18 @@ def _inbound(options: Options, run: Run, side: KafkaSide) -> StreamingQuery:
     records = side.stream(run.spark, options.from_topic, options.max_rows, options.start)
     messages = messages_of(records, options.by, options.column)
     writer: Any = messages.writeStream.format("dejaq")
-    writer = writer.options(**options.source(topic=options.topic))
+    writer = writer.options(**options.source_options(topic=options.topic))
     return _start(options, writer, "in")
 
 
 def _outbound(options: Options, run: Run, target: Target) -> StreamingQuery:
     """The query from DejaQ to Kafka."""
     reader: Any = run.spark.readStream.format("dejaq").schema(READ_SCHEMA)
-    given = options.source(
-        topic=options.topic, max_rows=options.max_rows, lost_claims="skip"
+    given = options.source_options(
+        topic=options.topic,
+        max_rows=options.max_rows,
+        claim_timeout=options.claim_timeout_ms // 1_000,
+        lost_claims="skip",
     )
     messages: DataFrame = reader.options(**given).load()
     return _start(options, messages.writeStream.foreachBatch(target.write), "out")
@@ -184,7 +193,8 @@ PIPELINE = Pipeline(
     "reorder",
     Options,
     run,
-    epilog="dejaq pipeline reorder --kafka localhost:9092 --from-topic orders --to-topic orders.due "
+    epilog="dejaq pipeline reorder --kafka localhost:9092 --from-topic orders "
+    "--to-topic orders.due "
     "--topic waiting --column \"get_json_object(value, '$.deliver_at')\" --state /var/lib/reorder. "
     "Spark's part for Kafka comes from Maven Central; where that cannot be reached: "
     "--conf spark.jars.packages= --conf spark.jars=FILE,…",

@@ -47,9 +47,14 @@ PEEK = pa.schema([*DELIVERY, pa.field("state", pa.utf8(), nullable=False)])
 """What `peek` answers: messages as they are, without leasing them."""
 
 SCAN = pa.schema(
-    [*PEEK, pa.field("expires", pa.int64()), pa.field("partition", pa.int32(), nullable=False)]
+    [
+        *PEEK.set(PEEK.get_field_index("due"), pa.field("due", pa.int64())),
+        pa.field("expires", pa.int64()),
+        pa.field("partition", pa.int32(), nullable=False),
+    ]
 )
-"""What a scan answers; it may ask for fewer columns."""
+"""What a scan answers; it may ask for fewer columns. `due` is null in rows of a claim of which the
+broker forgot it at a restart."""
 
 MOVE = pa.schema(
     [

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from dejaqueue import limits
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.credentials import Tls
-from dejaqueue.client.flight_transport import FlightTransport
+from dejaqueue.client.routed_transport import RoutedTransport, connect
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import check_topic_name
 
@@ -120,9 +120,9 @@ class Options:
             tls=_tls(values),
         )
 
-    def transport(self) -> FlightTransport:
+    def transport(self) -> RoutedTransport:
         """A connection of one's own, to be closed."""
-        return FlightTransport(self.url, self.api_key, self.tls)
+        return connect(self.url, self.api_key, self.tls)
 
     def client(self, name: str) -> ClientCore:
         """A client of one's own, to be closed."""

@@ -5,7 +5,7 @@ Holds: after a job there is a file for each task that counts and had refused row
 See: docs/guides/spark.md.
 
 A file is Parquet with the columns that were sent, `status` and `live_id`, the id of the message
-that has the row's key. Beside them each job, or epoch of a query, leaves its counts by status; those
+that has the row's key. Beside them each job, or epoch of a query, leaves counts by status; those
 names begin with `_`, so that whoever reads the folder as a table does not see them.
 """
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -188,19 +189,9 @@ class _Driver:
         ready: dict[int, int] = {}
         left, partitions = rows, list(range(count))
         while left > 0 and partitions:
-            share = -(-left // len(partitions))
-            full = []
-            for partition in partitions:
-                wanted = min(share, left, limits.CLAIM_ROWS_MAX)
-                if wanted <= 0:
-                    break
-                body = {"topic": topic, "partition": partition, "rows": wanted}
-                if byte_count:
-                    body["bytes"] = -(-byte_count // count)
-                # Not repeated if the answer is lost: what it claimed comes back by itself.
-                got = self._core.transport.action(
-                    "claim", body | {"lease_ms": self._options.claim_ms}
-                ).result()
+            share, full = -(-left // len(partitions)), []
+            for partition, wanted, answer in self._asked(partitions, share, left, byte_count):
+                got = answer.result()
                 ready[partition] = got["ready"]
                 if got["claim"] is not None:
                     claims.setdefault(str(partition), []).append([got["claim"], got["rows"]])
@@ -211,6 +202,24 @@ class _Driver:
         self.ready = sum(ready.values())
         self.hold(claims)
         return claims
+
+    def _asked(
+        self, partitions: list[int], share: int, left: int, byte_count: int
+    ) -> list[tuple[int, int, Future[dict[str, Any]]]]:
+        """Ask partitions for a share each, all at once: partition, rows, and the answer."""
+        asked = []
+        for partition in partitions:
+            wanted = min(share, left, limits.CLAIM_ROWS_MAX)
+            if wanted <= 0:
+                break
+            left -= wanted
+            body = {"topic": self._options.topic, "partition": partition, "rows": wanted}
+            if byte_count:
+                body["bytes"] = -(-byte_count // len(partitions))
+            # Not repeated if the answer is lost: what it claimed comes back by itself.
+            body["lease_ms"] = self._options.claim_ms
+            asked.append((partition, wanted, self._core.transport.action("claim", body)))
+        return asked
 
     def ack(self, claims: Claims) -> None:
         """Ack claims, once."""

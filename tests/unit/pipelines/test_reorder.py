@@ -25,7 +25,7 @@ GIVEN = {
     [
         ({"by": "colour"}, "--by"),
         ({"column": ""}, "--column"),
-        ({"topic": "a/b"}, "--topic"),
+        ({"topic": "a/b"}, "topic"),
         ({"max_rows": "0"}, "--max-rows"),
         ({"every_ms": "2h"}, "--every"),
         ({"start": "now"}, "--start"),

@@ -7,9 +7,8 @@ See: docs/adr/0010-history-is-parquet-written-once.md for why these encodings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,25 +51,23 @@ def open_parquet(sink: pa.NativeFile) -> pq.ParquetWriter:
     return pq.ParquetWriter(sink, ENCODED, **_OPTIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """One change, and what its command and its piece add to it."""
 
     change: Change
+    size: int
     position: int
     noted: Noted
     piece: Piece
 
-    @property
-    def size(self) -> int:
-        return int(self.change.sequences.size)
 
-
-def _parts(pieces: Sequence[Piece]) -> Iterator[_Part]:
-    for piece in pieces:
-        for noted in piece.noted:
-            for change in noted.changes:
-                yield _Part(change, piece.base + noted.place, noted, piece)
+def _parts(pieces: Sequence[Piece]) -> list[_Part]:
+    return [
+        _Part(change, change.sequences.size, piece.base + noted.place, noted, piece)
+        for piece in pieces
+        for noted in piece.noted
+        for change in noted.changes
+    ]
 
 
 def tables_of(pieces: Sequence[Piece], partition: int) -> list[pa.Table]:
@@ -79,11 +76,11 @@ def tables_of(pieces: Sequence[Piece], partition: int) -> list[pa.Table]:
     together: list[Piece] = []
     for piece in pieces:
         if piece.is_gap:
-            tables += [_table(list(_parts(together)), partition), _gap(piece, partition)]
+            tables += [_table(_parts(together), partition), _gap(piece, partition)]
             together = []
         else:
             together.append(piece)
-    tables.append(_table(list(_parts(together)), partition))
+    tables.append(_table(_parts(together), partition))
     return [table for table in tables if table.num_rows]
 
 
@@ -231,6 +228,8 @@ def _groups(parts: list[_Part], count: int) -> pa.Array:
 
 def _keys(parts: list[_Part], count: int) -> pa.Array:
     """The keys of new messages; null where there is none, and for what happened later."""
+    if all(part.noted.keys is None for part in parts):
+        return pa.nulls(count, pa.utf8())
     came = (ChangeKind.ENQUEUED, ChangeKind.STAGED)
     columns, found = [], False
     for part in parts:

@@ -8,7 +8,9 @@ See: recorder.py for a partition; reading.py for who reads it over the network.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -99,7 +101,8 @@ class History:
     def recorder(self, topic: str, partition: int, counting: TopicCounts) -> Recorder:
         """A recorder for a partition, which is off."""
         made = Recorder(self, topic, partition, counting)
-        self._recorders.add(made)
+        with self.lock:
+            self._recorders.add(made)
         return made
 
     def drop(self, topic: str) -> None:
@@ -128,6 +131,7 @@ class History:
         """Run on the own thread; what it raises is logged."""
 
         def guarded() -> None:
+            _step_back()
             try:
                 run()
             except Exception:  # our bug: history must not be what stops a broker
@@ -151,3 +155,14 @@ class History:
         if self._files is not None and retention_ms:
             files = self._files
             self.submit(lambda: files.prune(now_ms - retention_ms))
+
+
+_stepped_back = threading.local()
+
+
+def _step_back() -> None:
+    """Have this thread, where the system knows how, not interrupt others when it wakes up."""
+    if not getattr(_stepped_back, "done", False):
+        _stepped_back.done = True
+        with contextlib.suppress(OSError, AttributeError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

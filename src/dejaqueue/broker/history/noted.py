@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from dejaqueue.engine.changes import Change
 from dejaqueue.engine.commands import Effects
@@ -19,8 +20,7 @@ from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
 HOUR_MS = 3_600_000
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(NamedTuple):
     """What a command changed.
 
     Attributes:
@@ -28,6 +28,7 @@ class Noted:
         at_ms: the time of the command.
         keys: of the rows of an enqueue; None = they have none.
         ahead_ms: how long before its due time a message could be leased by it.
+        rows: changes of single messages.
     """
 
     place: int
@@ -35,26 +36,25 @@ class Noted:
     changes: tuple[Change, ...]
     keys: TextColumn | None
     ahead_ms: int
+    rows: int
 
     @classmethod
     def of(cls, place: int, entry: Entry, effects: Effects) -> Noted:
         """What this entry's command did."""
-        keys, ahead_ms = entry.texts.get("key"), 0
+        changes, ahead_ms = effects.changes, 0
+        keys = entry.texts.get("key")
         if keys is not None:
             # A copy: the column may be a piece of what came with the payloads.
             keys = TextColumn(keys.offsets.copy(), bytes(keys.data))
         if entry.kind is EntryKind.LEASE:
             ahead_ms = entry.params[0] - entry.now_ms
-        return cls(place, entry.now_ms, effects.changes, keys, ahead_ms)
-
-    @property
-    def rows(self) -> int:
-        """Changes of single messages."""
-        return sum(change.sequences.size for change in self.changes)
+        rows = changes[0].sequences.size
+        if len(changes) > 1:
+            rows = sum(change.sequences.size for change in changes)
+        return cls(place, entry.now_ms, changes, keys, ahead_ms, rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """What is recorded at once, of journal entries that follow on one another.
 
     Attributes:
@@ -71,7 +71,7 @@ class Piece:
     last: int
     base: int
     noted: tuple[Noted, ...]
-    consumers: Mapping[int, str] = field(default_factory=dict)
+    consumers: Mapping[int, str] = MappingProxyType({})
     pushed_ms: int = -1
     missed: int = -1
     reason: str = ""
@@ -96,14 +96,15 @@ class Piece:
         """What of it came after a position."""
         place = position + 1 - self.base
         noted = tuple(one for one in self.noted if one.place >= place)
-        return replace(self, first=position + 1, noted=noted)
+        return self._replace(first=position + 1, noted=noted)
 
     def by_hours(self) -> list[Piece]:
         """Pieces none of which lies in two hours."""
-        hours = [noted.at_ms // HOUR_MS for noted in self.noted]
-        if not hours or hours[0] == hours[-1]:
+        noted = self.noted
+        if not noted or noted[0].at_ms // HOUR_MS == noted[-1].at_ms // HOUR_MS:
             return [self]
+        hours = [one.at_ms // HOUR_MS for one in noted]
         at = bisect_left(hours, hours[0] + 1)
         position = self.base + self.noted[at].place
-        head = replace(self, last=position - 1, noted=self.noted[:at])
-        return [head, *replace(self, first=position, noted=self.noted[at:]).by_hours()]
+        head = self._replace(last=position - 1, noted=noted[:at])
+        return [head, *self._replace(first=position, noted=noted[at:]).by_hours()]

@@ -46,6 +46,12 @@ EXIT_NOT_GOOD = 1
 @click.option(
     "--kill", is_flag=True, help="Kill the broker with SIGKILL half way and start it again."
 )
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="Three brokers with copies of everything; the one that serves the topic is killed, the "
+    "next one is put to sleep for ten seconds.",
+)
 @click.option("--data", type=click.Path(path_type=Path), help="Keep the broker's directory, here.")
 @click.option(
     "--html",
@@ -61,6 +67,7 @@ def demo(
     notice_minutes: int,
     notice_ms: int,
     kill: bool,
+    cluster: bool,
     data: Path | None,
     html: Path,
 ) -> int:
@@ -83,7 +90,8 @@ def demo(
         notice_ms=notice_ms,
         data=data,
         html=html,
-        kill=kill,
+        kill=kill and not cluster,
+        cluster=cluster,
     )
     with make_progress(SystemClock()) as progress:
         verdict = run_demo(options, progress)

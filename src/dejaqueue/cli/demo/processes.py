@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -75,8 +76,9 @@ class BrokerProcess:
         url: where it listens; stays the same over `kill` and `start`.
     """
 
-    def __init__(self, directory: Path, log_path: Path) -> None:
+    def __init__(self, directory: Path, log_path: Path, options: Sequence[str] = ()) -> None:
         self._directory, self._log_path = directory, log_path
+        self._options = list(options)
         self._port = 0
         self._process: subprocess.Popen[str] | None = None
         self._lines: _Lines | None = None
@@ -89,6 +91,7 @@ class BrokerProcess:
             Unavailable: it did not; the text ends with what it said.
         """
         options = ["--data", str(self._directory), "--port", str(self._port), "--http-port", "0"]
+        options += self._options
         with self._log_path.open("ab") as log:
             process = _start(
                 ["dejaqueue", "serve", *options, "--json"], log, stdin=subprocess.DEVNULL
@@ -103,6 +106,13 @@ class BrokerProcess:
             raise Unavailable(f"the broker did not start: {said[-500:] or 'it said nothing'}")
         self.url = json.loads(line)["url"]
         self._port = int(self.url.rpartition(":")[2])
+
+    @property
+    def pid(self) -> int:
+        """Number of its process. Raises Unavailable: there is none."""
+        if self._process is None:
+            raise Unavailable("the broker does not run")
+        return self._process.pid
 
     def kill(self) -> None:
         """SIGKILL: no warning, no goodbye."""

@@ -10,7 +10,7 @@ import os
 import platform
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from dejaqueue.cli.demo.cluster import ClusterProcesses
 from dejaqueue.cli.demo.flights import Flights, load_flights
 from dejaqueue.cli.demo.plan import Plan, make_plan
 from dejaqueue.cli.demo.processes import BrokerProcess, ConsumerProcess
@@ -43,6 +44,10 @@ GRACE_MS = 15_000
 """How long after the last due time is waited for what has not come."""
 QUIET_MS = 500
 """How long is listened for messages that come twice, after all have come once."""
+CLUSTER_GRACE_MS = 45_000
+"""The same with --cluster: JetStream may take 15 s to choose a leader."""
+CLUSTER_NOTICE_MS = 20_000
+"""With --cluster, the least notice."""
 KILL_LEASE_MS = 3_000
 """With --kill, the lease: what the dead broker had just delivered comes back after it."""
 KILL_NOTICE_MS = 6_000
@@ -64,6 +69,12 @@ class Options:
     data: Path | None
     html: Path
     kill: bool
+    cluster: bool = False
+
+    @property
+    def has_faults(self) -> bool:
+        """True if brokers are killed or put to sleep."""
+        return self.kill or self.cluster
 
 
 def run_demo(options: Options, progress: Progress) -> Verdict:
@@ -74,7 +85,9 @@ def run_demo(options: Options, progress: Progress) -> Verdict:
         BadRequest: there are no flights on that day.
     """
     flights = load_flights(options.day)
-    notice_ms = max(options.notice_ms, KILL_NOTICE_MS) if options.kill else options.notice_ms
+    notice_ms = options.notice_ms
+    if options.has_faults:
+        notice_ms = max(notice_ms, CLUSTER_NOTICE_MS if options.cluster else KILL_NOTICE_MS)
     plan = make_plan(
         flights, options.length_ms, notice_minutes=options.notice_minutes, notice_ms_min=notice_ms
     )
@@ -82,7 +95,13 @@ def run_demo(options: Options, progress: Progress) -> Verdict:
     lead_ms = LEAD_MS + max(-int(plan.notices_ms.min()), 0)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dejaq-demo-")))
-        broker = BrokerProcess(options.data or directory / "data", directory / "broker.log")
+        data = options.data or directory / "data"
+        broker: BrokerProcess | ClusterProcesses
+        if options.cluster:
+            progress.say("starting three brokers")
+            broker = ClusterProcesses(data, directory)
+        else:
+            broker = BrokerProcess(data, directory / "broker.log")
         stack.enter_context(broker)
         progress.say(f"broker at {broker.url}; {len(flights):,} flights, {plan.speed:,.0f} × time")
         return _replay(options, flights, plan, lead_ms, broker, directory, progress)
@@ -93,7 +112,7 @@ def _replay(
     flights: Flights,
     plan: Plan,
     lead_ms: int,
-    broker: BrokerProcess,
+    broker: BrokerProcess | ClusterProcesses,
     directory: Path,
     progress: Progress,
 ) -> Verdict:
@@ -111,9 +130,8 @@ def _replay(
         replay.schedule(margin_ms, lead_ms, show_scheduling)
         for consumer in consumers:
             consumer.begin()
-        killer = Killer(broker, replay.start_ms + plan.length_ms // 2, progress)
-        if options.kill:
-            killer.start()
+        faults = Faults(_faults(broker, options), replay.start_ms, progress)
+        faults.start()
 
         def show_running() -> None:
             passed_ms = max(clock.now_ms() - replay.start_ms, 0)
@@ -126,26 +144,28 @@ def _replay(
             )
 
         replay.run(show_running)
-        killer.join()
-        while not _is_over(replay, plan, consumers, clock):
+        faults.join()
+        grace_ms = CLUSTER_GRACE_MS if options.cluster else GRACE_MS
+        while not _is_over(replay, plan, consumers, clock, grace_ms):
             show_running()
             replay.wait_until_ms(clock.now_ms() + 100)
         show_running()
-        replay.wait_until_ms(clock.now_ms() + QUIET_MS + (KILL_LEASE_MS if options.kill else 0))
+        replay.wait_until_ms(
+            clock.now_ms() + QUIET_MS + (KILL_LEASE_MS if options.has_faults else 0)
+        )
         for consumer in consumers:
             consumer.stop()
         received = pa.concat_tables([_read(consumer.out) for consumer in consumers])
     verdict, arrivals = judge(
-        flights, plan, replay.start_ms, replay.statuses, received, killed=options.kill
+        flights, plan, replay.start_ms, replay.statuses, received, killed=options.has_faults
     )
-    killed_ms = killer.instant_ms - replay.start_ms if options.kill else -1
     run = Run(
         period=options.day.isoformat() if options.day else "2013",
         plan=plan,
         verdict=verdict,
         arrivals=arrivals,
         start_ms=replay.start_ms,
-        killed_ms=killed_ms,
+        killed_ms=faults.first_ms,
         facts=_facts(options),
     )
     options.html.parent.mkdir(parents=True, exist_ok=True)
@@ -158,20 +178,22 @@ def _make_topic(client: Client, options: Options) -> None:
     if any(found.name == TOPIC for found in client.topics()):
         client.delete_topic(TOPIC)
     client.create_topic(TOPIC)
-    if options.kill:
+    if options.has_faults:
         client.alter_topic(TOPIC, lease_ms=KILL_LEASE_MS)
 
 
 @contextmanager
 def _consumers(
-    broker: BrokerProcess, directory: Path, options: Options
+    broker: BrokerProcess | ClusterProcesses, directory: Path, options: Options
 ) -> Iterator[list[ConsumerProcess]]:
     """Consumers that are ready and wait for `begin`; none of them is left at the end."""
     started: list[ConsumerProcess] = []
     try:
         for place in range(CONSUMER_COUNT):
             out, log = directory / f"consumer-{place}.arrow", directory / f"consumer-{place}.log"
-            consumer = ConsumerProcess(broker.url, TOPIC, out, confirm=options.kill, log_path=log)
+            consumer = ConsumerProcess(
+                broker.url, TOPIC, out, confirm=options.has_faults, log_path=log
+            )
             started.append(consumer)
         for consumer in started:
             consumer.wait_ready()
@@ -181,32 +203,42 @@ def _consumers(
             consumer.kill()
 
 
-class Killer(threading.Thread):
-    """Kills the broker at an instant and starts it again on the same directory and port."""
+Fault = tuple[int, Callable[[], str]]
+"""Milliseconds after the first departure, and what is done then, which says what it was."""
 
-    def __init__(self, broker: BrokerProcess, instant_ms: int, progress: Progress) -> None:
-        super().__init__(name="killer", daemon=True)
-        self._broker, self._progress = broker, progress
-        self._was_started = False
-        self.instant_ms = instant_ms
 
-    def start(self) -> None:
-        """Wait for the instant on a thread of its own."""
-        self._was_started = True
-        super().start()
+def _faults(broker: BrokerProcess | ClusterProcesses, options: Options) -> list[Fault]:
+    if isinstance(broker, ClusterProcesses):
+        return [
+            (options.length_ms // 3, lambda: broker.kill_owner(TOPIC)),
+            (options.length_ms * 2 // 3, lambda: broker.put_owner_to_sleep(TOPIC)),
+        ]
+
+    def kill() -> str:
+        broker.kill()
+        broker.start()
+        return f"the broker was killed with SIGKILL and is back at {broker.url}"
+
+    return [(options.length_ms // 2, kill)] if options.kill else []
+
+
+class Faults(threading.Thread):
+    """Does what goes wrong, at its instants, on a thread of its own.
+
+    Attributes:
+        first_ms: when the first of them happened, after the first departure; -1 = there is none.
+    """
+
+    def __init__(self, faults: list[Fault], start_ms: int, progress: Progress) -> None:
+        super().__init__(name="faults", daemon=True)
+        self._faults, self._start_ms, self._progress = faults, start_ms, progress
+        self.first_ms = faults[0][0] if faults else -1
 
     def run(self) -> None:
-        """Wait, kill, start again."""
-        SystemClock().wait_until(self.instant_ms * 1_000, Wake())
-        self._broker.kill()
-        self._progress.say("broker killed with SIGKILL; starting it again")
-        self._broker.start()
-        self._progress.say(f"broker back at {self._broker.url}")
-
-    def join(self, timeout: float | None = None) -> None:
-        """Wait until it is done; at once if it was never started."""
-        if self._was_started:
-            super().join(timeout)
+        """Wait, do, say."""
+        for after_ms, do in self._faults:
+            SystemClock().wait_until((self._start_ms + after_ms) * 1_000, Wake())
+            self._progress.say(do())
 
 
 def _expected(replay: Replay, plan: Plan) -> int:
@@ -216,14 +248,18 @@ def _expected(replay: Replay, plan: Plan) -> int:
 
 
 def _is_over(
-    replay: Replay, plan: Plan, consumers: list[ConsumerProcess], clock: SystemClock
+    replay: Replay,
+    plan: Plan,
+    consumers: list[ConsumerProcess],
+    clock: SystemClock,
+    grace_ms: int,
 ) -> bool:
     """True when the timeline has passed and everything has come, or has had time enough to."""
     passed_ms = clock.now_ms() - replay.start_ms
     if passed_ms < plan.length_ms:
         return False
     arrived = sum(consumer.count for consumer in consumers)
-    return arrived >= _expected(replay, plan) or passed_ms > plan.length_ms + GRACE_MS
+    return arrived >= _expected(replay, plan) or passed_ms > plan.length_ms + grace_ms
 
 
 def _read(path: Path) -> pa.Table:
@@ -237,9 +273,21 @@ def _facts(options: Options) -> list[tuple[str, str]]:
         ("Python", platform.python_version()),
         ("pyarrow", pa.__version__),
         ("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"),
-        ("processes", f"one broker, {CONSUMER_COUNT} consumers, one that schedules and moves"),
-        ("journal", "segment files, every batch synced to disk before its reply"),
+        (
+            "processes",
+            f"{'three brokers' if options.cluster else 'one broker'}, {CONSUMER_COUNT} consumers, "
+            "one that schedules and moves",
+        ),
+        (
+            "journal",
+            "JetStream, three copies, each synced to disk before the reply"
+            if options.cluster
+            else "segment files, every batch synced to disk before its reply",
+        ),
     ]
+    if options.cluster:
+        facts.append(("killed", "the broker that served the topic, after a third"))
+        facts.append(("asleep", "the one that served it then, for ten seconds, after two thirds"))
     if options.kill:
         facts.append(("killed", "the broker, with SIGKILL, half way through"))
     return facts

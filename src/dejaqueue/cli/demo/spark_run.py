@@ -1,4 +1,4 @@
-"""The demo on Spark: a campaign to a year of flights, drained by a streaming query, checked.
+"""The demo on Spark: a campaign to a year of flights, drained, checked by key, and audited.
 
 Room: cli. A real broker as a process, the pipeline `campaign` as any program runs it.
 Holds: nothing is opened beyond loopback, and what is open is looked at; whatever was started ends.
@@ -29,8 +29,8 @@ from dejaqueue.cli.demo.spark_check import Check, check
 from dejaqueue.cli.demo.stamp import SCHEMA, stamp
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.errors import BadRequest, Unavailable
-from dejaqueue.pipelines import campaign
-from dejaqueue.pipelines.frame import Run
+from dejaqueue.pipelines import audit, campaign
+from dejaqueue.pipelines.frame import Outcome, Run
 from dejaqueue.pipelines.frame.session import Session
 from dejaqueue.pipelines.schedule.stagger import Rate
 
@@ -48,6 +48,7 @@ ROWS_A_SECOND = 30_000
 REHEARSED = 1_000
 FAR_MS = 3_600_000
 GRACE_MS = 60_000
+AUDITED = ("messages", "lost", "early", "duplicate", "late", "gaps")
 LOOK_EVERY_MS = 300
 SAY_EVERY_MS = 5_000
 SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "1g"}
@@ -78,24 +79,28 @@ class Result:
         planned: figures of the campaign.
         not_stopped: messages of the rehearsal that a stop of it left; should be none.
         sockets: those open beyond loopback; None = nobody can tell here.
+        audited: what the broker's own history says of it.
     """
 
     check: Check
     planned: dict[str, Any]
     not_stopped: int
     sockets: list[str] | None
+    audited: Outcome
 
     @property
     def is_good(self) -> bool:
         """True if each message came once, at its time, and nothing was open to the world."""
         wrong = (self.sockets, self.planned["late"], self.not_stopped)
-        return self.check.is_good and not any(wrong)
+        return self.check.is_good and self.audited.is_good and not any(wrong)
 
     def figures(self) -> dict[str, Any]:
         """Each figure by its printed name."""
         shown = {name: self.planned[name] for name in ("peak_per_second", "late", "first", "last")}
         beyond = None if self.sockets is None else len(self.sockets)
         more = {"not_stopped": self.not_stopped, "sockets_beyond_loopback": beyond}
+        audited = self.audited.figures
+        more |= {f"audit_{name}": audited[name] for name in AUDITED if name in audited}
         return {**self.check.figures(), **shown, **more}
 
 
@@ -104,7 +109,8 @@ def run_demo(options: Options) -> Result:
     clock = SystemClock()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dejaq-demo-")))
-        arrived = options.out / "arrived"
+        # Spark has a folder of its own in mind for what is relative.
+        arrived = (options.out / "arrived").absolute()
         shutil.rmtree(arrived, ignore_errors=True)
         options.out.mkdir(parents=True, exist_ok=True)
         run = Run(session=Session("dejaq demo-spark", settings=SETTINGS), clock=clock)
@@ -125,7 +131,16 @@ def run_demo(options: Options) -> Result:
         with run.step("checking every key"):
             came = spark.read.parquet(str(arrived))
             found = check(cast.audience(), cast.scheduled(), came, NAME, options.rate)
-    return Result(found, planned, not_stopped, sockets)
+        asked = audit.Options.of(
+            {
+                "url": broker.url,
+                "topics": TOPIC,
+                "late_ms": FAR_MS,
+                "report": str(options.out / "audit.html"),
+            }
+        )
+        audited = audit.run(asked, run)
+    return Result(found, planned, not_stopped, sockets, audited)
 
 
 def _rehearse(run: Run, url: str, folder: Path, flights: pa.Table, rate: int) -> tuple[int, int]:
@@ -156,7 +171,7 @@ class Cast:
     def schedule(self, flights: pa.Table, start_ms: int, length_ms: int) -> dict[str, Any]:
         """Run the campaign; its figures."""
         with Client(self.url) as client:
-            client.create_topic(self.topic, partitions=2)
+            client.create_topic(self.topic, partitions=2, history=True)
         with self.run.step(f"writing an audience of {flights.num_rows:,}"):
             _write_audience(self.run.spark, self.folder, flights, start_ms, length_ms)
         options = campaign.Options(

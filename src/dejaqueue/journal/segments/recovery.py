@@ -106,7 +106,7 @@ def _open_sealed(files: FileSystem, segment: Segment, following: Segment, snapsh
     count = segment.count
     segment.count = segment.readable_rows = segment.readable_bytes = 0
     memory = _map(files, segment)
-    end = _walk(segment, memory, last)
+    end = walk(segment, memory, last)
     whole = segment.count == count if sealed else segment.last == last
     if not whole or (not sealed and segment.last > last):
         raise JournalDamaged(f"{segment.path}, offset {end}: an entry is not what was written")
@@ -125,7 +125,7 @@ def _open_last(files: FileSystem, segment: Segment) -> int:
         path = segment.path.with_name(segment_name(segment.last + 1))
         raise JournalDamaged(f"{path}, offset 0: the segment is missing")
     memory = _map(files, segment)
-    end = _walk(segment, memory, None)
+    end = walk(segment, memory, None)
     cut = _written_bytes(memory.view, end)
     if cut:
         _check_torn(segment, memory, end)
@@ -148,7 +148,7 @@ def _map(files: FileSystem, segment: Segment) -> Memory:
     return segment.attach(files.open(segment.path))
 
 
-def _walk(segment: Segment, memory: Memory, last: int | None) -> int:
+def walk(segment: Segment, memory: Memory, last: int | None) -> int:
     """Add entries as long as they are whole and chained; return the offset where that ends."""
     view, at, chain = memory.view, HEAD_BYTES, segment.chain_before
     position = segment.first

@@ -107,6 +107,8 @@ def _option(name: str, field: FieldInfo) -> click.Option:
         "envvar": shown.variable or None,
         "show_envvar": bool(shown.variable),
     }
+    if default not in (None, "", (), False):
+        arguments["default"] = str(default)
     if kind is bool:
         return click.Option([flag(name), name], is_flag=True, **arguments)
     return click.Option(
@@ -114,7 +116,6 @@ def _option(name: str, field: FieldInfo) -> click.Option:
         type=click.Choice([str(choice) for choice in choices]) if choices else str,
         metavar=shown.metavar or (None if choices else _metavar(kind)),
         multiple=is_repeated,
-        default=None if default in (None, "", ()) else str(default),
         show_default=True,
         **arguments,
     )

@@ -47,7 +47,11 @@ def _instant(value: object) -> int:
 
 
 def _topic(value: object) -> str:
-    return check_topic_name(str(value))
+    try:
+        return check_topic_name(str(value))
+    except BadRequest as wrong:
+        # pydantic knows which option this is, and has it said.
+        raise ValueError(wrong.limit) from None
 
 
 def _names(value: object) -> object:

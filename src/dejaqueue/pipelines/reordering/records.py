@@ -27,7 +27,7 @@ HEADERS = "kafka.headers"
 NULL = "kafka.null"
 FROM_HEADER = "dejaq.from"
 """The header of a record that is written: where the record came from."""
-READ_SCHEMA = "id bigint, due bigint, priority int, headers map<string,string>, payload binary"
+READ_SCHEMA = "headers map<string,string>, payload binary"
 """What is read of a message."""
 SCOPE = {
     "key": "cast(key as string)",
@@ -60,7 +60,9 @@ def messages_of(records: DataFrame, by: str, expression: str) -> DataFrame:
     scope = ", ".join(f"{sql} as {name}" for name, sql in SCOPE.items())
     packed = records.selectExpr(f"struct({scope}) as scope", f"struct({_carried()}) as carried")
     try:
-        said = packed.selectExpr("scope.*", "carried").selectExpr(f"({expression}) as said", "carried")
+        said = packed.selectExpr("scope.*", "carried").selectExpr(
+            f"({expression}) as said", "carried"
+        )
     except Exception as wrong:  # pyspark's errors are one family, but differ with Connect
         if type(wrong).__name__ not in ("AnalysisException", "ParseException"):
             raise
@@ -108,27 +110,25 @@ def _priority(kind: str) -> str:
     return f"cast(least(greatest({whole}, 0L), {limits.PRIORITY_MAX}L) as int)"
 
 
-def records_of(messages: DataFrame, by: str) -> DataFrame:
+def records_of(messages: DataFrame) -> DataFrame:
     """Messages as a table to write with Spark's sink `kafka`.
 
     Records of one key are written by one task, in the order that they were released in.
 
     Args:
-        messages: a batch of READ_SCHEMA.
-        by: "due" or "priority".
+        messages: a batch of READ_SCHEMA, in the order in which DejaQ released them.
     """
     records = messages.selectExpr(
         f"unbase64(headers['{KEY}']) as key",
         f"if(headers['{NULL}'] is null, payload, null) as value",
         f"{_headers_back()} as headers",
         f"headers['{FROM}'] as source",
-        by,
-        "id",
+        "monotonically_increasing_id() as place",
     )
     from pyspark.sql.functions import expr
 
     together = records.repartition(expr("coalesce(key, cast(source as binary))"))
-    return together.sortWithinPartitions(by, "id").select("key", "value", "headers")
+    return together.sortWithinPartitions("place").select("key", "value", "headers")
 
 
 def sources_of(records: DataFrame) -> DataFrame:

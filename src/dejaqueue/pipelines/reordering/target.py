@@ -1,7 +1,7 @@
 """Writing released records to Kafka, batch by batch.
 
 Room: pipelines. Runs on the driver, in a streaming query.
-Holds: of a batch that is done again, after a crash or a failure, only what Kafka does not have of it
+Holds: of a batch that is done again, after a crash or failure, only what Kafka does not have of it
 is written: before a batch's first row, its number and the time are noted beside the checkpoint.
 See: kafka.py for what Kafka promises of each row; records.py.
 """
@@ -30,16 +30,14 @@ class Target:
 
     Args:
         state: the folder where it is noted what is done.
-        by: "due" or "priority".
 
     Attributes:
         left_out: records that were there already when their batch was done again.
     """
 
-    def __init__(self, side: KafkaSide, topic: str, state: str, by: str, clock: Clock) -> None:
+    def __init__(self, side: KafkaSide, topic: str, state: str, clock: Clock) -> None:
         self._side = side
         self._topic = topic
-        self._by = by
         self._clock = clock
         self._system, folder = _open(state)
         self._system.create_dir(folder, recursive=True)
@@ -57,7 +55,7 @@ class Target:
             named = batch.withColumn("source", batch["headers"][FROM])
             self.left_out += named.join(there, "source", "left_semi").count()
             batch = named.join(there, "source", "left_anti")
-        self._side.append(records_of(batch, self._by), self._topic)
+        self._side.append(records_of(batch), self._topic)
 
     def _began_ms(self, number: int) -> int | None:
         """When this batch was begun before; None = it was not."""

@@ -25,7 +25,8 @@ def change(kind: ChangeKind, *sequences: int, **more: Any) -> Change:
 
 
 def piece(position: int, *changes: Change, **more: Any) -> Piece:
-    noted = Noted(0, 1_000, changes, more.pop("keys", None), more.pop("ahead_ms", 0))
+    rows = sum(one.sequences.size for one in changes)
+    noted = Noted(0, 1_000, changes, more.pop("keys", None), more.pop("ahead_ms", 0), rows)
     return Piece(position, position, position, (noted,), **more)
 
 

@@ -16,7 +16,7 @@ def change(*sequences: int) -> Change:
 
 
 def noted(place: int, at_ms: int) -> Noted:
-    return Noted(place, at_ms, (change(1, 2),), None, 0)
+    return Noted(place, at_ms, (change(1, 2),), None, 0, 2)
 
 
 def test_what_was_seen_is_cut_off() -> None:

@@ -22,7 +22,7 @@ class Query:
     recentProgress: list[Batch] = field(default_factory=list)  # noqa: N815
     is_stopped: bool = False
 
-    def awaitTermination(self, seconds: int) -> bool:  # noqa: N802
+    def awaitTermination(self, seconds: int) -> bool:
         self.looks -= 1
         return self.looks <= 0
 

@@ -1,0 +1,128 @@
+"""What does it cost to keep messages on a server instead of in files?
+
+The same broker and the same load with each journal, in turn: `enqueue_…` is one producer with
+batches of 1,000, 100 random bytes each; `lease_ack_…` one consumer that leases and acks 1,000 at a
+time until all is gone; `through_…` both together, messages in and out again a second. The ratio of
+`enqueue_…` is to the embedded segment journal, that of `through_postgresql` to a queue as a table
+of the same PostgreSQL (`SELECT … FOR UPDATE SKIP LOCKED`), in the same run.
+
+Server, broker, producer and consumer share the machine's cores: read the figures as ratios.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from bench.load import past_load
+from bench.percentiles import spread
+from bench.results import Outcome, Row
+from bench.systems.dejaq import DejaqSystem
+from bench.systems.servers import new_folder
+from bench.systems.skip_locked import SkipLockedQueue
+from bench.systems.system import Measured, Plan
+from dev.services import Service, missing, start
+
+QUESTION = "journals"
+UNIT = "messages/s"
+SERVERS = ("postgresql", "mariadb")
+CASES = ("enqueue", "lease_ack", "through")
+
+Report = Callable[[str], None]
+Rates = dict[tuple[str, str], list[float]]
+
+
+def measure(plan: Plan, report: Report) -> Outcome:
+    """Answer the question."""
+    outcome = Outcome()
+    there = []
+    for name in SERVERS:
+        lacking = missing(name)
+        if lacking:
+            outcome.left_out.append(f"{name}: not installed: {lacking}")
+        else:
+            there.append(name)
+    rates: Rates = {}
+    for number in range(1, plan.rounds + 1):
+        _turn("segments", None, plan, number, rates, report)
+        _turn("sqlite", _sqlite(plan), plan, number, rates, report)
+        for name in there:
+            _server_turn(name, plan, number, rates, report)
+    outcome.spreads = {f"dejaq/{c}_{name}": spread(v) for (name, c), v in rates.items()}
+    outcome.rows = rows_of({key: spread(found)["median"] for key, found in rates.items()})
+    return outcome
+
+
+def rows_of(medians: dict[tuple[str, str], float]) -> list[Row]:
+    """Rows of medians by (journal, case), with the ratios that the page shows."""
+    rows = []
+    for (name, case), value in medians.items():
+        to = "segments" if case != "through" or name != "postgresql" else "skip_locked"
+        other = medians.get((to, case)) if name not in ("segments", "skip_locked") else None
+        ratio = round(value / other, 3) if other else None
+        shown = f"{case}_{name}"
+        rows.append(
+            Row(QUESTION, "dejaq", shown, round(value, 1), UNIT, ratio, to if other else None)
+        )
+    return sorted(rows, key=lambda row: [row.case.startswith(case) for case in CASES], reverse=True)
+
+
+def _sqlite(plan: Plan) -> str:
+    return f"sqlite:///{new_folder(plan.folder, 'sqlite')}/records.db"
+
+
+def _server_turn(name: str, plan: Plan, number: int, rates: Rates, report: Report) -> None:
+    os.environ["DEJAQ_SERVICES_ROOT"] = str(plan.folder)
+    _let_in(plan)
+    with start(name) as service:
+        _turn(name, service.url, plan, number, rates, report)
+        if name == "postgresql":
+            _skip_locked_turn(service, plan, number, rates, report)
+
+
+def _let_in(plan: Plan) -> None:
+    """Servers that run as another user have to get to their folders."""
+    for folder in (plan.folder, *plan.folder.parents):
+        if os.geteuid() == 0 and not folder.stat().st_mode & 0o001:
+            folder.chmod(folder.stat().st_mode | 0o001)
+
+
+def _turn(
+    name: str, journal: str | None, plan: Plan, number: int, rates: Rates, report: Report
+) -> None:
+    system = DejaqSystem(journal)
+    system.start(plan.folder)
+    try:
+        for rows, counted in ((min(plan.rows, 20_000), False), (plan.rows, True)):
+            topic = system.new_topic()
+            load = past_load(rows, system.clock.now_ms(), number)
+            filled = system.fill(topic, load, plan.seconds)
+            drained = system.drain(topic, filled.rows, plan.seconds)
+            if counted:
+                _note(name, filled, drained, number, rates, report)
+    finally:
+        system.stop()
+
+
+def _skip_locked_turn(
+    service: Service, plan: Plan, number: int, rates: Rates, report: Report
+) -> None:
+    queue_table = SkipLockedQueue(service.url)
+    try:
+        now_ms = DejaqSystem().clock.now_ms()
+        load = past_load(plan.rows, now_ms, number)
+        filled = queue_table.enqueue(load, plan)
+        drained = queue_table.lease_ack(now_ms, plan)
+        _note("skip_locked", filled, drained, number, rates, report)
+    finally:
+        queue_table.close()
+
+
+def _note(
+    name: str, filled: Measured, drained: Measured, number: int, rates: Rates, report: Report
+) -> None:
+    through = 1 / (1 / filled.per_second + 1 / drained.per_second)
+    figures = (filled.per_second, drained.per_second, through)
+    for case, value in zip(CASES, figures, strict=True):
+        rates.setdefault((name, case), []).append(value)
+        report(f"round {number}: {name} {case}: {value:,.0f} {UNIT}")

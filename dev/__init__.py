@@ -1,0 +1,4 @@
+"""What developers start by hand and tests start by themselves.
+
+Room: dev; never shipped.
+"""

@@ -1,0 +1,48 @@
+"""What a broker has in common with the others of its cluster.
+
+Room: broker. A port: cluster/ is behind it, and a broker that is alone has none.
+See: cluster/node.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from dejaqueue.broker.topics import Catalogue
+from dejaqueue.errors import DejaQError
+
+
+class Shared(Protocol):
+    """The part of a broker that is agreed upon with others; documents are its API keys."""
+
+    def catalogue(self) -> Catalogue:
+        """All topics of the cluster, as known here. Raises Unavailable."""
+        ...
+
+    def elsewhere(self, topic: str) -> DejaQError:
+        """Why a topic that exists is not served here: Elsewhere, or Unavailable for the moment."""
+        ...
+
+    def refusal(self, topic: str) -> DejaQError | None:
+        """Why journals of a topic must not be opened here now; None = they may."""
+        ...
+
+    def fenced(self, topic: str) -> None:
+        """A journal of the topic has another owner. Returns at once: a worker calls it."""
+        ...
+
+    def placed(self, topic: str) -> None:
+        """Return when somebody serves a topic that was just made, or when that takes too long."""
+        ...
+
+    def describe(self, topic: str) -> dict[str, Any]:
+        """Who is there and who serves what; of one topic, or "" = of all."""
+        ...
+
+    def load_document(self, name: str) -> str | None:
+        """What was stored, None at first. Raises Unavailable."""
+        ...
+
+    def store_document(self, name: str, text: str) -> None:
+        """Store it for all brokers, whole or not at all. Raises Unavailable."""
+        ...

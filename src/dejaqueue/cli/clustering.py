@@ -1,0 +1,123 @@
+"""The part of `dejaq serve` that is about other brokers: a server beside this one, and its place.
+
+Room: cli. Puts cluster/ together; decides nothing else.
+See: serve.py; cluster/embedded.py, cluster/node.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from dejaqueue.errors import Unavailable
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.broker import Broker
+    from dejaqueue.cluster.jetstream import JetStreamServer
+    from dejaqueue.cluster.node import Node
+    from dejaqueue.coordinator.interface import Coordinator
+    from dejaqueue.settings import BrokerSettings
+
+READY_MS = 2_000
+PAUSE_SECONDS = 0.2
+
+log = logging.getLogger("dejaqueue.serve")
+
+
+class Place:
+    """Where this broker stands among others; alone, it does nothing.
+
+    Args:
+        settings: as they were read.
+
+    Attributes:
+        settings: for the broker: with the server beside it, if there is one.
+        node: what the broker shares; None = it is alone.
+
+    Raises:
+        BadRequest: settings that do not fit each other.
+    """
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self.settings = settings
+        self.node: Node | None = None
+        self._server: JetStreamServer | None = None
+        if settings.cluster.nodes:
+            from dejaqueue.cluster.embedded import server_of
+
+            self._server = server_of(settings)
+
+    def beside(self, settings: BrokerSettings) -> BrokerSettings:
+        """Settings that were read, with the server beside this broker."""
+        if self._server is None:
+            return settings
+        from dejaqueue.cluster.embedded import settings_beside
+
+        return settings_beside(settings, self._server)
+
+    def prepare(self, stopping: Sequence[signal.Signals]) -> bool:
+        """Start the server beside this broker and open the coordinator.
+
+        Returns:
+            False if a signal to stop came while it waited for the other servers.
+        """
+        if self._server is not None:
+            self._server.start(wait=False)
+            server = self._server
+            if not _comes_about(lambda: server.wait_until_ready(READY_MS), stopping):
+                self.close()
+                return False
+            self.settings = self.beside(self.settings)
+        cluster = self.settings.cluster
+        if cluster.coordinator:
+            from dejaqueue.cluster.node import Node
+            from dejaqueue.coordinator.registry import open_coordinator
+
+            name = cluster.node or socket.gethostname()
+            opened: list[Coordinator] = []
+            if not _comes_about(
+                lambda: opened.append(open_coordinator(cluster.coordinator)), stopping
+            ):
+                self.close()
+                return False
+            self.node = Node(name, opened[0], cluster.lease_ms)
+        return True
+
+    def join(self, broker: Broker, port: int, http_port: int, *, tls: bool) -> None:
+        """Take part, now that the ports are open."""
+        if self.node is None:
+            return
+        address = self.settings.cluster.advertise or self.settings.server.host
+        ending = "s" if tls else ""
+        self.node.start(
+            broker, f"dejaq{ending}://{address}:{port}", f"http{ending}://{address}:{http_port}"
+        )
+
+    def leave(self) -> None:
+        """Hand over what this broker serves. Twice is fine."""
+        if self.node is not None:
+            self.node.stop()
+
+    def close(self) -> None:
+        """Stop the server beside this broker."""
+        if self._server is not None:
+            self._server.stop()
+
+
+def _comes_about(call: Callable[[], None], stopping: Sequence[signal.Signals]) -> bool:
+    """Call until servers answer; False if a signal to stop comes first."""
+    said = False
+    while True:
+        try:
+            call()
+        except Unavailable as reason:
+            if not said:
+                log.info("waiting for the servers of the cluster: %s", reason)
+            said = True
+            if signal.sigtimedwait(stopping, PAUSE_SECONDS) is not None:
+                return False
+        else:
+            return True

@@ -1,0 +1,253 @@
+"""Connections to the brokers of a cluster: each call goes to the broker that serves its topic.
+
+Room: client. Begins at any of the addresses it was given and follows what brokers answer; a broker
+that is alone answers everything itself, and then this is one connection.
+Holds: a call is only made again by itself if a broker said that it was not carried out (Elsewhere);
+where nobody answers, who called decides (link.py, consuming.py).
+See: errors.Elsewhere; docs/guides/cluster.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from dejaqueue.client.flight_transport import FlightTransport, flight_location
+from dejaqueue.client.transport import ConsumeChannel, Delivery, WriteChannel
+from dejaqueue.clock import SteadyClock, Wake
+from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+from dejaqueue.wire.frames import Pong, Reply
+
+FOLLOW_MS_MAX = 15_000
+"""How long a call follows a topic that is on its way to another broker."""
+URLS_MAX = 64
+
+Answer = TypeVar("Answer")
+Connect = Callable[[str], FlightTransport]
+
+
+def urls_of(text: str) -> list[str]:
+    """The addresses in `dejaq://a:7464,b:7464`. Raises BadRequest.
+
+    >>> urls_of("dejaq://a:1,b")
+    ['dejaq://a:1', 'dejaq://b']
+    """
+    scheme, mark, rest = text.partition("://")
+    if not mark:
+        raise BadRequest("url", "dejaq://host:port or dejaqs://host:port", text)
+    urls = [f"{scheme}://{address.strip()}" for address in rest.split(",")]
+    for url in urls:
+        flight_location(url)
+    return urls
+
+
+def _topic_of(values: dict[str, Any]) -> str:
+    """The topic that a call is about, "" = none."""
+    named = values.get("topic") or values.get("name") or ""
+    transaction = values.get("transaction")
+    if not named and isinstance(transaction, str):
+        named = transaction.partition("/")[0]  # as broker/transactions.py makes names
+    return named if isinstance(named, str) else ""
+
+
+class _RoutedWriteChannel:
+    """A write stream that tells where its topic went."""
+
+    def __init__(self, inner: WriteChannel, learn: Callable[[BaseException | None], None]) -> None:
+        self._inner = inner
+        self._learn = learn
+
+    def send(self, number: int, batch: pa.RecordBatch) -> Future[Reply]:
+        """Send a batch; its reply."""
+        reply = self._inner.send(number, batch)
+        reply.add_done_callback(self._look)
+        return reply
+
+    def _look(self, reply: Future[Reply]) -> None:
+        self._learn(reply.exception() or reply.result().error)
+
+    def close(self) -> None:
+        """Wait for replies of what was sent, then close. Twice is fine."""
+        self._inner.close()
+
+
+class RoutedTransport:
+    """Connections to all brokers that are needed.
+
+    Args:
+        urls: where to begin, at least one.
+        connect: opens a connection to one broker; must not wait for it.
+    """
+
+    shares_clock = False
+
+    def __init__(self, urls: list[str], connect: Connect) -> None:
+        self._urls = list(urls)
+        self._connect = connect
+        self._first = urls[0]
+        self._homes: dict[str, str] = {}
+        self._open: dict[str, FlightTransport] = {}
+        self._mutex = threading.Lock()
+        self._closing = Wake()
+        self._closed = False
+        self._threads = ThreadPoolExecutor(4, thread_name_prefix="dejaq-follow")
+        self._transport(self._first)
+
+    # --- routes -------------------------------------------------------------------------------
+
+    def _transport(self, url: str) -> FlightTransport:
+        with self._mutex:
+            if self._closed:
+                raise Unavailable("the client is closed")
+            found = self._open.get(url)
+            if found is None:
+                found = self._open[url] = self._connect(url)
+            return found
+
+    def _route(self, topic: str) -> tuple[str, FlightTransport]:
+        url = self._homes.get(topic, self._first)
+        return url, self._transport(url)
+
+    def _learn(self, topic: str, url: str, error: BaseException | None) -> None:
+        """What a call to `url` about a topic ended with."""
+        if error is None or not isinstance(error, Unavailable):
+            return
+        with self._mutex:
+            if isinstance(error, Elsewhere) and error.url:
+                self._homes[topic] = error.url
+                if error.url not in self._urls and len(self._urls) < URLS_MAX:
+                    self._urls.append(error.url)
+                return
+            if self._homes.get(topic) == url:
+                del self._homes[topic]
+            if url == self._first and not isinstance(error, Elsewhere):
+                place = self._urls.index(url)
+                self._first = self._urls[(place + 1) % len(self._urls)]
+
+    # --- streams ------------------------------------------------------------------------------
+
+    def open_write(self, stream: WriteStream) -> WriteChannel:
+        """A stream of batches to the broker of its topic. Raises Unavailable, BadRequest."""
+        url, transport = self._route(stream.topic)
+
+        def learn(error: BaseException | None) -> None:
+            self._learn(stream.topic, url, error)
+
+        return _RoutedWriteChannel(transport.open_write(stream), learn)
+
+    def open_consume(
+        self,
+        stream: ConsumeStream,
+        on_delivery: Callable[[Delivery], None],
+        on_pong: Callable[[Pong], None],
+        on_end: Callable[[DejaQError | None], None],
+    ) -> ConsumeChannel:
+        """Open a consumer at the broker of its topic. Raises Unavailable, BadRequest."""
+        url, transport = self._route(stream.topic)
+
+        def ended(error: DejaQError | None) -> None:
+            self._learn(stream.topic, url, error)
+            on_end(error)
+
+        try:
+            return transport.open_consume(stream, on_delivery, on_pong, ended)
+        except DejaQError as error:
+            self._learn(stream.topic, url, error)
+            raise
+
+    # --- calls --------------------------------------------------------------------------------
+
+    def _call(
+        self, topic: str, call: Callable[[FlightTransport], Future[Answer]]
+    ) -> Future[Answer]:
+        """One call to the broker of a topic, which is followed while it moves."""
+        answer: Future[Answer] = Future()
+        clock = SteadyClock()
+        until_us = clock.now_us() + FOLLOW_MS_MAX * 1_000
+
+        def attempt() -> None:
+            try:
+                url, transport = self._route(topic)
+                call(transport).add_done_callback(lambda found: done(url, found))
+            except DejaQError as error:
+                answer.set_exception(error)
+
+        def done(url: str, found: Future[Answer]) -> None:
+            error = found.exception()
+            self._learn(topic, url, error)
+            if error is None:
+                answer.set_result(found.result())
+            elif isinstance(error, Elsewhere) and clock.now_us() < until_us:
+                pause_ms = 0 if error.url and error.url != url else error.retry_after_ms
+                try:
+                    self._threads.submit(again, pause_ms)
+                except RuntimeError:  # closed meanwhile
+                    answer.set_exception(error)
+            else:
+                answer.set_exception(error)
+
+        def again(pause_ms: int) -> None:
+            if pause_ms:
+                clock.wait_until(clock.now_us() + pause_ms * 1_000, self._closing)
+            attempt()
+
+        attempt()
+        return answer
+
+    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+        """One call and its JSON answer."""
+        return self._call(_topic_of(body), lambda transport: transport.action(name, dict(body)))
+
+    def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:
+        """Rows without leasing, by a JSON ticket."""
+        return self._call(_topic_of(ticket), lambda transport: transport.rows(ticket))
+
+    def scan(self, ticket: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        """Messages of a partition, batch by batch. Raises BadRequest, Unavailable."""
+        topic = _topic_of(ticket)
+        clock = SteadyClock()
+        until_us = clock.now_us() + FOLLOW_MS_MAX * 1_000
+        while True:
+            url, transport = self._route(topic)
+            given = False
+            try:
+                for batch in transport.scan(ticket):
+                    given = True
+                    yield batch
+            except Elsewhere as error:
+                self._learn(topic, url, error)
+                if given or clock.now_us() >= until_us:
+                    raise
+                pause_us = 0 if error.url and error.url != url else error.retry_after_ms * 1_000
+                clock.wait_until(clock.now_us() + pause_us, self._closing)
+            except Unavailable as error:
+                self._learn(topic, url, error)
+                raise
+            else:
+                return
+
+    def close(self) -> None:
+        """Close all channels and connections. Twice is fine."""
+        with self._mutex:
+            self._closed = True
+            transports = list(self._open.values())
+        self._closing.ring()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for transport in transports:
+            transport.close()
+
+
+def connect(url: str, api_key: str | None = None, tls: Any = None) -> RoutedTransport:
+    """A transport to the broker, or the cluster, of a URL with one or several addresses.
+
+    Raises:
+        BadRequest: one of these is wrong, or a file cannot be read.
+    """
+    return RoutedTransport(
+        urls_of(url), lambda one: FlightTransport(one, api_key, tls, follows=True)
+    )

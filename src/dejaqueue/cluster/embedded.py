@@ -1,0 +1,77 @@
+"""A cluster with nothing else installed: JetStream beside each broker keeps journals and facts.
+
+    dejaq serve --data ./a --node a --cluster a=127.0.0.1:7470,b=127.0.0.1:7480,c=127.0.0.1:7490
+
+Room: cluster. Turns settings into servers and URLs; decides nothing else.
+Holds: what a URL holds of passwords stays in the settings that the broker gets, and is not printed.
+See: jetstream.py; node.py; docs/guides/cluster.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dejaqueue.cluster.jetstream import JetStreamServer
+from dejaqueue.cluster.jetstream_settings import Node
+from dejaqueue.errors import BadRequest
+from dejaqueue.journal.interface import store_path
+from dejaqueue.settings import BrokerSettings, ClusterSettings
+
+FORM = "NODE=HOST:PORT,NODE=HOST:PORT,…"
+
+
+def nodes_of(text: str) -> list[Node]:
+    """The servers of `a=host:7470,b=host:7480`: each takes its port for the others and the next
+    one for brokers. Raises BadRequest.
+
+    >>> nodes_of("a=127.0.0.1:7470")
+    [Node(name='a', host='127.0.0.1', client_port=7471, route_port=7470)]
+    """
+    nodes = []
+    for part in text.split(","):
+        name, equals, place = part.strip().partition("=")
+        host, colon, port = place.rpartition(":")
+        if not (equals and name and colon and host and port.isascii() and port.isdigit()):
+            raise BadRequest("cluster.nodes", FORM, part)
+        if not 1 <= int(port) < 65_535:
+            raise BadRequest("cluster.nodes", "ports from 1 to 65534", part)
+        nodes.append(Node(name, host.strip("[]"), int(port) + 1, int(port)))
+    return nodes
+
+
+def server_of(settings: BrokerSettings) -> JetStreamServer | None:
+    """The server that runs beside this broker, not started yet; None = settings name none.
+
+    Raises:
+        BadRequest: the settings do not fit each other. Refused: there is no server program.
+    """
+    cluster = settings.cluster
+    if not cluster.nodes:
+        return None
+    path = store_path(settings.journal.url)
+    if path is None or "://" in str(settings.journal.url):
+        raise BadRequest("journal.url", "a directory, with cluster.nodes", settings.journal.url)
+    if cluster.coordinator:
+        raise BadRequest("cluster.coordinator", "nothing, with cluster.nodes", "a URL")
+    secret = _secret(cluster)
+    return JetStreamServer(cluster.node, nodes_of(cluster.nodes), path / "jetstream", secret=secret)
+
+
+def _secret(cluster: ClusterSettings) -> str:
+    if not cluster.secret_file:
+        return ""
+    try:
+        return Path(cluster.secret_file).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        limit = "a file that can be read"
+        raise BadRequest("cluster.secret_file", limit, f"{cluster.secret_file} ({error})") from None
+
+
+def settings_beside(settings: BrokerSettings, server: JetStreamServer) -> BrokerSettings:
+    """The settings of a broker that keeps journals and facts on this server."""
+    path = store_path(settings.journal.url)
+    assert path is not None
+    mirror = settings.journal.mirror or str(path / "mirror")
+    journal = settings.journal.model_copy(update={"url": server.url, "mirror": mirror})
+    cluster = settings.cluster.model_copy(update={"coordinator": server.url})
+    return settings.model_copy(update={"journal": journal, "cluster": cluster})

@@ -1,0 +1,124 @@
+"""The settings of the NATS server beside a broker, as the text of its configuration file.
+
+Room: cluster.
+Holds: acknowledged means synced (`sync_interval: always`); nothing is open to others than this
+machine unless a node's host says so, and then only with a secret. All nodes have the same users.
+See: jetstream.py; docs/guides/choosing-a-journal.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dejaqueue.errors import BadRequest
+
+PAYLOAD_BYTES_MAX = 8 << 20
+USER, SYSTEM_USER, ROUTE_USER = "dejaq", "dejaq-system", "dejaq-route"
+NAME_LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One server of the cluster.
+
+    Attributes:
+        name: unique in the cluster; letters, digits, - and _.
+        host: address that the others reach it at, and that it listens on.
+        client_port, route_port: for clients, and for the other servers.
+    """
+
+    name: str
+    host: str
+    client_port: int
+    route_port: int
+
+
+def check_nodes(node: str, nodes: Sequence[Node], secret: str) -> Node:
+    """The node of that name. Raises BadRequest: the nodes cannot be a cluster."""
+    names = [one.name for one in nodes]
+    for one in nodes:
+        if not one.name or not set(one.name) <= NAME_LETTERS or len(one.name) > 60:
+            raise BadRequest("cluster.nodes", "names of 1 to 60 letters, digits, - and _", one.name)
+        if not secret and not is_loopback(one.host):
+            raise BadRequest(
+                "cluster.secret", "a secret, since others than this machine reach a node", one.host
+            )
+    if len(set(names)) < len(names):
+        raise BadRequest("cluster.nodes", "each name once", ", ".join(names))
+    if node not in names:
+        raise BadRequest("cluster.node", f"one of {', '.join(names)}", node)
+    return nodes[names.index(node)]
+
+
+def is_loopback(host: str) -> bool:
+    """True for addresses that only this machine reaches."""
+    return host in {"localhost", "::1"} or host.startswith("127.")
+
+
+def password(secret: str, user: str) -> str:
+    """A user's password: differs from the others', and does not give the secret away."""
+    return hashlib.sha256(f"dejaq jetstream {user}\n{secret}".encode()).hexdigest()[:40]
+
+
+def settings_text(
+    node: Node, nodes: Sequence[Node], directory: Path, secret: str, cluster: str = "dejaq"
+) -> str:
+    """The configuration file.
+
+    Args:
+        directory: where the server keeps its streams.
+        secret: of the cluster; the users' passwords come from it.
+    """
+
+    def quoted(text: str) -> str:
+        return json.dumps(str(text))
+
+    def user(name: str) -> str:
+        return f"{{ user: {quoted(name)}, password: {quoted(password(secret, name))} }}"
+
+    lines = [
+        "# Written by DejaQ at each start; changes are lost.",
+        f"server_name: {quoted(node.name)}",
+        f"listen: {quoted(f'{node.host}:{node.client_port}')}",
+        f"max_payload: {PAYLOAD_BYTES_MAX}",
+        "max_pending: 134217728",
+        'write_deadline: "10s"',
+        "jetstream {",
+        f"  store_dir: {quoted(str(directory))}",
+        # A word, not a duration: what is acknowledged is on the disk.
+        "  sync_interval: always",
+        "}",
+        "accounts {",
+        f"  DEJAQ {{ jetstream: enabled, users: [ {user(USER)} ] }}",
+        f"  SYS {{ users: [ {user(SYSTEM_USER)} ] }}",
+        "}",
+        "system_account: SYS",
+    ]
+    if len(nodes) > 1:
+        login = f"{ROUTE_USER}:{password(secret, ROUTE_USER)}"
+        routes = [
+            quoted(f"nats://{login}@{one.host}:{one.route_port}") for one in nodes if one != node
+        ]
+        lines += [
+            "cluster {",
+            f"  name: {quoted(cluster)}",
+            f"  listen: {quoted(f'{node.host}:{node.route_port}')}",
+            f"  authorization {user(ROUTE_USER)}",
+            "  no_advertise: true",
+            f"  routes: [ {', '.join(routes)} ]",
+            "}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def journal_url(nodes: Sequence[Node], node: Node, replicas: int, secret: str) -> str:
+    """The URL of a journal on these servers, its own node's first. It holds passwords."""
+    ordered = [node, *(one for one in nodes if one != node)]
+    places = ",".join(f"{one.host}:{one.client_port}" for one in ordered)
+    login = f"{USER}:{password(secret, USER)}"
+    system = f"{SYSTEM_USER}:{password(secret, SYSTEM_USER)}"
+    return f"nats://{login}@{places}?replicas={replicas}&system={system}"

@@ -1,0 +1,136 @@
+"""Membership: this broker is there, and who else is.
+
+Room: cluster.
+Holds: `valid_until_us` is never later than when others may take over what this broker has: it
+counts from before the last renewal that was answered, and a fifth of the time is kept back for
+clocks that run apart. It is a courtesy: what keeps two owners from both writing is the journal.
+See: node.py, whose threads call this; coordinator/interface.py, duty 4.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from dejaqueue.clock import Clock, Wake
+from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact
+from dejaqueue.errors import Locked, Unavailable
+
+PREFIX = "members/"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A broker of the cluster, as it says of itself.
+
+    Attributes:
+        node: its name, unique in the cluster.
+        session: this life of it.
+        url: its Flight port, `dejaq://host:port`.
+        http_url: its HTTP port.
+        version: of DejaQ.
+        leaving: it hands over what it has, and takes nothing.
+    """
+
+    node: str
+    session: str
+    url: str
+    http_url: str
+    version: str
+    leaving: bool = False
+
+    def to_bytes(self) -> bytes:
+        """As a fact's value."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def of(cls, fact: Fact) -> Member:
+        """From a fact's value."""
+        values = json.loads(fact.value)
+        return cls(**{name: values[name] for name in cls.__slots__ if name in values})
+
+
+def members_of(facts: Iterable[Fact]) -> dict[str, Member]:
+    """Members by node."""
+    return {member.node: member for member in map(Member.of, facts)}
+
+
+def new_session() -> str:
+    """A name for one life of a broker."""
+    return secrets.token_hex(8)
+
+
+class Membership:
+    """One life of this broker in the cluster.
+
+    Args:
+        clock: elapsed time; steps of the wall clock must not show.
+
+    Attributes:
+        member: what others see.
+        valid_until_us: until when this broker may serve, unless it is renewed; 0 = it may not.
+    """
+
+    def __init__(
+        self, coordinator: Coordinator, member: Member, lease_ms: int, clock: Clock
+    ) -> None:
+        self.member = member
+        self.valid_until_us = 0
+        self._coordinator = coordinator
+        self._lease_ms = lease_ms
+        self._clock = clock
+
+    @property
+    def key(self) -> str:
+        """Of its fact."""
+        return PREFIX + self.member.node
+
+    def join(self) -> None:
+        """Be there. Raises Locked: another broker with this name is; Unavailable."""
+        began_us = self._clock.now_us()
+        try:
+            self._coordinator.put(self.key, self.member.to_bytes(), 0, ttl_ms=self._lease_ms)
+        except Conflict:
+            found = self._coordinator.get(self.key)
+            if found is not None and Member.of(found).session != self.member.session:
+                text = f"node {self.member.node} is in the cluster already, from another process"
+                raise Locked(text) from None
+            if found is None or not self._coordinator.renew(self.key):
+                raise Unavailable("membership changed meanwhile", 100) from None
+        self._renewed(began_us)
+
+    def join_within(self, wait_ms: int) -> None:
+        """Be there as soon as an earlier life of this node is forgotten. Raises as `join`."""
+        until_us, bell = self._clock.now_us() + wait_ms * 1_000, Wake()
+        while True:
+            try:
+                self.join()
+            except (Locked, Unavailable):
+                if self._clock.now_us() >= until_us:
+                    raise
+                self._clock.wait_until(self._clock.now_us() + 100_000, bell)
+            else:
+                return
+
+    def renew(self) -> bool:
+        """Stay there; False if it has vanished. Raises Unavailable."""
+        began_us = self._clock.now_us()
+        if not self._coordinator.renew(self.key):
+            self.valid_until_us = 0
+            return False
+        self._renewed(began_us)
+        return True
+
+    def _renewed(self, began_us: int) -> None:
+        self.valid_until_us = began_us + self._lease_ms * 800
+
+    def is_valid(self) -> bool:
+        """True while nobody else may take over what this broker has."""
+        return self._clock.now_us() < self.valid_until_us
+
+    def leave(self) -> None:
+        """Be there no more. Raises Unavailable."""
+        self.valid_until_us = 0
+        self._coordinator.delete(self.key)

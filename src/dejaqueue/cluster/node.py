@@ -1,0 +1,382 @@
+"""A broker as one of several: it is a member, it owns units, and it knows who owns the others.
+
+    node = Node("a", open_coordinator(url), lease_ms=5_000)
+    broker = Broker(settings, shared=node)
+    broker.start()
+    node.start(broker, url="dejaq://10.0.0.1:7464", http_url="http://10.0.0.1:7465")
+
+Room: cluster. Its threads are its own: one renews the membership, one goes its rounds, one watches
+the time.
+Holds: a unit is served only while its fact names this life of this broker and the membership is
+valid; a planned hand-over is drained before the fact is released; a broker whose membership ends
+lets go of everything first, and joins again as somebody new.
+See: ownership.py for what is decided in a round; ADR 0015.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.topics import Catalogue
+from dejaqueue.clock import Clock, SteadyClock, Wake
+from dejaqueue.cluster import members, ownership
+from dejaqueue.cluster.catalogue import PREFIX as TOPICS
+from dejaqueue.cluster.catalogue import ClusterCatalogue
+from dejaqueue.cluster.members import Member, Membership, members_of, new_session
+from dejaqueue.cluster.ownership import Owner, View, owners_of
+from dejaqueue.cluster.placement import unit_of
+from dejaqueue.coordinator.interface import Conflict, Coordinator, Watch
+from dejaqueue.errors import DejaQError, Elsewhere, Unavailable
+from dejaqueue.version import __version__
+
+DOCUMENTS = "documents/"
+ROUND_MS = 1_000
+"""A round is gone at least so often, whatever the bells say."""
+REFRESH_MS = 10_000
+"""Topics are read again at least so often, whatever the bells say."""
+PLACED_SECONDS_MAX = 5.0
+
+log = logging.getLogger("dejaqueue.cluster")
+
+
+class Node:
+    """What a broker shares with others (broker.shared.Shared), and its place among them.
+
+    Args:
+        name: of this broker, unique in the cluster.
+        lease_ms: after this long without a renewal others take over what it has.
+        clock: elapsed time.
+
+    Attributes:
+        on_gone: called with the url of a broker that is no member any more; must not wait.
+    """
+
+    def __init__(
+        self, name: str, coordinator: Coordinator, lease_ms: int, clock: Clock | None = None
+    ) -> None:
+        self.name = name
+        self.coordinator = coordinator
+        self._lease_ms = lease_ms
+        self._clock: Clock = clock or SteadyClock()
+        self._member = Member(name, "", "", "", __version__)
+        self._membership: Membership | None = None
+        self._broker: Broker | None = None
+        self._catalogue: ClusterCatalogue | None = None
+        self._view = View({}, {})
+        self.on_gone: Callable[[str], None] = lambda url: None
+        self._mine: dict[str, int] = {}
+        """Units that a round has found to be ours, with the revision of their facts."""
+        self._seen = threading.Condition()
+        self._round = Wake()
+        self._renewal = Wake()
+        self._deadline = Wake()
+        self._stopping = False
+        self._topics_changed = True
+        self._refresh_us = 0
+        self._serving = threading.Lock()
+        """Held where serving begins or a fence ends it, so that nothing begins after the fence."""
+        self._threads: list[threading.Thread] = []
+        self._watches: list[Watch] = []
+
+    # --- what the broker asks (Shared) ---------------------------------------------------------
+
+    def catalogue(self) -> Catalogue:
+        """All topics of the cluster. Raises Unavailable."""
+        self._catalogue = ClusterCatalogue(self.coordinator)
+        return self._catalogue
+
+    def _unit(self, topic: str) -> str:
+        assert self._catalogue is not None
+        return unit_of(topic, self._catalogue.by_name())
+
+    def elsewhere(self, topic: str) -> DejaQError:
+        """Who serves a topic that is not served here."""
+        owner = self._view.living_owner(self._unit(topic))
+        if owner is None or owner.node == self.name:
+            return Elsewhere(f"topic {topic} is between two owners", 50)
+        return Elsewhere(
+            f"topic {topic} is served by {owner.node} at {owner.url}",
+            50,
+            owner.node,
+            owner.url,
+            owner.http_url,
+        )
+
+    def refusal(self, topic: str) -> DejaQError | None:
+        """Why journals of a topic must not be opened here now."""
+        membership = self._membership
+        if membership is None or not membership.is_valid():
+            return Unavailable(f"node {self.name} has lost touch with the cluster", 100)
+        if self._unit(topic) not in self._mine:
+            return self.elsewhere(topic)
+        return None
+
+    def fenced(self, topic: str) -> None:
+        """A journal of the topic has another owner: look before it is opened again."""
+        self._mine.pop(self._unit(topic), None)
+        self._round.ring()
+
+    def placed(self, topic: str) -> None:
+        """Return when somebody serves the topic, or after five seconds."""
+        self._see_topics()
+
+        def is_served() -> bool:
+            owner = self._view.living_owner(self._unit(topic))
+            if owner is None:
+                return False
+            return owner.node != self.name or (
+                self._broker is not None and self._broker.serves(topic)
+            )
+
+        with self._seen:
+            self._seen.wait_for(is_served, PLACED_SECONDS_MAX)
+
+    def describe(self, topic: str) -> dict[str, Any]:
+        """Who is there and who serves what."""
+        assert self._catalogue is not None
+        view, topics = self._view, self._catalogue.by_name()
+        served = []
+        for name in (topic,) if topic else sorted(topics):
+            unit = unit_of(name, topics)
+            member, owner = view.living_owner(unit), view.owners.get(unit)
+            served.append(
+                {
+                    "topic": name,
+                    "node": "" if member is None else member.node,
+                    "epoch": 0 if owner is None else owner.epoch,
+                }
+            )
+        return {
+            "node": self.name,
+            "coordinator": self.coordinator.summary,
+            "nodes": [
+                {
+                    "node": member.node,
+                    "url": member.url,
+                    "http_url": member.http_url,
+                    "version": member.version,
+                    "leaving": member.leaving,
+                }
+                for member in sorted(view.members.values(), key=lambda member: member.node)
+            ],
+            "topics": served,
+        }
+
+    def load_document(self, name: str) -> str | None:
+        """A text that all brokers have. Raises Unavailable."""
+        found = self.coordinator.get(DOCUMENTS + name)
+        return None if found is None else found.value.decode()
+
+    def store_document(self, name: str, text: str) -> None:
+        """Store a text for all brokers. Raises Unavailable."""
+        self.coordinator.put(DOCUMENTS + name, text.encode())
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self, broker: Broker, url: str, http_url: str) -> None:
+        """Join, and serve what falls to this broker. Raises Locked, Unavailable."""
+        self._broker = broker
+        self._member = replace(self._member, url=url, http_url=http_url)
+        self._join()
+        for prefix, bell in (
+            (members.PREFIX, self._round.ring),
+            (ownership.PREFIX, self._round.ring),
+            (TOPICS, self._see_topics),
+            (DOCUMENTS, self._documents_changed),
+        ):
+            self._watches.append(self.coordinator.watch(prefix, bell))
+        for name, run in (
+            ("dejaq-member", self._renew_for_ever),
+            ("dejaq-owner", self._go_rounds),
+            ("dejaq-fence", self._watch_time),
+        ):
+            thread = threading.Thread(target=run, name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _join(self) -> None:
+        self._member = replace(self._member, session=new_session(), leaving=False)
+        membership = Membership(self.coordinator, self._member, self._lease_ms, self._clock)
+        # What an earlier life of this node left vanishes by itself.
+        membership.join_within(2 * self._lease_ms + 1_000)
+        self._membership = membership
+        log.info("node %s has joined the cluster at %s", self.name, self.coordinator.summary)
+
+    def stop(self) -> None:
+        """Hand everything over and leave. Twice or before start is fine."""
+        if self._stopping:
+            return
+        self._stopping = True
+        for wake in (self._round, self._renewal, self._deadline):
+            wake.ring()
+        for thread in self._threads:
+            thread.join()
+        for watch in self._watches:
+            watch.close()
+        try:
+            if self._membership is not None and self._membership.is_valid():
+                self._hand_all_over(self._membership)
+        except DejaQError as error:
+            log.warning("node %s could not hand over: %s", self.name, error)
+        self.coordinator.close()
+
+    def _hand_all_over(self, membership: Membership) -> None:
+        leaving = replace(self._member, leaving=True)
+        self.coordinator.put(membership.key, leaving.to_bytes(), ttl_ms=self._lease_ms)
+        served: dict[str, list[str]] = {}
+        if self._broker is not None:
+            for runtime in self._broker.runtimes():
+                name = runtime.topic.name
+                served.setdefault(self._unit(name), []).append(name)
+        for unit in list(self._mine):
+            self._let_go(unit, served.get(unit, ()))
+        membership.leave()
+
+    # --- threads ------------------------------------------------------------------------------
+
+    def _renew_for_ever(self) -> None:
+        while not self._stopping:
+            membership = self._membership
+            wait_ms = self._lease_ms // 4
+            try:
+                if membership is None:
+                    self._join()
+                    self._deadline.ring()
+                    self._round.ring()
+                elif not membership.renew():
+                    log.warning("the membership of node %s has ended", self.name)
+                    self._deadline.ring()
+            except DejaQError as error:
+                log.warning("node %s can't renew its membership: %s", self.name, error)
+                wait_ms = min(wait_ms, 250)
+            self._clock.wait_until(self._clock.now_us() + wait_ms * 1_000, self._renewal)
+
+    def _watch_time(self) -> None:
+        while not self._stopping:
+            membership = self._membership
+            if membership is None:
+                self._clock.wait_until(None, self._deadline)
+            elif membership.is_valid():
+                self._clock.wait_until(membership.valid_until_us, self._deadline)
+            else:
+                self._fence()
+
+    def _fence(self) -> None:
+        """Serve nothing any more: others may take it over from now on."""
+        log.error("node %s stops serving: its membership was not renewed in time", self.name)
+        assert self._broker is not None
+        with self._serving:
+            self._membership = None
+            self._mine = {}
+            served = [runtime.topic.name for runtime in self._broker.runtimes()]
+        for name in served:
+            self._broker.give(name, drain=False)
+        self._renewal.ring()
+
+    def _go_rounds(self) -> None:
+        while not self._stopping:
+            again_ms = ROUND_MS
+            try:
+                if self.round():
+                    again_ms = 50
+            except DejaQError as error:
+                log.warning("node %s: a round failed: %s", self.name, error)
+            self._clock.wait_until(self._clock.now_us() + again_ms * 1_000, self._round)
+
+    def _see_topics(self) -> None:
+        self._topics_changed = True
+        self._round.ring()
+
+    def _documents_changed(self) -> None:
+        assert self._broker is not None
+        try:
+            self._broker.keys.open(self)
+        except DejaQError as error:
+            log.error("API keys can't be read: %s", error)
+
+    def _forget_gone(self, living: dict[str, Member]) -> None:
+        """What was passed on to a broker that is no member any more ends now."""
+        here = {member.url for member in living.values()}
+        for member in self._view.members.values():
+            if member.url not in here and member.node != self.name:
+                self.on_gone(member.url)
+
+    # --- a round ------------------------------------------------------------------------------
+
+    def round(self) -> bool:
+        """Look at who is there and who owns what; take and give. Raises Unavailable.
+
+        Returns:
+            True if somebody else was quicker and it should be looked again soon.
+        """
+        membership, broker, catalogue = self._membership, self._broker, self._catalogue
+        if membership is None or broker is None or catalogue is None or not membership.is_valid():
+            return False
+        session = membership.member.session
+        if self._topics_changed or self._clock.now_us() >= self._refresh_us:
+            self._topics_changed = False
+            self._refresh_us = self._clock.now_us() + REFRESH_MS * 1_000
+            if catalogue.refresh():
+                broker.catalogue_changed()
+        living = members_of(self.coordinator.list(members.PREFIX))
+        owners = owners_of(self.coordinator.list(ownership.PREFIX))
+        self._forget_gone(living)
+        self._view = View(living, owners)
+        topics = catalogue.by_name()
+        units: dict[str, list[str]] = {}
+        for name in topics:
+            units.setdefault(unit_of(name, topics), []).append(name)
+        plan = ownership.plan(self.name, session, self._view, units)
+        for unit in plan.drop:
+            self._stop_serving(unit, units[unit], drain=False)
+        claimed = [unit for unit in plan.claim if self._claim(unit, session)]
+        with self._serving:
+            if self._membership is not membership or not membership.is_valid():
+                return False
+            for unit in (*plan.keep, *claimed):
+                self._mine[unit] = self._view.owners[unit].revision
+                for name in units[unit]:
+                    broker.take(name)
+        for unit in plan.hand_over:
+            self._mine[unit] = self._view.owners[unit].revision
+            self._let_go(unit, units[unit])
+        with self._seen:
+            self._seen.notify_all()
+        return len(claimed) < len(plan.claim)
+
+    def _claim(self, unit: str, session: str) -> bool:
+        """Own a unit; False if somebody else was quicker."""
+        before = self._view.owners.get(unit)
+        owner = Owner(self.name, session, 1 if before is None else before.epoch + 1, 0)
+        try:
+            revision = self.coordinator.put(
+                ownership.PREFIX + unit, owner.to_bytes(), 0 if before is None else before.revision
+            )
+        except Conflict:
+            return False
+        self._view.owners[unit] = replace(owner, revision=revision)
+        return True
+
+    def _let_go(self, unit: str, names: Iterable[str]) -> None:
+        """Finish what waits and serve a unit no more, then say so."""
+        revision = self._mine.get(unit)
+        self._stop_serving(unit, names, drain=True)
+        owner = self._view.owners.get(unit)
+        if owner is None or revision is None:
+            return
+        released = Owner("", "", owner.epoch, 0)
+        try:
+            self.coordinator.put(ownership.PREFIX + unit, released.to_bytes(), revision)
+        except Conflict:
+            log.info("unit %s was taken over already", unit)
+
+    def _stop_serving(self, unit: str, names: Iterable[str], *, drain: bool) -> None:
+        assert self._broker is not None
+        for name in names:
+            self._broker.give(name, drain=drain)
+        self._mine.pop(unit, None)

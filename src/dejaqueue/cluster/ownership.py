@@ -1,0 +1,100 @@
+"""Who owns what, and what a broker should do about it.
+
+Room: cluster. Pure.
+Holds: a unit that has a living owner is never claimed: only its owner lets go of it.
+See: node.py, which carries a plan out; placement.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dejaqueue.cluster.members import Member
+from dejaqueue.cluster.placement import preferred
+from dejaqueue.coordinator.interface import Fact
+
+PREFIX = "owners/"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who has a unit.
+
+    Attributes:
+        node, session: a life of a broker; empty = it was released.
+        epoch: how often the unit changed hands; for people. The journal's epoch is the fence.
+        revision: of the fact.
+    """
+
+    node: str
+    session: str
+    epoch: int
+    revision: int
+
+    def to_bytes(self) -> bytes:
+        """As a fact's value."""
+        values = {"node": self.node, "session": self.session, "epoch": self.epoch}
+        return json.dumps(values).encode()
+
+
+def owners_of(facts: Iterable[Fact]) -> dict[str, Owner]:
+    """Owners by unit."""
+    found = {}
+    for fact in facts:
+        values = json.loads(fact.value)
+        owner = Owner(values["node"], values["session"], values["epoch"], fact.revision)
+        found[fact.key.removeprefix(PREFIX)] = owner
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The cluster as this broker last saw it."""
+
+    members: dict[str, Member]
+    owners: dict[str, Owner]
+
+    def living_owner(self, unit: str) -> Member | None:
+        """The member that has the unit; None if nobody has, or who has it is gone."""
+        owner = self.owners.get(unit)
+        member = None if owner is None else self.members.get(owner.node)
+        if owner is None or member is None or member.session != owner.session:
+            return None
+        return member
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a broker should do with units.
+
+    Attributes:
+        keep: they are its own.
+        claim: nobody has them, and it should.
+        hand_over: it has them, and somebody else should.
+        drop: somebody else has them, so it must not serve them.
+    """
+
+    keep: list[str] = field(default_factory=list)
+    claim: list[str] = field(default_factory=list)
+    hand_over: list[str] = field(default_factory=list)
+    drop: list[str] = field(default_factory=list)
+
+
+def plan(node: str, session: str, view: View, units: Mapping[str, object]) -> Plan:
+    """What a broker should do about these units; each is in one list at most."""
+    found = Plan()
+    staying = [member.node for member in view.members.values() if not member.leaving]
+    for unit in units:
+        owner = view.owners.get(unit)
+        wanted = preferred(unit, staying)
+        if owner is not None and owner.session == session:
+            (found.keep if wanted in (node, None) else found.hand_over).append(unit)
+        elif view.living_owner(unit) is not None:
+            found.drop.append(unit)
+        elif wanted == node:
+            found.claim.append(unit)
+        else:
+            found.drop.append(unit)
+    return found

@@ -1,0 +1,214 @@
+"""A session with Cassandra: what it answers in our errors, nothing sent twice, settings looked at.
+
+Room: connections. Needs the extra `cassandra`.
+Holds: the driver tries no statement again by itself. A server that acknowledges before its commit
+log is synced is refused.
+See: journal/records/cassandra.py; docs/guides/choosing-a-journal.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from dejaqueue.errors import BadRequest, Refused, Unavailable
+
+log = logging.getLogger("dejaqueue.connections")
+
+TIMEOUT_S = 10.0
+AGAIN_S = 0.5
+"""A server that was lost is looked for so often."""
+PORT = 9042
+SYNCS = ("batch", "group")
+"""Settings of `commitlog_sync` with which acknowledged is synced."""
+
+
+class CassandraSession:
+    """A session; any thread may use it.
+
+    Attributes:
+        keyspace: its name, made if it is not there.
+        summary: the server's name and version.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Connect and check the servers.
+
+        Args:
+            url: `cassandra://[user:password@]host[:port],…/keyspace[?replicas=3]`; the replicas
+                are for a keyspace that is made.
+
+        Raises:
+            BadRequest: the url. Refused: settings that lose what was acknowledged. Unavailable.
+        """
+        hosts, port, login, self.keyspace, replicas = read_url(url)
+        try:
+            from cassandra import ConsistencyLevel
+            from cassandra.auth import PlainTextAuthProvider
+            from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+            from cassandra.policies import (
+                ConstantReconnectionPolicy,
+                FallthroughRetryPolicy,
+                RoundRobinPolicy,
+            )
+        except ImportError as error:
+            raise Refused(
+                "cassandra:// needs the extra: pip install 'dejaqueue[cassandra]'"
+            ) from error
+
+        profile = ExecutionProfile(
+            load_balancing_policy=RoundRobinPolicy(),
+            retry_policy=FallthroughRetryPolicy(),
+            consistency_level=ConsistencyLevel.QUORUM,
+            serial_consistency_level=ConsistencyLevel.SERIAL,
+            request_timeout=TIMEOUT_S,
+        )
+        self._serial = ConsistencyLevel.SERIAL
+        self._cluster = Cluster(
+            hosts,
+            port=port,
+            auth_provider=PlainTextAuthProvider(*login) if login[0] else None,
+            execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+            reconnection_policy=ConstantReconnectionPolicy(AGAIN_S, None),
+            connect_timeout=5,
+            control_connection_timeout=5,
+        )
+        self._prepared: dict[str, Any] = {}
+        self.summary = "cassandra"
+        try:
+            self._session = self.answer(self._cluster.connect)
+            self._check()
+            self._make_keyspace(replicas)
+        except BaseException:
+            self.close()
+            raise
+
+    def _check(self) -> None:
+        (row,) = self.answer(
+            lambda: self._session.execute("SELECT release_version FROM system.local")
+        )
+        self.summary = f"cassandra {row.release_version}"
+        asked = "SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'"
+        for host in self._cluster.metadata.all_hosts():
+            try:
+                (row,) = self.answer(lambda host=host: self._session.execute(asked, host=host))
+            except (Refused, ValueError):
+                log.warning(
+                    "%s on %s does not tell its settings: make sure that it has `commitlog_sync: "
+                    "batch`, or what is acknowledged may be lost",
+                    self.summary,
+                    host,
+                )
+                continue
+            if row.value not in SYNCS:
+                raise Refused(
+                    f"{self.summary} on {host} has commitlog_sync {row.value}, so that it may lose "
+                    f"what it acknowledged; set it to batch"
+                )
+
+    def _make_keyspace(self, replicas: int) -> None:
+        self.change(
+            f"CREATE KEYSPACE IF NOT EXISTS {self.keyspace} WITH replication = "
+            f"{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}"
+        )
+
+    def change(self, statement: str) -> None:
+        """Change the schema."""
+        self.answer(lambda: self._session.execute(statement))
+
+    def run(self, statement: str, values: Sequence[object] = (), *, serial: bool = False) -> Any:
+        """Run a statement, prepared once; its result.
+
+        Args:
+            serial: read what every acknowledged compare-and-set left.
+
+        Raises:
+            Unavailable: no answer, the outcome is unknown. Refused.
+        """
+
+        def call() -> Any:
+            bound = self._statement(statement).bind(values)
+            if serial:
+                bound.consistency_level = self._serial
+            return self._session.execute(bound)
+
+        return self.answer(call)
+
+    def run_together(self, statements: Sequence[tuple[str, Sequence[object]]]) -> Any:
+        """Run statements of one partition as one batch; its result."""
+        from cassandra.query import BatchStatement, BatchType
+
+        def call() -> Any:
+            batch = BatchStatement(BatchType.UNLOGGED)
+            for statement, values in statements:
+                batch.add(self._statement(statement), values)
+            return self._session.execute(batch)
+
+        return self.answer(call)
+
+    def _statement(self, text: str) -> Any:
+        found = self._prepared.get(text)
+        if found is None:
+            found = self._prepared[text] = self._session.prepare(text)
+        return found
+
+    def answer(self, call: Any) -> Any:
+        """Call, and name the driver's errors in ours. Raises Unavailable, Refused."""
+        import cassandra
+        from cassandra.cluster import NoHostAvailable
+        from cassandra.connection import ConnectionException
+
+        unknown = (
+            cassandra.OperationTimedOut,
+            cassandra.RequestExecutionException,
+            NoHostAvailable,
+            ConnectionException,
+            OSError,
+        )
+        try:
+            return call()
+        except unknown as error:
+            raise Unavailable(f"{self.summary}: {type(error).__name__}: {error}") from error
+        except cassandra.DriverException as error:
+            if "shut down" in str(error) or "shutdown" in str(error):
+                raise Unavailable(f"{self.summary}: the session is closed") from error
+            raise Refused(f"{self.summary}: {type(error).__name__}: {error}") from error
+
+    def close(self) -> None:
+        """Close; twice is fine."""
+        self._cluster.shutdown()
+
+
+def read_url(url: str) -> tuple[list[str], int, tuple[str, str], str, int]:
+    """(hosts, port, (user, password), keyspace, replicas). Raises BadRequest."""
+    parts = urlsplit(url)
+    login, _, places = parts.netloc.rpartition("@")
+    query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    replicas = query.pop("replicas", "1")
+    keyspace = parts.path.strip("/") or "dejaq"
+    shown = f"{parts.scheme}://{places}{parts.path}"
+    if parts.scheme != "cassandra" or not places:
+        raise BadRequest("url", "cassandra://host:port,host:port/keyspace", shown)
+    if query:
+        raise BadRequest("url", "of the parameters only replicas", next(iter(query)))
+    if not replicas.isdecimal() or not 1 <= int(replicas) <= 9:
+        raise BadRequest("replicas", "1 to 9", replicas)
+    if not keyspace.replace("_", "").isalnum() or not keyspace[0].isalpha() or len(keyspace) > 48:
+        raise BadRequest("keyspace", "1 to 48 letters, digits and _, a letter first", keyspace)
+    user, _, password = login.partition(":")
+    hosts, ports = [], set()
+    for place in places.split(","):
+        host, _, port = place.partition(":")
+        hosts.append(host)
+        ports.add(port or str(PORT))
+    if len(ports) > 1 or not all(port.isdecimal() for port in ports) or not all(hosts):
+        raise BadRequest("url", "host:port, the same port for all hosts", shown)
+    return (
+        hosts,
+        int(ports.pop()),
+        (unquote(user), unquote(password)),
+        keyspace.lower(),
+        int(replicas),
+    )

@@ -1,0 +1,233 @@
+"""Requests that another broker answers: passed on to it, and its answer back.
+
+Room: http. Middleware, inside of the entrance: who is not let in here is not passed on. There is
+none where a broker is alone.
+Holds: a request is passed on when its own answer would have been Elsewhere, so nothing of it has
+been done here; as it came, with the caller's key; once. Bodies and answers go through piece by
+piece. A caller who goes away ends the request at the other broker, too.
+See: flight/forwarding.py for the same of Flight; docs/guides/http.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from urllib.parse import quote, urlsplit
+
+import h11
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dejaqueue.errors import Elsewhere, Unavailable
+from dejaqueue.http.auditing import OUTCOME, note_error
+from dejaqueue.http.problems import problem
+
+FORWARDED = b"x-dejaq-forwarded"
+"""The header of a request that was passed on. Who gets it does not pass it on again."""
+FOLLOWS = b"x-dejaq-follows"
+"""The header of who goes to the broker of a topic himself: he is told where, not passed on."""
+CONNECT_S = 3.0
+SILENCE_S = 120.0
+"""Longer than any request may wait for messages."""
+PIECE_BYTES = 64 << 10
+
+# Those of one connection, and those that another broker would take for a web page's.
+_OWN = frozenset(
+    {b"connection", b"expect", b"host", b"keep-alive", b"origin", b"proxy-authenticate",
+     b"proxy-authorization", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+)  # fmt: skip
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Forwarding:
+    """Passes on what another broker serves.
+
+    Args:
+        app: what comes behind.
+        tls: for brokers at https; None = the system's certificates are trusted.
+    """
+
+    def __init__(self, app: ASGIApp, tls: ssl.SSLContext | None = None) -> None:
+        self._app = app
+        self._tls = tls
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or have it answered."""
+        if scope["type"] != "http" or any(
+            name in (FORWARDED, FOLLOWS) for name, _ in scope["headers"]
+        ):
+            await self._app(scope, receive, send)
+            return
+        taken: list[Message] = []
+        other: Elsewhere | None = None
+
+        async def take() -> Message:
+            message = await receive()
+            taken.append(message)
+            return message
+
+        async def unless_elsewhere(message: Message) -> None:
+            nonlocal other
+            if message["type"] == "http.response.start":
+                outcome = scope.get(OUTCOME)
+                if isinstance(outcome, Elsewhere) and outcome.http_url:
+                    other = outcome
+            if other is None:
+                await send(message)
+
+        await self._app(scope, take, unless_elsewhere)
+        if other is not None:
+            del scope[OUTCOME]
+            await _pass_on(other, scope, _body(taken, receive), receive, send, self._tls)
+
+
+async def _body(taken: Iterable[Message], receive: Receive) -> AsyncIterator[bytes]:
+    """The request's body: what was read of it already, then the rest.
+
+    Raises:
+        ConnectionError: the caller went away.
+    """
+    for message in taken:
+        if message["type"] == "http.request":
+            yield message.get("body", b"")
+            if not message.get("more_body", False):
+                return
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ConnectionError("the caller went away")
+        yield message.get("body", b"")
+        if not message.get("more_body", False):
+            return
+
+
+async def _pass_on(
+    other: Elsewhere,
+    scope: Scope,
+    body: AsyncIterator[bytes],
+    receive: Receive,
+    send: Send,
+    tls: ssl.SSLContext | None,
+) -> None:
+    try:
+        upstream = await _connect(other.http_url, tls)
+    except (OSError, TimeoutError) as error:
+        silent = Unavailable(f"{other.node} at {other.http_url} does not answer: {error!r}", 200)
+        note_error(scope, silent)
+        await problem(silent)(scope, receive, send)
+        return
+    answer = _Answer(scope, send)
+    try:
+        await upstream.ask(scope, body)
+        gone = asyncio.ensure_future(_until_gone(receive))
+        answering = asyncio.ensure_future(upstream.answer(answer))
+        try:
+            await asyncio.wait({gone, answering}, return_when=asyncio.FIRST_COMPLETED)
+            if answering.done():
+                answering.result()
+        finally:
+            for one in (gone, answering):
+                one.cancel()
+            await asyncio.gather(gone, answering, return_exceptions=True)
+    except (OSError, TimeoutError, h11.RemoteProtocolError) as error:
+        if answer.has_begun:
+            raise  # the server breaks the connection: half an answer must not look whole
+        lost = Unavailable(f"{other.node} did not answer: {error!r}; the outcome is unknown", 200)
+        note_error(scope, lost)
+        await problem(lost)(scope, receive, send)
+    finally:
+        await upstream.close()
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class _Answer:
+    """The answer on its way back."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._send = send
+        self.has_begun = False
+
+    async def begin(self, status: int, headers: Headers) -> None:
+        """Status and headers."""
+        self.has_begun = True
+        kept = [(name, value) for name, value in headers if name not in _OWN]
+        await self._send({"type": "http.response.start", "status": status, "headers": kept})
+
+    async def piece(self, content: bytes, *, more: bool) -> None:
+        """A piece of the body."""
+        await self._send({"type": "http.response.body", "body": content, "more_body": more})
+
+
+async def _connect(url: str, tls: ssl.SSLContext | None) -> _Upstream:
+    parts = urlsplit(url)
+    secured = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
+    port = parts.port or (443 if secured else 80)
+    opening = asyncio.open_connection(parts.hostname, port, ssl=secured)
+    reader, writer = await asyncio.wait_for(opening, CONNECT_S)
+    return _Upstream(reader, writer, parts.netloc.rpartition("@")[2])
+
+
+class _Upstream:
+    """A connection to another broker, for one request."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
+    ) -> None:
+        self._reader, self._writer, self._host = reader, writer, host
+        self._protocol = h11.Connection(h11.CLIENT)
+
+    async def ask(self, scope: Scope, body: AsyncIterator[bytes]) -> None:
+        """Send the request."""
+        headers: Headers = [(n, v) for n, v in scope["headers"] if n not in _OWN]
+        names = {name for name, _ in scope["headers"]}
+        if b"transfer-encoding" in names and b"content-length" not in names:
+            headers.append((b"transfer-encoding", b"chunked"))
+        headers += [(b"host", self._host.encode()), (b"connection", b"close"), (FORWARDED, b"1")]
+        target = scope.get("raw_path") or quote(scope["path"]).encode()
+        if scope.get("query_string"):
+            target += b"?" + scope["query_string"]
+        self._write(h11.Request(method=scope["method"], target=target, headers=headers))
+        async for piece in body:
+            if piece:
+                self._write(h11.Data(data=piece))
+                await self._writer.drain()
+        self._write(h11.EndOfMessage())
+        await self._writer.drain()
+
+    def _write(self, part: h11.Request | h11.Data | h11.EndOfMessage) -> None:
+        content = self._protocol.send(part)
+        if not content:
+            return
+        try:
+            self._writer.write(content)
+        except RuntimeError as closed:  # so uvloop says it
+            raise ConnectionError("the connection ended in the middle of the request") from closed
+
+    async def answer(self, answer: _Answer) -> None:
+        """Give the answer back as it comes."""
+        while True:
+            part = self._protocol.next_event()
+            if part is h11.NEED_DATA:
+                read = self._reader.read(PIECE_BYTES)
+                self._protocol.receive_data(await asyncio.wait_for(read, SILENCE_S))
+            elif isinstance(part, h11.Response):
+                await answer.begin(part.status_code, list(part.headers))
+            elif isinstance(part, h11.Data):
+                await answer.piece(bytes(part.data), more=True)
+            elif isinstance(part, h11.EndOfMessage):
+                await answer.piece(b"", more=False)
+                return
+            elif isinstance(part, h11.ConnectionClosed):
+                raise ConnectionError("the connection ended before the answer")
+
+    async def close(self) -> None:
+        """End it."""
+        self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()

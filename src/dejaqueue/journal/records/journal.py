@@ -1,0 +1,436 @@
+"""A journal on a server that keeps numbered records: written once, for every such server.
+
+An append of the broker's group is one record, or a few; see record.py. It is durable when the
+server says so. What was appended or scanned is kept here as well (mirror.py), so that payloads are
+read as from segment files; what is not there is read from the server.
+
+Room: journal. One writer; `read`, `put_snapshot` and `byte_count` from any thread.
+Holds: what the server gave is checked, entry by entry and record by record, each time it is read; a
+lost answer is found out (writer.py), never guessed; nothing here depends on the mirror.
+See: journal/interface.py (the duties); docs/adr/0012-records-on-a-server-a-mirror-here.md.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dejaqueue import limits
+from dejaqueue.errors import (
+    DejaQError,
+    Fenced,
+    InternalError,
+    JournalDamaged,
+    ResourceExhausted,
+    Unavailable,
+)
+from dejaqueue.journal import format as entry_format
+from dejaqueue.journal.format import Piece
+from dejaqueue.journal.interface import (
+    TEXT_COLUMNS,
+    Entry,
+    Int64s,
+    Journal,
+    Snapshot,
+    SnapshotFile,
+)
+from dejaqueue.journal.records.fetched import Fetched
+from dejaqueue.journal.records.interface import RecordLog, RecordStore
+from dejaqueue.journal.records.ledger import Ledger, Stand
+from dejaqueue.journal.records.mirror import Mirror, covers, segment_at
+from dejaqueue.journal.records.reading import CheckedRecords, EntryFacts, WholeAppend
+from dejaqueue.journal.records.shelf import RecordShelf
+from dejaqueue.journal.records.writer import Landed, RecordWriter
+from dejaqueue.journal.segments.segment import READABLE, Segment, SegmentList
+
+log = logging.getLogger(__name__)
+
+_LEDGER_PART: Final = "appends-"
+_OPEN_TRIES: Final = 3
+_ROOM_APPENDS: Final = 8
+"""After the server had no room, producers wait for so many appends of others to get through."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What a snapshot knows of the records before it; JSON within the manifest's meta."""
+
+    meta: str
+    identity: int
+    base: int
+    stand: Stand
+    blocks: tuple[str, ...]
+
+    def encode(self) -> str:
+        facts = {
+            "meta": self.meta,
+            "identity": self.identity,
+            "base": self.base,
+            "stand": list(self.stand),
+            "blocks": list(self.blocks),
+        }
+        return json.dumps(facts)
+
+    @staticmethod
+    def decode(text: str) -> _Saved:
+        facts: dict[str, Any] = json.loads(text)
+        stand = Stand(*facts["stand"])
+        return _Saved(
+            facts["meta"], facts["identity"], facts["base"], stand, tuple(facts["blocks"])
+        )
+
+
+class RecordJournal(Journal):
+    """The journal of one partition. Made by a store; see there for the settings."""
+
+    reopens = True
+
+    def __init__(
+        self,
+        store: RecordStore,
+        records: RecordLog,
+        mirror: Mirror,
+        *,
+        place: str,
+        prefix: str,
+        patience_seconds: float,
+        background: Executor | None,
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._store, self._log, self._mirror = store, records, mirror
+        self._place, self._background, self._on_close = place, background, on_close
+        self._prefix = prefix
+        self._failure: str | None = None
+        self._closing = threading.Event()
+        self._guard = threading.Lock()
+        self._truncated = 0
+        self._dropped_number = 1
+        self._drop_waits = False
+        self._no_room = 0
+        self._checked = CheckedRecords(records, place)
+        self._fetched = Fetched(self._checked)
+        self._ledger = Ledger()
+        self._open()
+        stand = self._ledger.stand
+        self._writer = RecordWriter(
+            records, self._checked, stand, store.record_bytes_max, patience_seconds, self._closing
+        )
+
+    # ── opening ──────────────────────────────────────────────────────────────────────────────────
+
+    def _open(self) -> None:
+        for last_try in range(_OPEN_TRIES - 1, -1, -1):
+            self._shelf = RecordShelf(self._store, self._prefix)
+            try:
+                self._recover()
+                return
+            except JournalDamaged:
+                # The owner before may have taken a snapshot meanwhile, and dropped what was before.
+                if not last_try or self._shelf.is_newest():
+                    raise
+
+    def _recover(self) -> None:
+        """Read the records behind the snapshot into ledger and mirror."""
+        self._checked.identity = 0
+        self._ledger = self._saved_ledger()
+        stand = self._ledger.stand
+        last = self._log.last()
+        if last < stand.number - 1:
+            raise JournalDamaged(
+                f"{self._place}: the server ends at record {last}, but a snapshot covers record "
+                f"{stand.number - 1}"
+            )
+        for found in self._checked.appends(stand, last):
+            if isinstance(found, Stand):
+                self._ledger.stand = found
+                continue
+            self._mirror.add(
+                found.position, self._ledger.stand.entry_chain, [found.body], found.entries
+            )
+            self._note(found)
+        self._mirror.keep_only(self._ledger)
+        # So far the owner before may have dropped records.
+        self._truncated = self._shelf.kept_position
+        if self._ledger.tail == 0:
+            self._ledger.adopt_nothing()
+
+    def _saved_ledger(self) -> Ledger:
+        manifest = self._shelf.newest()
+        if manifest is None:
+            return Ledger()
+        saved = _Saved.decode(manifest.meta)
+        self._checked.identity = saved.identity
+        blocks = [bytes(self._shelf.read(name)) for name in saved.blocks]
+        return Ledger.restored(saved.base, blocks, saved.stand)
+
+    def _note(self, found: WholeAppend) -> None:
+        self._ledger.add(
+            found.after,
+            entries=len(found.entries),
+            byte_count=len(found.body),
+            rows=found.rows,
+            readable_bytes=found.readable_bytes,
+            parts=found.parts,
+            number=found.number,
+            chain_before=found.chain_before,
+        )
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def tail(self) -> int:
+        """Position of the last entry, 0 if there is none."""
+        return self._ledger.tail
+
+    def append(self, entries: Sequence[Entry], after: int, epoch: int) -> int:
+        """See Journal.append."""
+        self._check_usable()
+        if after != self._ledger.tail:
+            raise Fenced(f"the tail of {self._place} is {self._ledger.tail}, not {after}")
+        if not entries:
+            raise InternalError("an append of no entries")
+        chain = self._ledger.stand.entry_chain
+        pieces, facts = self._encoded(entries, epoch)
+        byte_count = sum(one.byte_count for one in facts)
+        try:
+            landed = self._writer.append(pieces, after + 1, len(facts), byte_count)
+        except ResourceExhausted:
+            self._no_room = _ROOM_APPENDS
+            raise
+        except Unavailable as failure:
+            self._failure = str(failure)
+            raise
+        self._no_room = max(self._no_room - 1, 0)
+        self._land(landed, facts, byte_count)
+        self._mirror.add(after + 1, chain, pieces, facts)
+        self.appended_bytes += byte_count
+        return self._ledger.tail
+
+    def _encoded(
+        self, entries: Sequence[Entry], epoch: int
+    ) -> tuple[list[Piece], list[EntryFacts]]:
+        chain, tail = self._ledger.stand.entry_chain, self._ledger.tail
+        pieces: list[Piece] = []
+        facts: list[EntryFacts] = []
+        for place, entry in enumerate(entries, 1):
+            one = entry_format.encode(entry, tail + place, epoch, chain, tail)
+            chain = one.checksum
+            pieces += one.pieces
+            facts.append(EntryFacts(entry.kind, entry.rows, one.byte_count, one.checksum))
+        return pieces, facts
+
+    def _land(self, landed: Landed, facts: list[EntryFacts], byte_count: int) -> None:
+        readable = [one for one in facts if one.kind in READABLE]
+        with self._guard:
+            position = self._ledger.stand.position + len(facts)
+            after = Stand(landed.number_after, landed.chain_after, position, facts[-1].checksum)
+            self._ledger.add(
+                after,
+                entries=len(facts),
+                byte_count=byte_count,
+                rows=sum(one.rows for one in readable),
+                readable_bytes=sum(one.byte_count for one in readable),
+                parts=landed.parts,
+                number=landed.number,
+                chain_before=landed.chain_before,
+            )
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise Unavailable(self._failure)
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────
+
+    def scan(self, after: int) -> Iterator[tuple[int, int, Entry]]:
+        """See Journal.scan. What opening has read is not asked for again."""
+        self._check_usable()
+        position, tail = after + 1, self._ledger.tail
+        while position <= tail:
+            segment, view, mirrored = self._segment_with(position)
+            for place in range(position - segment.first, segment.count):
+                at = int(segment.offsets()[place]) << 3
+                trusted = segment.is_verified(place)
+                try:
+                    found = entry_format.decode(view, at, trusted=trusted)
+                    if found.head.position != position:
+                        raise JournalDamaged(f"not entry {position}")
+                except JournalDamaged as damage:
+                    if not mirrored:
+                        raise
+                    log.warning("%s, offset %d: %s; it is read again", segment.path, at, damage)
+                    self._mirror.discard(np.array([position], dtype=np.int64))
+                    break
+                yield position, found.head.epoch, found.entry
+                position += 1
+                if position > tail:
+                    return
+
+    def _segment_with(self, position: int) -> tuple[Segment, memoryview, bool]:
+        """Where an entry is, its bytes, and whether that is the mirror."""
+        segment = segment_at(self._mirror.listed, position)
+        if segment is not None:
+            try:
+                return segment, self._mirror.load(segment), True
+            except (JournalDamaged, OSError) as damage:
+                log.warning("%s; it is read again", damage)
+                self._mirror.discard(np.array([position], dtype=np.int64))
+        asked = np.array([position], dtype=np.int64)
+        segment = segment_at(self._from_server(asked), position)
+        if segment is None:
+            raise JournalDamaged(f"{self._place}: entry {position} was given back")
+        return segment, segment.memory().view, False
+
+    def _from_server(self, positions: Int64s) -> SegmentList:
+        known = -1
+        while True:
+            with self._guard:
+                appends = self._ledger.holding(positions)
+            try:
+                return self._fetched.segments_with(appends)
+            except JournalDamaged:
+                # Some may have been freed, and dropped, since the look into the ledger.
+                if len(appends) == known:
+                    raise
+                known = len(appends)
+
+    def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
+        """See Journal.read."""
+        self._check_usable()
+        locators = np.asarray(locators, dtype=np.int64)
+        positions = locators >> limits.ROW_BITS
+        while True:
+            listed = self._mirror.listed
+            here = covers(listed, positions)
+            try:
+                if here.all():
+                    return self._mirror.gather(listed, locators, columns)
+                mirrored = self._mirror.gather(listed, locators[here], columns)
+            except (JournalDamaged, OSError) as damage:
+                if not here.any():
+                    raise
+                log.warning("the copy of %s: %s; it is read again", self._place, damage)
+                self._mirror.discard_damaged(listed, positions[here])
+                continue
+            fetched = self._from_server(positions[~here])
+            rest = self._mirror.gather(fetched, locators[~here], columns)
+            order = np.argsort(np.concatenate([np.flatnonzero(here), np.flatnonzero(~here)]))
+            both = pa.Table.from_batches([mirrored, rest]).combine_chunks().take(order)
+            return both.combine_chunks().to_batches(max_chunksize=None)[0]
+
+    # ── giving room back ─────────────────────────────────────────────────────────────────────────
+
+    def adopt(self, live_locators: Iterator[Int64s]) -> None:
+        """See Journal.adopt."""
+        self._check_usable()
+        with self._guard:
+            self._ledger.adopt(live_locators)
+        self._give_back()
+
+    def free(self, locators: Int64s) -> None:
+        """See Journal.free."""
+        self._check_usable()
+        with self._guard:
+            self._ledger.free(locators)
+        self._give_back()
+
+    def truncate(self, position: int) -> None:
+        """See Journal.truncate. What the older kept snapshot still needs stays until it goes."""
+        self._check_usable()
+        self._truncated = max(self._truncated, position)
+        self._give_back()
+
+    def _replayed(self) -> int:
+        return min(self._truncated, self._shelf.kept_position)
+
+    def _give_back(self) -> None:
+        limit = self._replayed()
+        if not limit:
+            return
+        with self._guard:
+            number = self._ledger.give_back(limit)
+            first = self._ledger.first_position
+        if number is None:
+            return
+        self._mirror.forget_before(first)
+        self._dropped_number = number
+        if not self._drop_waits:
+            self._drop_waits = True
+            if self._background is None:
+                self._drop()
+            else:
+                self._background.submit(self._drop)
+
+    def _drop(self) -> None:
+        """Have the server forget what is not needed. A failure leaves it for the next time."""
+        self._drop_waits = False
+        if self._failure is not None:
+            return
+        try:
+            self._log.drop_before(self._dropped_number)
+        except DejaQError as failure:
+            log.warning("%s: older records stay for now: %s", self._place, failure)
+
+    def sparse(self) -> Int64s | None:
+        """See Journal.sparse: the beginning of the journal, if it is mostly dead."""
+        self._check_usable()
+        with self._guard:
+            return self._ledger.sparse(self._replayed())
+
+    # ── room, snapshots, end ─────────────────────────────────────────────────────────────────────
+
+    def has_room(self, byte_count: int) -> bool:
+        """See Journal.has_room: no for a while after the server had none."""
+        self._check_usable()
+        return self._no_room == 0
+
+    def byte_count(self) -> int:
+        """See Journal.byte_count: of what is kept on the server."""
+        return self._ledger.byte_count
+
+    def put_snapshot(self, position: int, meta: str, files: Sequence[SnapshotFile]) -> None:
+        """See Journal.put_snapshot."""
+        self._check_usable()
+        if position > self._ledger.tail:
+            raise InternalError(f"a snapshot of {position} behind the tail {self._ledger.tail}")
+        # An owner that was overtaken must not replace snapshots that the next one builds on.
+        self._writer.check_owner()
+        with self._guard:
+            end, stand = self._ledger.stand_after(position)
+            base, blocks = self._ledger.blocks(end)
+        names = tuple(block.name for block in blocks)
+        saved = _Saved(meta, self._checked.identity, base, stand, names)
+        parts = [SnapshotFile(block.name, block.content) for block in blocks]
+        self._shelf.put(position, saved.encode(), [*files, *parts])
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """See Journal.latest_snapshot."""
+        self._check_usable()
+        manifest = self._shelf.newest()
+        if manifest is None:
+            return None
+        saved = _Saved.decode(manifest.meta)
+        names = tuple(name for name in manifest.parts if name not in saved.blocks)
+        return Snapshot(manifest.position, saved.meta, names)
+
+    def read_snapshot_file(self, name: str) -> memoryview:
+        """See Journal.read_snapshot_file."""
+        self._check_usable()
+        return self._shelf.read(name)
+
+    def close(self) -> None:
+        """See Journal.close."""
+        if self._failure is None:
+            self._failure = f"the journal of {self._place} is closed"
+        self._closing.set()
+        self._mirror.close()
+        self._log.close()
+        on_close, self._on_close = self._on_close, lambda: None
+        on_close()

@@ -1,0 +1,196 @@
+"""All journals of a broker on one server that keeps records, with their copies here.
+
+    object catalogue                            the topic catalogue, with its checksum
+    object documents/keys                       API keys (no secrets), with their checksum
+    object dropped/<topic>                      a topic on its way out
+    objects topics/<topic>/<partition>/…        snapshots; see shelf.py
+    log <topic>, <partition>                    records; see record.py
+
+Room: journal. Knows names and texts, not what is in the catalogue.
+Holds: a dropped topic never comes back in part; a copy that another process uses is not touched.
+See: interface.py beside, and journal/interface.py, JournalStore.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import xxhash
+
+from dejaqueue.errors import BadRequest, Unavailable
+from dejaqueue.journal.interface import DOCUMENTS, JournalStore
+from dejaqueue.journal.memory import MemoryFileSystem
+from dejaqueue.journal.records.interface import RecordStore
+from dejaqueue.journal.records.journal import RecordJournal
+from dejaqueue.journal.records.mirror import CacheFiles, Mirror
+from dejaqueue.journal.segments.files import FileSystem
+from dejaqueue.journal.segments.snapshots import open_text, seal_text
+from dejaqueue.journal.segments.store import DirectoryLock
+
+PATIENCE_SECONDS: Final = 10.0
+"""How long a server is asked what became of an append whose answer was lost."""
+MEMORY_BYTES_MAX: Final = 256 << 20
+"""Of a partition's copy, where it has no directory."""
+_SEGMENT_BYTES: Final = 64 << 20
+
+
+class RecordJournalStore(JournalStore):
+    """All journals of one broker on one server.
+
+    Args:
+        records: the server; closed with this store.
+        mirror: directory of the copies; None = they are in memory, and begin empty at each start.
+        segment_bytes: size of a full-grown file of a copy.
+        mirror_bytes_max: bytes of one partition's copy, about; None = MEMORY_BYTES_MAX in memory,
+            no limit in a directory.
+        patience_seconds: how long an append waits for a server that is away.
+
+    Raises:
+        Locked: another process uses the directory. Unavailable.
+    """
+
+    def __init__(
+        self,
+        records: RecordStore,
+        *,
+        mirror: Path | None = None,
+        segment_bytes: int = _SEGMENT_BYTES,
+        mirror_bytes_max: int | None = None,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self.records = records
+        self._segment_bytes, self._patience_seconds = segment_bytes, patience_seconds
+        self._mirror_bytes_max = mirror_bytes_max
+        self._open: dict[tuple[str, int], RecordJournal | None] = {}
+        self._guard = threading.Lock()
+        self._closed = False
+        self._lock: DirectoryLock | None = None
+        self._files: FileSystem
+        if mirror is None:
+            self._files, self._root = MemoryFileSystem(), Path(PurePosixPath("mirror:"))
+            self._mirror_bytes_max = mirror_bytes_max or MEMORY_BYTES_MAX
+        else:
+            self._files, self._root = CacheFiles(), mirror
+            try:
+                self._files.make_directory(mirror)
+                self._lock = DirectoryLock(mirror)
+            except OSError as failure:
+                raise Unavailable(f"{mirror} cannot be used: {failure}") from failure
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="dejaq-records")
+
+    def open(self, topic: str, partition: int) -> RecordJournal:
+        """See JournalStore.open; a journal that is open already is Unavailable."""
+        with self._guard:
+            self._check_usable()
+            if (topic, partition) in self._open:
+                raise Unavailable(f"the journal of {topic}/{partition} is open already")
+            self._open[topic, partition] = None  # several are opened at once by several threads
+        try:
+            journal = self._opened(topic, partition)
+        except BaseException:
+            self._forget(topic, partition)
+            raise
+        self._open[topic, partition] = journal
+        return journal
+
+    def _opened(self, topic: str, partition: int) -> RecordJournal:
+        if self.records.get_object(f"dropped/{topic}") is not None:
+            self._finish_drop(topic)
+        mirror = Mirror(
+            self._files,
+            self._root / "topics" / topic / f"{partition:05d}",
+            topic=xxhash.xxh3_64_intdigest(topic.encode()),
+            partition=partition,
+            segment_bytes=self._segment_bytes,
+            byte_count_max=self._mirror_bytes_max,
+        )
+        log = self.records.open(topic, partition)
+        try:
+            return RecordJournal(
+                self.records,
+                log,
+                mirror,
+                place=f"{topic}/{partition}",
+                prefix=f"topics/{topic}/{partition:05d}",
+                patience_seconds=self._patience_seconds,
+                background=self._background,
+                on_close=lambda: self._forget(topic, partition),
+            )
+        except BaseException:
+            log.close()
+            raise
+
+    def _forget(self, topic: str, partition: int) -> None:
+        self._open.pop((topic, partition), None)
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise Unavailable("the store is closed")
+
+    def drop(self, topic: str) -> None:
+        """See JournalStore.drop."""
+        with self._guard:
+            self._check_usable()
+            if any(name == topic for name, _ in self._open):
+                raise Unavailable(f"journals of {topic} are open")
+        # Noted first: half a topic would look like a damaged one to who creates it again.
+        self.records.put_object(f"dropped/{topic}", b"")
+        self._finish_drop(topic)
+
+    def _finish_drop(self, topic: str) -> None:
+        self.records.drop_objects(self.records.object_names(f"topics/{topic}/"))
+        self.records.drop(topic)
+        directory = self._root / "topics" / topic
+        try:
+            self._files.remove_tree(directory)
+        except FileNotFoundError:
+            pass
+        except OSError as failure:
+            raise Unavailable(f"{directory} could not be deleted: {failure}") from failure
+        self.records.drop_objects([f"dropped/{topic}"])
+
+    def load_catalog(self) -> str | None:
+        """See JournalStore.load_catalog. Raises JournalDamaged, Unavailable."""
+        return self._load("catalogue")
+
+    def store_catalog(self, text: str) -> None:
+        """See JournalStore.store_catalog. Raises ResourceExhausted, Unavailable."""
+        self._store("catalogue", text)
+
+    def load_document(self, name: str) -> str | None:
+        """See JournalStore.load_document."""
+        return self._load(_document(name))
+
+    def store_document(self, name: str, text: str) -> None:
+        """See JournalStore.store_document. Raises ResourceExhausted, Unavailable."""
+        self._store(_document(name), text)
+
+    def _load(self, name: str) -> str | None:
+        self._check_usable()
+        content = self.records.get_object(name)
+        return None if content is None else open_text(Path(name), content)
+
+    def _store(self, name: str, text: str) -> None:
+        self._check_usable()
+        self.records.put_object(name, seal_text(text))
+
+    def close(self) -> None:
+        """See JournalStore.close."""
+        self._closed = True
+        for journal in list(self._open.values()):
+            if journal is not None:
+                journal.close()
+        self._background.shutdown(wait=True)
+        self.records.close()
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+
+def _document(name: str) -> str:
+    if name not in DOCUMENTS:
+        raise BadRequest("document", f"one of {', '.join(DOCUMENTS)}", name)
+    return f"documents/{name}"

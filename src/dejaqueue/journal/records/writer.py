@@ -1,0 +1,244 @@
+"""Appending records, and finding out what became of an append whose answer was lost.
+
+An append without an answer may have happened, may never happen, or may happen later. So the same
+place is asked for again, with a record that has no entries (a barrier):
+
+- the barrier gets the place: the append can never happen any more, and is made again behind it;
+- the place is taken: what is there is read. The append's own id: so far it happened. A barrier of
+  this search: it did not. Anything else: another owner wrote, Fenced;
+- no answer again: the same question, until the server answers or patience ends.
+
+Of an append of several records a beginning may be there: the question is then asked behind it.
+
+Room: journal. One append at a time.
+Holds: an append is made a second time only after a record stands where the first one would; where
+the log stands is known, or nothing more is appended.
+See: duties 3 to 5 of interface.py; reading.py for what is left of an append that did not happen.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from dejaqueue.errors import Fenced, Unavailable
+from dejaqueue.journal.format import Piece
+from dejaqueue.journal.records.interface import RecordLog
+from dejaqueue.journal.records.ledger import Stand
+from dejaqueue.journal.records.reading import CheckedRecords
+from dejaqueue.journal.records.record import (
+    HEADER_BYTES,
+    RecordHead,
+    RecordKind,
+    Sealed,
+    seal,
+    split,
+)
+
+_PAUSE_SECONDS: Final = 0.05
+_PAUSE_SECONDS_MAX: Final = 1.0
+
+
+class Landed(NamedTuple):
+    """An append that happened.
+
+    Attributes:
+        number: of its first record.
+        parts: its records.
+        chain_before: checksum of the record before it.
+        number_after, chain_after: where the next one goes.
+    """
+
+    number: int
+    parts: int
+    chain_before: int
+    number_after: int
+    chain_after: int
+
+
+class RecordWriter:
+    """What appends to one log.
+
+    Args:
+        stand: where the log ends.
+        record_bytes_max: of one record, its header included.
+        patience_seconds: how long the server is asked what became of an append.
+        closing: rung when waiting has no sense any more.
+    """
+
+    def __init__(
+        self,
+        log: RecordLog,
+        checked: CheckedRecords,
+        stand: Stand,
+        record_bytes_max: int,
+        patience_seconds: float,
+        closing: threading.Event,
+    ) -> None:
+        self._log, self._checked = log, checked
+        self._body_bytes_max = record_bytes_max - HEADER_BYTES
+        self._patience_seconds = patience_seconds
+        self._closing = closing
+        self._number, self._chain = stand.number, stand.chain
+        self._appending = threading.Lock()
+        self.unclear: str | None = None
+        """Why nothing more can be appended."""
+        self.questions = 0
+        """Appends whose answer was lost; for metrics."""
+
+    def append(
+        self, pieces: Sequence[Piece], position: int, entries: int, byte_count: int
+    ) -> Landed:
+        """Append the bytes of entries, as many records as they need.
+
+        Raises:
+            Fenced, ResourceExhausted: nothing was appended.
+            Unavailable: the outcome is unknown; nothing more can be appended.
+            JournalDamaged: what stands there instead is not what anybody wrote.
+        """
+        if self.unclear is not None:
+            raise Unavailable(self.unclear)
+        with self._appending:
+            return self._append(pieces, position, entries, byte_count)
+
+    def check_owner(self) -> None:
+        """From any thread: nobody else has appended, so far.
+
+        Raises:
+            Fenced, Unavailable.
+        """
+        with self._appending:
+            last = self._log.last()
+            if last != self._number - 1:
+                raise Fenced(f"{self._checked.place}: another owner wrote record {last}")
+
+    def _append(
+        self, pieces: Sequence[Piece], position: int, entries: int, byte_count: int
+    ) -> Landed:
+        if not self._checked.identity:
+            self._checked.identity = secrets.randbits(63) | 1
+        deadline = time.monotonic() + self._patience_seconds
+        bodies = split(pieces, self._body_bytes_max)
+        while True:
+            append_id = secrets.randbits(64)
+            sealed = self._sealed(bodies, append_id, position, entries, byte_count)
+            number, chain_before = self._number, self._chain
+            try:
+                self._log.append(number - 1, [one.pieces for one in sealed])
+            except Unavailable:
+                self.questions += 1
+                if not self._happened(append_id, sealed, position, deadline):
+                    continue
+            self._number, self._chain = number + len(sealed), sealed[-1].checksum
+            return Landed(number, len(sealed), chain_before, self._number, self._chain)
+
+    def _sealed(
+        self,
+        bodies: list[list[Piece]],
+        append_id: int,
+        position: int,
+        entries: int,
+        byte_count: int,
+    ) -> list[Sealed]:
+        found: list[Sealed] = []
+        chain = self._chain
+        for part, body in enumerate(bodies):
+            head = RecordHead(
+                kind=RecordKind.ENTRIES,
+                number=self._number + part,
+                identity=self._checked.identity,
+                append_id=append_id,
+                part=part,
+                parts=len(bodies),
+                position=position,
+                entries=entries,
+                byte_count=byte_count,
+                previous=chain,
+                body_bytes=sum(len(piece) for piece in body),
+            )
+            found.append(seal(head, body))
+            chain = found[-1].checksum
+        return found
+
+    # ── an answer was lost ───────────────────────────────────────────────────────────────────────
+
+    def _happened(
+        self, append_id: int, sealed: list[Sealed], position: int, deadline: float
+    ) -> bool:
+        """True if the append happened; False if it never will, and the log ends behind a barrier.
+
+        Raises:
+            Fenced: another owner has the place. Unavailable: patience ended.
+        """
+        barriers: set[int] = set()
+        landed, pause = 0, _PAUSE_SECONDS
+        while True:
+            number = self._number + landed
+            chain = sealed[landed - 1].checksum if landed else self._chain
+            barrier_id = secrets.randbits(64)
+            barriers.add(barrier_id)
+            barrier = self._barrier(number, barrier_id, position, chain)
+            try:
+                self._log.append(number - 1, [barrier.pieces])
+            except Fenced:
+                pass
+            except Unavailable as silent:
+                self._wait(pause, deadline, silent)
+                pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+                continue
+            else:
+                self._number, self._chain = number + 1, barrier.checksum
+                return False
+            try:
+                there = self._there(number, len(sealed) - landed)
+            except Unavailable as silent:
+                self._wait(pause, deadline, silent)
+                continue
+            for head, checksum in there:
+                if landed < len(sealed) and checksum == sealed[landed].checksum:
+                    landed += 1
+                elif head.append_id in barriers:
+                    self._number, self._chain = head.number + 1, checksum
+                    return False
+                else:
+                    raise Fenced(f"{self._checked.place}: another owner wrote record {head.number}")
+            if landed == len(sealed):
+                return True
+            if not there:  # fenced, and nothing to see yet
+                self._wait(pause, deadline, None)
+
+    def _there(self, number: int, count: int) -> list[tuple[RecordHead, int]]:
+        """What stands in these places, as far as anything does."""
+        last = self._log.last()
+        end = min(number + count, last + 1)
+        return [(record.head, record.checksum) for record in self._checked.read(number, end)]
+
+    def _barrier(self, number: int, barrier_id: int, position: int, chain: int) -> Sealed:
+        return seal(
+            RecordHead(
+                kind=RecordKind.BARRIER,
+                number=number,
+                identity=self._checked.identity,
+                append_id=barrier_id,
+                part=0,
+                parts=1,
+                position=position,
+                entries=0,
+                byte_count=0,
+                previous=chain,
+                body_bytes=0,
+            ),
+            [],
+        )
+
+    def _wait(self, seconds: float, deadline: float, silent: Unavailable | None) -> None:
+        if time.monotonic() + seconds < deadline and not self._closing.wait(seconds):
+            return
+        self.unclear = (
+            f"{self._checked.place}: what became of an append at record {self._number} was not to "
+            f"be found out: {silent or 'the server shows nothing there'}"
+        )
+        raise Unavailable(self.unclear) from silent

@@ -1,0 +1,184 @@
+"""Brokers of one cluster in this process: real threads, one server of records, one of facts."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from types import TracebackType
+
+import pyarrow as pa
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.clock import SteadyClock, Wake
+from dejaqueue.cluster.node import Node
+from dejaqueue.coordinator.in_process import ProcessFacts
+from dejaqueue.coordinator.interface import Coordinator, Fact, Watch
+from dejaqueue.errors import TryLater, Unavailable
+from dejaqueue.journal.records.interface import RecordStore
+from dejaqueue.journal.records.memory import MemoryRecordStore
+from dejaqueue.journal.records.store import RecordJournalStore
+from dejaqueue.settings import BrokerSettings
+from dejaqueue.wire.descriptors import WriteStream
+from dejaqueue.wire.frames import Reply
+
+LEASE_MS = 1_000
+
+
+def until(found: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    """Wait for something that others bring about."""
+    clock, bell = SteadyClock(), Wake()
+    end_us = clock.now_us() + int(seconds * 1e6)
+    while not found():
+        assert clock.now_us() < end_us, f"not within {seconds} s: {what}"
+        clock.wait_until(clock.now_us() + 5_000, bell)
+
+
+class Away(Coordinator):
+    """A coordinator that can be out of reach."""
+
+    def __init__(self, inner: Coordinator) -> None:
+        self._inner = inner
+        self.is_away = False
+
+    def _reach(self) -> Coordinator:
+        if self.is_away:
+            raise Unavailable("the coordinator is out of reach", 100)
+        return self._inner
+
+    def get(self, key: str) -> Fact | None:
+        return self._reach().get(key)
+
+    def list(self, prefix: str) -> list[Fact]:
+        return self._reach().list(prefix)
+
+    def put(
+        self, key: str, value: bytes, revision: int | None = None, *, ttl_ms: int | None = None
+    ) -> int:
+        return self._reach().put(key, value, revision, ttl_ms=ttl_ms)
+
+    def renew(self, key: str) -> bool:
+        return self._reach().renew(key)
+
+    def delete(self, key: str, revision: int | None = None) -> bool:
+        return self._reach().delete(key, revision)
+
+    def watch(self, prefix: str, bell: Callable[[], None]) -> Watch:
+        return self._inner.watch(prefix, bell)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class Stoppable(SteadyClock):
+    """A clock that can stand still: who sleeps does not know it."""
+
+    stands_at_us = 0
+
+    def now_us(self) -> int:
+        return self.stands_at_us or super().now_us()
+
+    def wait_until(self, instant_us: int | None, wake: Wake) -> bool:
+        """In small steps, because time may begin to stand still meanwhile."""
+        while instant_us is None or self.now_us() < instant_us:
+            with wake.condition:
+                if wake.rung or wake.condition.wait(0.01):
+                    wake.rung = False
+                    return True
+        return False
+
+
+class Cluster:
+    """Brokers by name, over servers that outlive them."""
+
+    def __init__(self, records: RecordStore | None = None) -> None:
+        self.facts = ProcessFacts()
+        self.records = records or MemoryRecordStore()
+        self.nodes: dict[str, Node] = {}
+        self.coordinators: dict[str, Away] = {}
+        self.clocks: dict[str, Stoppable] = {}
+        self.brokers: dict[str, Broker] = {}
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for name in list(self.brokers):
+            self.stop(name)
+        self.facts.close()
+
+    def start(self, name: str) -> Broker:
+        """A broker joins."""
+        self.coordinators[name] = Away(self.facts.open())
+        self.clocks[name] = Stoppable()
+        node = Node(name, self.coordinators[name], LEASE_MS, self.clocks[name])
+        store = RecordJournalStore(self.records)
+        broker = Broker(BrokerSettings(), store=store, shared=node)
+        broker.start()
+        node.start(broker, f"dejaq://{name}:1", f"http://{name}:2")
+        self.nodes[name], self.brokers[name] = node, broker
+        return broker
+
+    def stop(self, name: str) -> None:
+        """A broker leaves as it should."""
+        self.nodes.pop(name).stop()
+        self.brokers.pop(name).stop()
+
+    def lose_touch(self, name: str, *, unaware: bool = False) -> None:
+        """A broker does not reach the coordinator, or sleeps and is unaware of it."""
+        self.coordinators[name].is_away = True
+        if unaware:
+            self.clocks[name].stands_at_us = self.clocks[name].now_us()
+
+    def be_back(self, name: str) -> None:
+        """It is awake and in touch again."""
+        self.clocks[name].stands_at_us = 0
+        self.coordinators[name].is_away = False
+
+    def owners(self, topic: str) -> list[str]:
+        """Who serves a topic."""
+        return [name for name, broker in self.brokers.items() if broker.serves(topic)]
+
+    def owner(self, topic: str) -> Broker:
+        """Who serves a topic, as soon as it is one."""
+        until(lambda: len(self.owners(topic)) == 1, f"one owner of {topic}")
+        return self.brokers[self.owners(topic)[0]]
+
+
+def patiently(call: Callable[[], object], seconds: float = 20.0) -> None:
+    """Do what may have to be done again."""
+
+    def done() -> bool:
+        try:
+            call()
+        except TryLater:
+            return False
+        return True
+
+    until(done, "an answer", seconds)
+
+
+def send(broker: Broker, topic: str, payloads: list[str], delay_ms: int = 3_600_000) -> list[int]:
+    """Send messages, durably; their ids."""
+    batch = pa.record_batch(
+        {
+            "payload": pa.array([payload.encode() for payload in payloads]),
+            "due": pa.array([broker.clock.now_ms() + delay_ms] * len(payloads)),
+        }
+    )
+    replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
+    broker.open_write(WriteStream(topic)).submit(1, batch, replies.put)
+    reply = replies.get(timeout=20)
+    if reply.error is not None:
+        raise reply.error
+    return [int(sequence) for sequence in reply.all_ids()]
+
+
+def payloads(broker: Broker, topic: str) -> list[str]:
+    """What is in a topic."""
+    rows = broker.peek({"topic": topic, "limit": 1_000}).to_pylist()
+    return sorted(row["payload"].decode() for row in rows)

@@ -1,0 +1,34 @@
+from pathlib import Path
+
+import pytest
+
+from dejaqueue.journal.records.nats import NatsRecordStore
+from dejaqueue.journal.records.nats_watch import SickCopy
+from dejaqueue.testing.record_conformance import patiently
+from tests.cluster.rot import until
+from tests.record_servers import NatsServers
+
+pytest.importorskip("nats")
+
+
+def test_a_node_that_is_named_rebuilds_itself(tmp_path: Path) -> None:
+    servers = NatsServers(tmp_path, 3)
+    try:
+        store = NatsRecordStore(servers.url)
+        try:
+            log = patiently(lambda: store.open("t", 0))
+            log.append(0, [[b"x" * 1000]] * 100)
+            first = {name: server.pid for name, server in servers.servers.items()}
+            for server in servers.servers.values():
+                server.heal([SickCopy("b", "a-stream", "it was said so")])
+            until(lambda: servers.servers["b"].pid not in {None, first["b"]}, 30_000)
+            lasts = servers.servers["a"].status().lasts()
+            until(lambda: not servers.servers["a"].status().flaw(lasts), 30_000)
+            assert {n: s.pid for n, s in servers.servers.items() if n != "b"} == {
+                name: pid for name, pid in first.items() if name != "b"
+            }
+            assert len(list(log.read(1, 101))) == 100
+        finally:
+            store.close()
+    finally:
+        servers.stop()

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dejaqueue.client.routed_transport import RoutedTransport, urls_of
+from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable
+from dejaqueue.wire.descriptors import WriteStream
+from dejaqueue.wire.frames import Reply
+
+A, B, C = "dejaq://a:1", "dejaq://b:1", "dejaq://c:1"
+
+
+class Brokers:
+    """Brokers that note what they are asked, and answer what they were told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.answers: dict[str, list[DejaQError]] = {}
+
+    def answer(self, url: str) -> DejaQError | None:
+        told = self.answers.get(url)
+        return told.pop(0) if told else None
+
+    def connect(self, url: str) -> Any:
+        return Connection(self, url)
+
+
+class Connection:
+    def __init__(self, brokers: Brokers, url: str) -> None:
+        self._brokers, self._url = brokers, url
+
+    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+        self._brokers.asked.append((self._url, name))
+        answer: Future[dict[str, Any]] = Future()
+        error = self._brokers.answer(self._url)
+        if error is None:
+            answer.set_result({"url": self._url})
+        else:
+            answer.set_exception(error)
+        return answer
+
+    def open_write(self, stream: WriteStream) -> Connection:
+        self._brokers.asked.append((self._url, f"write {stream.topic}"))
+        return self
+
+    def send(self, number: int, _batch: pa.RecordBatch) -> Future[Reply]:
+        reply: Future[Reply] = Future()
+        reply.set_result(Reply(number, 1, error=self._brokers.answer(self._url)))
+        return reply
+
+    def scan(self, _ticket: dict[str, Any]) -> Iterator[str]:
+        error = self._brokers.answer(self._url)
+        if error is not None:
+            raise error
+        yield self._url
+
+    def close(self) -> None:
+        self._brokers.asked.append((self._url, "close"))
+
+
+def elsewhere(url: str) -> Elsewhere:
+    return Elsewhere("not here", 1, "n", url, "")
+
+
+@pytest.fixture
+def brokers() -> Brokers:
+    return Brokers()
+
+
+@pytest.fixture
+def routed(brokers: Brokers) -> Iterator[RoutedTransport]:
+    transport = RoutedTransport([A, B], brokers.connect)
+    yield transport
+    transport.close()
+
+
+def ask(routed: RoutedTransport, topic: str = "t", **body: Any) -> str:
+    values = routed.action("stats", {"topic": topic, **body}).result(10)
+    return str(values["url"])
+
+
+def test_several_addresses_share_a_scheme() -> None:
+    assert urls_of("dejaqs://a:1, b") == ["dejaqs://a:1", "dejaqs://b"]
+
+
+@pytest.mark.parametrize("wrong", ["", "a:1", "http://a:1", "dejaq://a,,b", "dejaq://a:x"])
+def test_what_is_no_address_is_refused(wrong: str) -> None:
+    with pytest.raises(BadRequest, match="url"):
+        urls_of(wrong)
+
+
+def test_the_first_address_is_asked_first(routed: RoutedTransport, brokers: Brokers) -> None:
+    assert ask(routed) == A
+    assert brokers.asked == [(A, "stats")]
+
+
+def test_a_topic_is_followed_and_remembered(routed: RoutedTransport, brokers: Brokers) -> None:
+    brokers.answers[A] = [elsewhere(C)]
+    assert ask(routed) == C
+    assert ask(routed) == C
+    assert ask(routed, "other") == A
+    assert [url for url, _ in brokers.asked] == [A, C, C, A]
+
+
+def test_a_topic_that_nobody_has_is_waited_for(routed: RoutedTransport, brokers: Brokers) -> None:
+    brokers.answers[A] = [elsewhere(""), elsewhere(""), elsewhere(B)]
+    assert ask(routed) == B
+
+
+def test_a_call_without_an_answer_is_not_made_again(
+    routed: RoutedTransport, brokers: Brokers
+) -> None:
+    brokers.answers[A] = [Unavailable("gone")]
+    with pytest.raises(Unavailable, match="gone"):
+        ask(routed)
+    assert ask(routed) == B  # the next call begins at another address
+
+
+def test_a_home_that_fell_silent_is_forgotten(routed: RoutedTransport, brokers: Brokers) -> None:
+    brokers.answers[A] = [elsewhere(C)]
+    brokers.answers[C] = [Unavailable("gone")]
+    with pytest.raises(Unavailable):
+        ask(routed)
+    assert ask(routed) == A
+
+
+def test_a_transaction_goes_where_its_home_is(routed: RoutedTransport, brokers: Brokers) -> None:
+    brokers.answers[A] = [elsewhere(C)]
+    ask(routed, "home")
+    answer = routed.action("commit_transaction", {"transaction": "home/0/1-2-ab"}).result(10)
+    assert answer["url"] == C
+
+
+def test_a_stream_that_is_told_where_its_topic_went_is_opened_there_next(
+    routed: RoutedTransport, brokers: Brokers
+) -> None:
+    batch = pa.record_batch({"payload": [b"x"]})
+    brokers.answers[A] = [elsewhere(C)]
+    stream = WriteStream("t")
+    assert routed.open_write(stream).send(1, batch).result(10).error is not None
+    routed.open_write(stream)
+    assert [url for url, what in brokers.asked if what == "write t"] == [A, C]
+
+
+def test_a_scan_is_followed(routed: RoutedTransport, brokers: Brokers) -> None:
+    brokers.answers[A] = [elsewhere(C)]
+    assert list(routed.scan({"topic": "t"})) == [C]
+
+
+def test_closing_closes_every_connection(brokers: Brokers) -> None:
+    transport = RoutedTransport([A, B], brokers.connect)
+    brokers.answers[A] = [elsewhere(C)]
+    ask(transport)
+    transport.close()
+    transport.close()
+    assert {url for url, what in brokers.asked if what == "close"} == {A, C}
+    with pytest.raises(Unavailable, match="closed"):
+        ask(transport)

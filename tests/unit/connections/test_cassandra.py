@@ -1,0 +1,46 @@
+import pytest
+
+from dejaqueue.connections.cassandra import CassandraSession, read_url
+from dejaqueue.errors import BadRequest, Unavailable
+from tests.record_servers import free_port
+
+
+def test_a_url_says_everything() -> None:
+    assert read_url("cassandra://me:p%40ss@a:1,b:1/Space_1?replicas=3") == (
+        ["a", "b"],
+        1,
+        ("me", "p@ss"),
+        "space_1",
+        3,
+    )
+    assert read_url("cassandra://host") == (["host"], 9042, ("", ""), "dejaq", 1)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://a",
+        "cassandra://",
+        "cassandra://a:1,b:2",
+        "cassandra://a:port",
+        "cassandra://a/1x",
+        "cassandra://a/a-b",
+        "cassandra://a?replicas=0",
+        "cassandra://a?copies=1",
+    ],
+)
+def test_a_wrong_url_is_refused(url: str) -> None:
+    with pytest.raises(BadRequest):
+        read_url(url)
+
+
+def test_a_refusal_does_not_show_the_password() -> None:
+    with pytest.raises(BadRequest) as raised:
+        read_url("cassandra://me:secret@a:1,b:2")
+    assert "secret" not in str(raised.value)
+
+
+def test_nobody_there_is_unavailable() -> None:
+    pytest.importorskip("cassandra")
+    with pytest.raises(Unavailable):
+        CassandraSession(f"cassandra://127.0.0.1:{free_port()}")

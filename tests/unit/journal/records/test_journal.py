@@ -1,0 +1,237 @@
+"""Covers: a journal on a server, beyond the suite: few reads, little memory, lost tails."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dejaqueue.errors import Fenced, JournalDamaged, ResourceExhausted
+from dejaqueue.journal.interface import EntryKind, SnapshotFile
+from dejaqueue.journal.records import fetched
+from dejaqueue.journal.records.interface import Bytes
+from dejaqueue.journal.records.memory import MemoryRecords, MemoryRecordStore
+from dejaqueue.journal.records.store import RecordJournalStore
+from dejaqueue.journal.segments.segment import SegmentList
+from dejaqueue.testing.journal_conformance import fill, make_ack, raised, read_rows
+
+
+class CountedRecords(MemoryRecords):
+    """Counts the records that were read; may have no room."""
+
+    reads = 0
+    is_full = False
+
+    def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
+        found = list(super().read(first, end))
+        CountedRecords.reads += len(found)
+        return iter(found)
+
+    def append(self, after: int, records: Sequence[Sequence[Bytes]]) -> None:
+        if CountedRecords.is_full:
+            raise ResourceExhausted("no room")
+        super().append(after, records)
+
+
+class CountedStore(MemoryRecordStore):
+    def open(self, topic: str, partition: int) -> MemoryRecords:
+        return self.logs.setdefault((topic, partition), CountedRecords(topic))
+
+
+@pytest.fixture
+def records() -> CountedStore:
+    CountedRecords.reads, CountedRecords.is_full = 0, False
+    return CountedStore()
+
+
+def test_a_start_reads_only_what_is_behind_the_snapshot(
+    records: CountedStore, tmp_path: Path
+) -> None:
+    store = RecordJournalStore(records, mirror=tmp_path)
+    journal = store.open("topic", 0)
+    journal.adopt(iter(()))
+    written = fill(journal, np.random.default_rng(1), 100)
+    journal.put_snapshot(journal.tail, "{}", [])
+    written |= fill(journal, np.random.default_rng(2), 6)
+    store.close()
+    CountedRecords.reads = 0
+    store = RecordJournalStore(records, mirror=tmp_path)
+    journal = store.open("topic", 0)
+    assert journal.tail == 106
+    assert 0 < CountedRecords.reads <= 6
+    before = CountedRecords.reads
+    assert read_rows(journal, list(written)) == list(written.values())
+    assert CountedRecords.reads == before, "everything is in the copy"
+    store.close()
+
+
+def test_what_was_read_from_the_server_is_kept_within_bounds(
+    records: CountedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetched, "SEGMENTS_MAX", 3)
+    monkeypatch.setattr(fetched, "RUN_BYTES_MAX", 1)
+    store = RecordJournalStore(records, mirror=tmp_path)
+    journal = store.open("topic", 0)
+    written = fill(journal, np.random.default_rng(1), 60)
+    journal.put_snapshot(journal.tail, "{}", [])
+    store.close()
+    shutil.rmtree(tmp_path)
+    store = RecordJournalStore(records, mirror=tmp_path)
+    journal = store.open("topic", 0)
+    for _ in range(2):
+        assert read_rows(journal, list(written)) == list(written.values())
+        assert len(journal._fetched._kept) <= 3
+    one = list(written)[-1:]
+    read_rows(journal, one)
+    before = CountedRecords.reads
+    assert read_rows(journal, one) == [written[one[0]]]
+    assert CountedRecords.reads == before
+    store.close()
+
+
+def test_a_server_that_lost_what_it_acknowledged_is_refused(
+    records: CountedStore, tmp_path: Path
+) -> None:
+    store = RecordJournalStore(records, mirror=tmp_path)
+    journal = store.open("topic", 0)
+    for position in range(10):
+        journal.append([make_ack(1)], position, 1)
+    store.close()
+    log = records.logs["topic", 0]
+    for number in (9, 10):
+        del log.contents[number]
+    log._last = 8
+    store = RecordJournalStore(records, mirror=tmp_path)
+    damage = raised(JournalDamaged, lambda: store.open("topic", 0))
+    assert "ends at entry 8" in str(damage)
+    store.close()
+    shutil.rmtree(tmp_path)
+    store = RecordJournalStore(records, mirror=tmp_path)
+    assert store.open("topic", 0).tail == 8
+    store.close()
+
+
+def test_a_log_that_ends_before_its_snapshot_is_refused(records: CountedStore) -> None:
+    store = RecordJournalStore(records)
+    journal = store.open("topic", 0)
+    journal.append([make_ack(1)] * 3, 0, 1)
+    journal.put_snapshot(3, "{}", [])
+    journal.close()
+    records.logs.clear()
+    assert "record 0" in str(raised(JournalDamaged, lambda: store.open("topic", 0)))
+    store.close()
+
+
+def test_a_snapshot_that_came_meanwhile_is_used(records: CountedStore) -> None:
+    """The owner before takes a snapshot and drops records while the next one opens."""
+    first, second = RecordJournalStore(records), RecordJournalStore(records)
+    old = first.open("topic", 0)
+    old.adopt(iter(()))
+    old.append([make_ack(1)] * 4, 0, 1)
+    opened = records.open
+
+    def late(topic: str, partition: int) -> MemoryRecords:
+        log = opened(topic, partition)
+        last = log.last
+
+        def last_and_then() -> int:
+            found = last()
+            log.last = last  # type: ignore[method-assign]
+            old.append([make_ack(1)] * 4, 4, 1)
+            for position in (6, 7, 8):
+                old.put_snapshot(position, str(position), [])
+                old.truncate(position)
+            first._background.submit(lambda: None).result()
+            return found
+
+        log.last = last_and_then  # type: ignore[method-assign]
+        return log
+
+    records.open = late  # type: ignore[method-assign]
+    new = second.open("topic", 0)
+    snapshot = new.latest_snapshot()
+    assert snapshot is not None
+    assert (new.tail, snapshot.position) == (8, 8)
+    assert [entry.kind for _, _, entry in new.scan(8)] == []
+    assert new.append([make_ack(1)], 8, 2) == 9
+    assert [entry.kind for _, _, entry in new.scan(8)] == [EntryKind.ACK]
+    first.close()
+    second.close()
+
+
+def test_producers_wait_after_the_server_had_no_room(records: CountedStore) -> None:
+    store = RecordJournalStore(records)
+    journal = store.open("topic", 0)
+    journal.append([make_ack(1)], 0, 1)
+    CountedRecords.is_full = True
+    raised(ResourceExhausted, lambda: journal.append([make_ack(1)], 1, 1))
+    assert not journal.has_room(1)
+    assert journal.tail == 1
+    CountedRecords.is_full = False
+    for position in range(1, 20):
+        journal.append([make_ack(1)], position, 1)
+    assert journal.has_room(1)
+    store.close()
+
+
+def test_a_topic_half_dropped_does_not_come_back(records: CountedStore) -> None:
+    store = RecordJournalStore(records)
+    journal = store.open("topic", 0)
+    journal.append([make_ack(1)] * 3, 0, 1)
+    journal.put_snapshot(3, "{}", [])
+    journal.close()
+    records.put_object("dropped/topic", b"")
+    records.drop("topic")  # and there it ended
+    journal = store.open("topic", 0)
+    assert (journal.tail, journal.latest_snapshot()) == (0, None)
+    assert records.object_names("") == []
+    store.close()
+
+
+def test_an_owner_that_was_overtaken_takes_no_snapshots(records: CountedStore) -> None:
+    first, second = RecordJournalStore(records), RecordJournalStore(records)
+    old = first.open("topic", 0)
+    old.append([make_ack(1)] * 4, 0, 1)
+    old.put_snapshot(1, "first", [SnapshotFile("one", b"1")])
+    old.put_snapshot(2, "second", [SnapshotFile("two", b"2")])
+    new = second.open("topic", 0)
+    new.append([make_ack(1)], 4, 2)
+    new.put_snapshot(5, "third", [SnapshotFile("two", None), SnapshotFile("three", b"3")])
+    raised(Fenced, lambda: old.put_snapshot(4, "late", [SnapshotFile("late", b"4")]))
+    assert [name.rpartition("/")[2] for name in records.object_names("topics/topic/00000/parts/")][
+        -2:
+    ] == ["three", "two"]
+    new.close()
+    new = second.open("topic", 0)
+    assert bytes(new.read_snapshot_file("two")) == b"2"
+    first.close()
+    second.close()
+
+
+def test_rows_that_are_dropped_while_they_are_read_are_null(
+    records: CountedStore, tmp_path: Path
+) -> None:
+    store = RecordJournalStore(records, mirror=tmp_path)
+    journal = store.open("topic", 0)
+    journal.adopt(iter(()))
+    written = fill(journal, np.random.default_rng(1), 20)
+    locators = np.array(list(written), dtype=np.int64)
+    journal._mirror.discard(np.arange(1, 21, dtype=np.int64))
+    segments_with = journal._fetched.segments_with
+
+    def late(appends: fetched.Appends) -> SegmentList:
+        journal._fetched.segments_with = segments_with  # type: ignore[method-assign]
+        journal.free(locators)
+        for position in (19, 20):
+            journal.put_snapshot(position, "{}", [])
+        journal.truncate(20)
+        store._background.submit(lambda: None).result()
+        return segments_with(appends)
+
+    journal._fetched.segments_with = late  # type: ignore[method-assign]
+    found = read_rows(journal, list(written)[:3])
+    assert all(value is None for row in found for value in row.values())
+    store.close()
