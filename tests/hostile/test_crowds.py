@@ -110,9 +110,13 @@ def test_consumers_that_never_ack_hold_up_nobody(broker: BrokerProcess) -> None:
         assert acked == CONSUMERS // 2 * 10
         grown = own_bytes(broker) - before
         print(f"{CONSUMERS} consumers: {grown / MB:.0f} MB")
-        assert grown < 64 * MB + CONSUMERS * 400 * KB
+        assert grown < 64 * MB + CONSUMERS * 600 * KB
         assert serves(broker)
         assert client.stats("busy")["leased"] >= CONSUMERS // 2 * 10
+        for writer, reader in streams:
+            reader.cancel()
+            with contextlib.suppress(pa.ArrowException, OSError):
+                writer.close()
         raw.close()
 
 
@@ -127,7 +131,8 @@ def test_what_nobody_waits_for_is_bounded(broker: BrokerProcess) -> None:
     raw = flight.connect(f"grpc+tcp://127.0.0.1:{broker.port}")
     peak = 0
     streams = [raw.do_put(descriptor(topic="flood", op="enqueue"), schema) for _ in range(4)]
-    for number in range(50 if not ALL else 400):
+    batches = 400 if ALL else 50
+    for number in range(batches):
         for writer, _ in streams:
             writer.write_with_metadata(batch, (number + 1).to_bytes(4, "little"))
         if number % 10 == 0:
@@ -135,7 +140,8 @@ def test_what_nobody_waits_for_is_bounded(broker: BrokerProcess) -> None:
     for writer, _ in streams:
         writer.done_writing()
     print(f"peak {peak / MB:.0f} MB")
-    assert peak < INBOX_BYTES_MAX + 160 * MB
+    # What was stored takes its place in the table of messages, some 100 bytes each.
+    assert peak < INBOX_BYTES_MAX + 160 * MB + len(streams) * batches * 1_000 * 150
     for writer, reader in streams:
         while reader.read() is not None:
             pass

@@ -1,6 +1,12 @@
 """Rule 14: over a quota producers are refused with a retry-after, consumers go on."""
 
+from concurrent.futures import Future
+
+import pyarrow as pa
+
 from dejaqueue.errors import ResourceExhausted
+from dejaqueue.wire.descriptors import WriteStream
+from dejaqueue.wire.frames import Reply
 from tests.rules.broker_fixture import TOPIC
 from tests.rules.conftest import MakeBroker
 
@@ -102,3 +108,13 @@ def test_streams_of_one_client_share_its_rate(make_broker: MakeBroker) -> None:
     streams = [f"billing-{number:032x}" for number in range(3)]
     replies = [broker.send([b"x"], producer=name, number=1) for name in streams]
     assert [reply.error is None for reply in replies] == [True, True, False]
+
+
+def test_a_batch_larger_than_all_that_may_wait_is_taken_alone(make_broker: MakeBroker) -> None:
+    """It was told to come back for ever."""
+    broker = make_broker()
+    writer = broker.broker.open_write(WriteStream(TOPIC).check())
+    writer._bytes_max = lambda: 1_000
+    answer: Future[Reply] = Future()
+    writer.submit(1, pa.record_batch({"payload": [b"x" * 600] * 2}), answer.set_result)
+    assert answer.result(10).error is None

@@ -358,9 +358,10 @@ class Writer:
 
     def _put(self, partition: int, request: Request) -> None:
         place = self._topic.partitions[partition]
-        if place.inbox_bytes + request.byte_count > self._bytes_max():
+        waiting = place.inbox_bytes  # one that is larger than all of it must come in some time
+        if waiting and waiting + request.byte_count > self._bytes_max():
             raise ResourceExhausted(
-                f"{place.inbox_bytes} bytes wait to be written in partition {partition} of topic "
+                f"{waiting} bytes wait to be written in partition {partition} of topic "
                 f"{self._topic.topic.name}; retry when they are",
                 50,
             )
