@@ -152,6 +152,7 @@ ifeq ($(REQUIRE_ALL),1)
 	@scripts/install_servers.sh
 	@scripts/install_java.sh
 	@scripts/install_kafka.sh
+	@scripts/install_cassandra.sh || true
 endif
 
 lint-only: venv-dev

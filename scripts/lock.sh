@@ -40,6 +40,6 @@ compile requirements/bench.txt pyproject.toml --extra bench \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/spark.txt pyproject.toml --extra spark \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
-compile requirements/cluster.txt pyproject.toml --extra etcd --extra nats --extra redis --extra postgresql --extra mysql \
+compile requirements/cluster.txt pyproject.toml --extra etcd --extra nats --extra redis --extra cassandra --extra postgresql --extra mysql \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 echo "locked: $(grep -h -c -E '^[A-Za-z0-9]' requirements/*.txt | paste -sd' ') packages (bench, build, dev, run, spark)"

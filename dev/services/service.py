@@ -6,6 +6,7 @@ Holds: no program is left behind when `stop` returns; a folder is removed with i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -146,8 +147,15 @@ class Service(ABC):
         return self._child.pid
 
     def kill(self) -> None:
-        """End it with SIGKILL, as a failing machine would; its folder stays."""
+        """End it and its children with SIGKILL, as a failing machine would; its folder stays."""
+        children = self._family()[1:] if self._child is not None else []
         self._end(signal.SIGKILL)
+        for pid in children:  # PostgreSQL's would answer what they have begun
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        while any(_is_alive(pid) for pid in children) and time.monotonic() < deadline:
+            threading.Event().wait(_LOOK_SECONDS)
 
     def halt(self) -> None:
         """End it in good order; its folder stays."""
@@ -198,6 +206,15 @@ class Service(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _is_alive(pid: int) -> bool:
+    """True unless it is gone, or waits only for its parent to hear of it."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
 
 
 def free_port() -> int:

@@ -51,7 +51,7 @@ def run(directory: Path, seed: int, megabytes: int, *, look_at_once: bool) -> Ou
     """Write, damage, start again, find out, read all, repair, read all."""
     servers, clock = NatsServers(directory, 3), SystemClock()
     try:
-        store = NatsRecordStore(servers.url)
+        store = patiently(lambda: NatsRecordStore(servers.url))
         try:
             log = patiently(lambda: store.open("rot", 0))
             count = megabytes * 1_000_000 // RECORD_BYTES // AT_ONCE * AT_ONCE

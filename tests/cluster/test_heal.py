@@ -14,7 +14,7 @@ pytest.importorskip("nats")
 def test_a_node_that_is_named_rebuilds_itself(tmp_path: Path) -> None:
     servers = NatsServers(tmp_path, 3)
     try:
-        store = NatsRecordStore(servers.url)
+        store = patiently(lambda: NatsRecordStore(servers.url))
         try:
             log = patiently(lambda: store.open("t", 0))
             log.append(0, [[b"x" * 1000]] * 100)

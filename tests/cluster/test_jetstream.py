@@ -10,6 +10,7 @@ from dejaqueue.cluster.jetstream import JetStreamServer, pass_line_on
 from dejaqueue.cluster.jetstream_settings import Node
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.journal.records.nats import NatsRecordStore
+from dejaqueue.testing.record_conformance import patiently
 from tests.cluster.rot import until
 from tests.record_servers import NatsServers, free_port
 
@@ -94,10 +95,10 @@ def three(tmp_path: Path) -> Iterator[NatsServers]:
 
 
 def test_a_node_is_not_emptied_while_another_is_away(three: NatsServers) -> None:
-    store = NatsRecordStore(three.url)
+    store = patiently(lambda: NatsRecordStore(three.url))
     try:
-        log = store.open("t", 0)
-        log.append(0, [[b"x"]])
+        log = patiently(lambda: store.open("t", 0))
+        patiently(lambda: log.append(0, [[b"x"]]))
     finally:
         store.close()
     three.servers["b"].stop()

@@ -38,6 +38,7 @@ class TestRedis(RecordConformance):
         self.server.start()
 
 
+@pytest.mark.may_skip  # no wheel for every machine
 class TestValkey(TestRedis):
     @classmethod
     def program(cls) -> str:

@@ -63,6 +63,7 @@ class Load:
         self._stop_producing.set()
         for thread in self._producers:
             thread.join(60)
+        assert not self._failures, self._failures
         try:
             if drained:
                 drain(self._url, self._topic)

@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dejaqueue import limits
 from dejaqueue.errors import BadRequest, Refused
+from dejaqueue.model import TopicKind
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 from tests.rules.conftest import MakeBroker
 
@@ -158,6 +160,18 @@ def test_a_claim_says_how_many_more_are_due(make_broker: MakeBroker) -> None:
     broker.send([b"%d" % number for number in range(10)], [now_ms] * 9 + [now_ms + 5_000])
     body = {"topic": TOPIC, "partition": 0, "rows": 4}
     assert [broker.broker.claim(body)["ready"] for _ in range(4)] == [5, 1, 0, 0]
+
+
+@pytest.mark.parametrize("kind", [TopicKind.TIMELINE, TopicKind.PRIORITY])
+def test_of_a_large_partition_it_may_be_less(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch, kind: TopicKind
+) -> None:
+    monkeypatch.setattr(limits, "BROWSE_ROWS_MAX", 8)
+    broker = make_broker(kind=kind)
+    send(broker, 20)
+    body = {"topic": TOPIC, "partition": 0, "rows": 15}
+    assert 5 <= broker.broker.claim(body)["ready"] <= 20
+    assert broker.broker.claim(body)["ready"] == 0
 
 
 def test_a_paused_topic_gives_none(make_broker: MakeBroker) -> None:

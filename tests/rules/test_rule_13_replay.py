@@ -24,7 +24,7 @@ def work(broker: BrokerFixture, seed: int) -> None:
         dues = [broker.now_ms + dice.randint(-5, 500) for _ in range(rows)]
         keys = [f"{turn}-{row}" if dice.random() < 0.5 else "" for row in range(rows)]
         reply = broker.send([b"x" * row for row in range(rows)], dues, keys, producer="p",
-                            number=turn + 1)  # fmt: skip
+                            number=seed * 1_000 + turn + 1)  # fmt: skip
         ids = reply.all_ids().tolist()
         broker.move(ids[:2], [broker.now_ms + dice.randint(0, 900)] * len(ids[:2]))
         broker.cancel(ids[-1:])

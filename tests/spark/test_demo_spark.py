@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 GOOD = ("lost", "twice", "early", "unknown", "wrong_payload", "over_rate", "late", "not_stopped")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(400)  # with the start of Spark, on a machine that has other work
 def test_a_day_of_flights_is_scheduled_drained_and_checked(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -34,6 +36,7 @@ def test_a_day_of_flights_is_scheduled_drained_and_checked(
     assert [figures[name] for name in GOOD] == ["0"] * len(GOOD)
     assert figures["sockets_beyond_loopback"] == "0"
     assert figures["peak_per_second"] == "300"
+    assert (figures["audit_messages"], figures["audit_lost"]) == ("966", "0")
     page = tmp_path / figures["report"]
     text = page.read_text(encoding="utf-8")
     check_page(text)

@@ -43,11 +43,13 @@ def call(*words: str) -> subprocess.CompletedProcess[str]:
         env=os.environ | {"PYTHONPATH": SOURCE, "PYTHONWARNINGS": "ignore"},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
         check=False,
     )
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)  # with the start of Spark, twice, on a machine that has other work
 def test_a_pipeline_is_a_program_with_a_spark_of_its_own(
     broker: BrokerProcess, client: dejaqueue.Client, make_topic: Callable[..., str]
 ) -> None:

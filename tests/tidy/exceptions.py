@@ -140,6 +140,8 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/testing/cutting_proxy.py": "tests/conformance",
     "src/dejaqueue/local.py": "tests/docs, tests/integration",
     "src/dejaqueue/schema/messages.py": "a list of names",
+    "src/dejaqueue/testing/cut_proxy.py": "tests/conformance",
+    "src/dejaqueue/testing/record_conformance.py": "tests/conformance",
     "src/dejaqueue/testing/reference_model.py": "tests/model",
     "src/dejaqueue/version.py": "a number",
     "src/dejaqueue/cli/pipeline.py": "tests/spark/test_pipelines.py",

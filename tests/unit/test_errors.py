@@ -29,6 +29,7 @@ def test_numbers_are_for_ever() -> None:
         "TryLater": 30,
         "ResourceExhausted": 31,
         "Unavailable": 32,
+        "Elsewhere": 33,
         "Fenced": 40,
         "Locked": 41,
         "NotAllowed": 50,

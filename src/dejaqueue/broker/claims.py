@@ -27,7 +27,7 @@ from dejaqueue.broker.scan import columns_of, in_batches, rows_of
 from dejaqueue.engine.commands import Ack, Extend, Int64s, Lease
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest, Refused
-from dejaqueue.model import Assignment
+from dejaqueue.model import Assignment, TopicKind
 from dejaqueue.wire.descriptors import check_fields, check_lease
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def claim(topic: TopicRuntime, body: dict[str, Any]) -> dict[str, Any]:
         body: `topic`, `partition`, `rows`, `bytes` (any), `lease_ms` (the topic's).
 
     Returns:
-        `claim`: its number, None if nothing is due; `rows`; `ready`: how many more are due.
+        `claim`: its number, None if nothing is due; `rows`; `ready`: how many more are due,
+        in a large partition at most.
 
     Raises:
         BadRequest.
@@ -66,14 +67,14 @@ def claim(topic: TopicRuntime, body: dict[str, Any]) -> dict[str, Any]:
 
     def lease(place: Partition) -> tuple[int, int, int]:
         if topic.topic.paused:
-            return -1, 0, place.engine.due_count(place.now_ms())
+            return -1, 0, _ready(place, place.now_ms())
         now_ms, lease_id = place.now_ms(), place.next_position()
         count = rows
         if byte_count:
             mean = place.mean_payload_bytes or _MEAN_BYTES
             count = max(1, min(rows, byte_count // mean))
         leased = apply_lease(place, Lease(now_ms, lease_id, now_ms, count, now_ms + lease_ms))
-        left = place.engine.due_count(now_ms)
+        left = _ready(place, now_ms)
         if leased is None:
             return -1, 0, left
         _keep_dues(place, lease_id, leased.dues_ms)
@@ -148,6 +149,17 @@ def read(topic: TopicRuntime, values: dict[str, Any]) -> tuple[pa.Schema, Iterat
             yield from in_batches(place, replace(rows, dues_ms=were_ms), ticket)
 
     return ticket.schema, batches()
+
+
+def _ready(place: Partition, now_ms: int) -> int:
+    """How many messages are due; of a large partition at most so many: no look at each."""
+    engine = place.engine
+    if engine.next_sequence - engine.first_sequence <= limits.BROWSE_ROWS_MAX:
+        return engine.due_count(now_ms)
+    if place.topic().kind in (TopicKind.PRIORITY, TopicKind.FAIR):
+        return engine.counts.scheduled
+    counts, _ = engine.tally_index(0, now_ms + 1, now_ms + 1, 1)
+    return min(int(counts[0]), engine.counts.scheduled)
 
 
 def _keep_dues(place: Partition, number: int, dues_ms: Int64s) -> None:

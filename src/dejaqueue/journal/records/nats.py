@@ -359,3 +359,8 @@ def check_settings(monitor: Monitor, server_count: int, summary: str) -> None:
             len(reports),
             server_count,
         )
+
+
+def open_records(url: str) -> NatsRecordStore:
+    """The records behind a URL; see journal/registry.py."""
+    return NatsRecordStore(url)

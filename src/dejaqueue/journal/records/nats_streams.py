@@ -17,6 +17,8 @@ from dejaqueue.connections.nats_url import NatsUrl
 from dejaqueue.errors import Refused, Unavailable
 
 NO_STREAM = 10059
+NO_PEERS = 10005
+"""Not so many servers are there as there are to be copies."""
 READABLE_BYTES = 80
 ATOMIC = "allow_atomic"
 """Setting of a stream that takes several messages at once or none of them."""
@@ -72,7 +74,7 @@ def make_stream(connection: NatsConnection, wanted: dict[str, Any]) -> dict[str,
     """Find a stream or make it; return what the server says of it.
 
     Raises:
-        Refused: it has other settings, or the servers cannot keep so many copies. Unavailable.
+        Refused: it has other settings. Unavailable: also while there are too few servers.
     """
     name = wanted["name"]
     found = stream_state(connection, name)
@@ -80,6 +82,8 @@ def make_stream(connection: NatsConnection, wanted: dict[str, Any]) -> dict[str,
         try:
             found = connection.api(f"STREAM.CREATE.{name}", wanted, CREATE_S)
         except ApiRefusal as error:
+            if error.number == NO_PEERS:  # the others may only be starting
+                raise Unavailable(f"cannot make the stream {name} yet: {error}") from error
             raise Refused(f"cannot make the stream {name}: {error}") from error
     config = found.get("config", {})
     for setting, value in wanted.items():

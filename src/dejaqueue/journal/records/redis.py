@@ -249,3 +249,8 @@ class RedisRecordLog(RecordLog):
 def _number(key: bytes | str) -> int:
     text = key.decode() if isinstance(key, bytes) else key
     return int(text.partition("-")[0])
+
+
+def open_records(url: str) -> RedisRecordStore:
+    """The records behind a URL; see journal/registry.py."""
+    return RedisRecordStore(url)

@@ -128,7 +128,7 @@ def test_every_pipeline_has_a_command_of_its_name(name: str) -> None:
     found = pipelines.find(name)
     assert found.name == name
     assert found.run.__doc__
-    assert found.epilog.startswith("Example")
+    assert f"dejaq pipeline {name}" in found.epilog
     command = make_command(found)
     assert len(command.get_short_help_str(200)) > 20
     options = [param for param in command.params if isinstance(param, click.Option)]
