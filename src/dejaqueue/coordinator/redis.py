@@ -73,7 +73,7 @@ if ARGV[5] == '' then
   redis.call('ZREM', deadlines, ARGV[2])
 else
   redis.call('HSET', ttls, ARGV[2], ARGV[5])
-  redis.call('ZADD', deadlines, now + 1 + tonumber(ARGV[5]), ARGV[2])
+  redis.call('ZADD', deadlines, now + 2 + tonumber(ARGV[5]), ARGV[2])
 end
 return number
 """
@@ -84,7 +84,7 @@ if redis.call('HGET', revisions, ARGV[2]) ~= ARGV[3] then
 end
 local ttl = redis.call('HGET', ttls, ARGV[2])
 if ttl then
-  redis.call('ZADD', deadlines, now + 1 + tonumber(ttl), ARGV[2])
+  redis.call('ZADD', deadlines, now + 2 + tonumber(ttl), ARGV[2])
 end
 return 1
 """

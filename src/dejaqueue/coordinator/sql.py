@@ -35,6 +35,8 @@ FACTS, COUNTER = "dejaq_facts", "dejaq_facts_counter"
 CHANNEL = "dejaq_facts_changed"
 ANSWER_S = 3.0
 """A server that is silent for so long counts as gone."""
+ROUNDING_MS = 2
+"""A clock is read in whole milliseconds; a fact must not vanish early for that."""
 CONNECT_S = 2
 TRIES_S = 8.0
 """A change that the server gives up for others is begun again for so long."""
@@ -42,7 +44,9 @@ TRIES_S = 8.0
 _NOW_MS: dict[type[SqlServer], str] = {
     Postgresql: "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)",
     Mysql: "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)",
-    Sqlite: "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    # Not julianday, a float whose rounding is worth a millisecond.
+    Sqlite: "(CAST(strftime('%s', 'now') AS INTEGER) * 1000"
+    " + CAST(substr(strftime('%f', 'now'), 4) AS INTEGER))",
 }
 
 _Result = TypeVar("_Result")
@@ -111,8 +115,7 @@ class SqlCoordinator(Coordinator):
 
         def change(connection: SqlConnection, number: int, now_ms: int) -> int:
             self._compare(connection, key, revision)
-            # One more: the clock was rounded down.
-            until_ms = None if ttl_ms is None else now_ms + ttl_ms + 1
+            until_ms = None if ttl_ms is None else now_ms + ttl_ms + ROUNDING_MS
             connection.change(f"DELETE FROM {FACTS} WHERE name = ?", (key,))
             connection.change(
                 f"INSERT INTO {FACTS} (name, content, revision, ttl_ms, until_ms) "
@@ -131,7 +134,8 @@ class SqlCoordinator(Coordinator):
         where = f"WHERE name = ? AND revision = ? AND {self._lives}"
         with self._named(), self._connections.lend() as connection:
             renewed = connection.change(
-                f"UPDATE {FACTS} SET until_ms = {self._now_ms} + ttl_ms + 1 {where}", mine
+                f"UPDATE {FACTS} SET until_ms = {self._now_ms} + ttl_ms + {ROUNDING_MS} {where}",
+                mine,
             )
             # A server may count only what it really altered; not so twice in one millisecond.
             return renewed > 0 or bool(connection.rows(f"SELECT 1 FROM {FACTS} {where}", mine))

@@ -13,7 +13,7 @@ from dejaqueue.flight.errors import to_flight, translated
 def made(kind: type[DejaQError]) -> DejaQError:
     error = kind.__new__(kind)
     Exception.__init__(error, "why\nin two lines")
-    for name in ("field", "limit", "value", "key", "name"):
+    for name in ("field", "limit", "value", "key", "name", "node", "url", "http_url"):
         setattr(error, name, "x")
     error.retry_after_ms = error.id = 5  # type: ignore[attr-defined]
     return error
