@@ -409,6 +409,13 @@ class Broker:
             return {"node": "", "coordinator": "", "nodes": [], "topics": []}
         return self._shared.describe(topic)
 
+    def home(self, topic: str) -> str:
+        """Where a topic is served: the URL of that broker, "" = here, or nobody knows."""
+        if self._shared is None or self.serves(topic):
+            return ""
+        other = self._shared.elsewhere(topic)
+        return other.url if isinstance(other, Elsewhere) else ""
+
     # --- looking ------------------------------------------------------------------------------
 
     @property

@@ -90,11 +90,23 @@ class Place:
         """Take part, now that the ports are open."""
         if self.node is None:
             return
+        if self._server is not None:
+            self._heal_copies(broker, self._server)
         address = self.settings.cluster.advertise or self.settings.server.host
         ending = "s" if tls else ""
         self.node.start(
             broker, f"dejaq{ending}://{address}:{port}", f"http{ending}://{address}:{http_port}"
         )
+
+    @staticmethod
+    def _heal_copies(broker: Broker, server: JetStreamServer) -> None:
+        """Have a copy of the journals that is not whole rebuilt, where it is this server's."""
+        from dejaqueue.journal.records.nats import NatsRecordStore
+        from dejaqueue.journal.records.store import RecordJournalStore
+
+        store = broker.store
+        if isinstance(store, RecordJournalStore) and isinstance(store.records, NatsRecordStore):
+            store.records.on_sick(server.heal)
 
     def leave(self) -> None:
         """Hand over what this broker serves. Twice is fine."""

@@ -97,8 +97,11 @@ class Membership:
             if found is not None and Member.of(found).session != self.member.session:
                 text = f"node {self.member.node} is in the cluster already, from another process"
                 raise Locked(text) from None
-            if found is None or not self._coordinator.renew(self.key):
+            if found is None:
                 raise Unavailable("membership changed meanwhile", 100) from None
+            # Ours, by a call whose answer was lost: put again, so that it can be renewed.
+            value = self.member.to_bytes()
+            self._coordinator.put(self.key, value, found.revision, ttl_ms=self._lease_ms)
         self._renewed(began_us)
 
     def join_within(self, wait_ms: int) -> None:

@@ -23,6 +23,7 @@ from dejaqueue.access.roles import Principal
 from dejaqueue.access.tls import ServerTls
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
+from dejaqueue.client.flight_transport import flight_location
 from dejaqueue.errors import BadRequest, Elsewhere
 from dejaqueue.flight.bounds import OpenStreams
 from dejaqueue.flight.callers import KEY, Callers, caller_of, onward
@@ -329,8 +330,9 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             return self._flight_info(self._broker.topic(name))
 
     def _flight_info(self, topic: Topic) -> flight.FlightInfo:
-        # "Reuse this connection": the one broker that there is owns every partition.
-        here = "arrow-flight-reuse-connection://?"
+        url = self._broker.home(topic.name)
+        # "Reuse this connection": this broker serves it, or passes calls on to who does.
+        here = flight_location(url) if url else "arrow-flight-reuse-connection://?"
         endpoints = [
             flight.FlightEndpoint(
                 json.dumps({"op": "peek", "topic": topic.name, "partition": number}).encode(),
