@@ -12,6 +12,10 @@ import time
 from typing import Protocol
 
 
+STEP_SECONDS_MAX = 1.0
+"""A wall clock that is stepped forward is noticed within this: what is due then is so much late."""
+
+
 class Wake:
     """A bell that a waiting thread hears: `ring` ends its wait, now or the next one."""
 
@@ -80,8 +84,7 @@ class SystemClock:
                 left_us = instant_us - self.now_us()
                 if left_us <= 0:
                     return False
-                # An hour at most: a wall clock that is stepped forward is noticed within it.
-                wake.condition.wait(min(left_us / 1e6, 3600.0))
+                wake.condition.wait(min(left_us / 1e6, STEP_SECONDS_MAX))
             wake.rung = False
             return True
 

@@ -22,7 +22,6 @@ from dejaqueue.cli.clustering import Place
 from dejaqueue.cli.config import read_settings, settings_options
 from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.output import print_json
-from dejaqueue.setting_words import masked
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
@@ -175,6 +174,8 @@ def _http_server(
 
 
 def _say_where(settings: BrokerSettings, url: str, http_port: int, *, as_json: bool) -> None:
+    from dejaqueue.setting_words import masked
+
     host, data = settings.server.host, masked("journal.url", settings.journal.url)
     http_url = f"http{'s' if settings.server.tls_certificate else ''}://{host}:{http_port}"
     if as_json:
