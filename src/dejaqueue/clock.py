@@ -11,7 +11,6 @@ import threading
 import time
 from typing import Protocol
 
-
 STEP_SECONDS_MAX = 1.0
 """A wall clock that is stepped forward is noticed within this: what is due then is so much late."""
 
