@@ -135,6 +135,8 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/coordinator/redis.py": "tests/conformance",
     "src/dejaqueue/coordinator/sql.py": "tests/conformance",
     "src/dejaqueue/testing/coordinator_conformance.py": "tests/conformance",
+    "src/dejaqueue/testing/cut_proxy.py": "tests/conformance",
+    "src/dejaqueue/testing/record_conformance.py": "tests/conformance",
     "src/dejaqueue/testing/cutting_proxy.py": "tests/conformance",
     "src/dejaqueue/local.py": "tests/docs, tests/integration",
     "src/dejaqueue/schema/messages.py": "a list of names",
