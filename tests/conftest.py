@@ -6,6 +6,7 @@ not look green. A test that may be left out anywhere says so by the mark `may_sk
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 
@@ -21,6 +22,23 @@ settings.register_profile(
 settings.load_profile("house")
 
 _left_out: list[str] = []
+_left_quiet: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nobody_silenced_the_logs(request: pytest.FixtureRequest) -> None:
+    """What a test before has done to the loggers is undone, and named at the end of the run."""
+    if logging.root.manager.disable:
+        _left_quiet.append(f"before {request.node.nodeid}: logging is disabled")
+        logging.disable(logging.NOTSET)
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if not name.startswith("dejaqueue") or not isinstance(logger, logging.Logger):
+            continue
+        if logger.disabled or not logger.propagate or logger.level > logging.WARNING:
+            state = f"disabled={logger.disabled} propagate={logger.propagate} {logger.level}"
+            _left_quiet.append(f"before {request.node.nodeid}: {name} {state}")
+            logger.disabled, logger.propagate = False, True
+            logger.setLevel(logging.NOTSET)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -36,6 +54,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name what was left out."""
+    for line in _left_quiet:
+        terminalreporter.write_line(f"logs were silenced {line}", yellow=True)
     for line in _left_out:
         terminalreporter.write_line(f"left out, but REQUIRE_ALL=1: {line}", red=True)
 

@@ -89,7 +89,9 @@ def test_the_interpreter_does_not_matter(version: str) -> None:
     if path is None or os.path.realpath(path) == os.path.realpath(sys.executable):
         pytest.skip(f"no other python{version} here")
     needs = "import numpy, pyarrow, xxhash, cronsim, pydantic_settings, pytest, hypothesis"
-    has = subprocess.run([path, "-c", needs], capture_output=True, check=False)
+    # Not by what a test before put on the path of this interpreter.
+    bare = os.environ | {"PYTHONPATH": ""}
+    has = subprocess.run([path, "-c", needs], env=bare, capture_output=True, check=False)
     if has.returncode:
         pytest.skip(f"python{version} lacks packages")
     found = elsewhere(path)
