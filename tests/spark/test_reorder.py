@@ -30,6 +30,9 @@ from tests.spark.kafka_process import KafkaProcess, is_installed, spark_jars
 from tests.spark.scenarios import wait_for
 from tests.spark.standalone import ENVIRONMENT
 
+# Maven Central is not reachable everywhere; where it is, CI runs them.
+pytestmark = pytest.mark.may_skip
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -237,7 +240,6 @@ def start_program(options: reorder.Options, log: Path) -> subprocess.Popen[bytes
 
 @pytest.mark.crash
 @pytest.mark.slow
-@pytest.mark.may_skip
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(os.environ.get("SPARK_HEAVY") != "1", reason="make spark-heavy")
 def test_the_program_is_killed_while_it_writes__after_its_restart_each_record_is_there_once(
