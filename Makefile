@@ -13,6 +13,8 @@ QUESTION ?=
 ARGS ?=
 # PYTEST_ARGS='-x -k lease' is added to every pytest call.
 PYTEST_ARGS ?=
+# How many processes run all tests; more than processors, because tests mostly wait.
+TEST_PROCESSES ?= 3
 # REQUIRE_ALL=1: nothing may be skipped; what CI sets.
 REQUIRE_ALL ?=
 export REQUIRE_ALL
@@ -49,7 +51,7 @@ unit: venv-dev ## unit tests only
 
 test: venv-test lint-only types imports docs-only ## everything, as CI runs it
 	@echo "== tests"
-	@$(PY) -m pytest tests $(PYTEST_ARGS)
+	@$(PY) -m pytest tests -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
 
 format: venv-dev ## rewrite the code in its one format
 	@$(PY) -m ruff check --quiet --fix-only $(CODE)
