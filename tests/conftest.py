@@ -30,12 +30,12 @@ QUIET = "logs were silenced"
 TOGETHER = ("tests/spark/", "tests/cluster/")
 """Folders whose tests share what takes long to start: a JVM, servers."""
 LONGEST = (*TOGETHER, "tests/crash/", "tests/conformance/", "tests/soak/", "tests/hostile/")
-"""What takes long, the longest first: it begins at once, so that nothing is waited for at the end."""
+"""What takes long begins first, so that nothing is waited for at the end."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests stay together, and begin with what takes longest (pytest-xdist keeps both)."""
+    """Say which tests stay together and which come first; pytest-xdist keeps both."""
     for item in items:
         place = item.nodeid.partition("::")[0]
         folder = next((name for name in TOGETHER if place.startswith(name)), place)
