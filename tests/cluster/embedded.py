@@ -58,6 +58,10 @@ class EmbeddedCluster:
         """All brokers."""
         return "dejaq://" + ",".join(f"127.0.0.1:{one.port}" for one in self.brokers.values())
 
+    def http_url(self, name: str) -> str:
+        """Where one broker's HTTP port is."""
+        return f"http://127.0.0.1:{self.brokers[name].http_port}"
+
     def owner(self, topic: str) -> str:
         """Name of the node that serves a topic, "" = nobody."""
         with Client(self.url) as client:

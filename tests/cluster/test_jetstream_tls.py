@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from dejaqueue.cluster.jetstream_settings import NodeTls, journal_url
+from dejaqueue.connections.nats import NatsConnection
+from dejaqueue.connections.nats_url import read_url
 from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.journal.records.nats import NatsRecordStore
@@ -35,7 +37,9 @@ def test_three_servers_let_in_who_shows_a_certificate_and_nobody_else(tmp_path: 
             facts.close()
         for wrong in (None, NodeTls(papers.ca, *papers.stranger)):
             with pytest.raises(Unavailable):
-                NatsRecordStore(journal_url(servers.nodes, servers.nodes[0], 3, "", wrong))
+                NatsConnection(
+                    read_url(journal_url(servers.nodes[:1], servers.nodes[0], 1, "", wrong))
+                )
     finally:
         servers.stop()
 

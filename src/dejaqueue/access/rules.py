@@ -148,6 +148,7 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "cluster": Rule(ANY, "topic", optional=True),
     "remove_node": _SERVERS,
     "repair_node": _SERVERS,
+    "node_progress": Rule((ADMIN,), field=BROKER),
     "scan_ranges": Rule((MANAGE,), "name"),
     "history_files": Rule((MANAGE,), "name"),
     "claim": Rule((CONSUME,)),

@@ -118,7 +118,7 @@ def repair(node: str | None, *, as_json: bool, url: str) -> None:
 def _carry_out(name: str, node: str, url: str, *, as_json: bool) -> None:
     """Begin, and say how it goes until it is done. Raises ClickException: it failed."""
     with connect(url) as client:
-        found = client._action(name, {"node": node, "start": True})
+        found = client._action(name, {"node": node})
         said = ""
         while found["state"] == "working":
             if found["text"] != said and not as_json:
@@ -141,7 +141,7 @@ def _look(client: Client, name: str, node: str) -> dict[str, Any]:
     until_us = clock.now_us() + AWAY_MS_MAX * 1_000
     while True:
         try:
-            return client._action(name, {"node": node, "start": False})
+            return client._action("node_progress", {"node": node, "change": name})
         except Unavailable:
             if clock.now_us() > until_us:
                 raise

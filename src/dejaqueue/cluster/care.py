@@ -23,7 +23,7 @@ from dejaqueue.cluster.jetstream import JetStreamServer
 from dejaqueue.cluster.members import Member, members_of
 from dejaqueue.cluster.moving import Mover
 from dejaqueue.cluster.servers import PREFIX as SERVERS
-from dejaqueue.cluster.servers import Place
+from dejaqueue.cluster.servers import Place, places_of
 from dejaqueue.cluster.turn import Keep, Turn
 from dejaqueue.connections.nats import ApiRefusal, NatsConnection
 from dejaqueue.connections.nats_monitor import ServerReport, SystemMonitor
@@ -98,16 +98,26 @@ class Care:
         node = body.get("node")
         if not isinstance(node, str) or not node:
             raise BadRequest("node", "the name of a node", node)
+        with self._guard:
+            progress = self._progress.get((name, node))
+        if not body.get("start"):
+            return self._told(name, node, progress)
         work = self._leaving(node) if name == "remove_node" else self._repairing(node)
         with self._guard:
             progress = self._progress.get((name, node))
-            if body.get("start") and (progress is None or progress.state != "working"):
+            if progress is None or progress.state != "working":
                 progress = self._progress[name, node] = Progress()
                 threading.Thread(
                     target=self._run, args=(work, node, progress), name="dejaq-care", daemon=True
                 ).start()
+        return self._told(name, node, progress)
+
+    def _told(self, name: str, node: str, progress: Progress | None) -> dict[str, Any]:
         if progress is None:
-            return {"node": node, "state": "", "text": "nothing was begun"}
+            member = None if node == self._node else self._members().get(node)
+            if name == "repair_node" and self._server is not None and member is not None:
+                raise self._at(member)
+            return {"node": node, "state": "", "text": "nothing was begun here"}
         return {"node": node, "state": progress.state, "text": progress.text}
 
     def _leaving(self, node: str) -> Work:
@@ -116,12 +126,13 @@ class Care:
         if node == self._node:
             others = self._others()
             raise self._at(others[0]) if others else Refused("no other broker is there")
-        known = {one.name for one in self._server.nodes}
+        there = {one.name for one in self._server.nodes}
+        known = there | set(places_of(self._coordinator.list(SERVERS)))
         if node not in known:
             raise BadRequest("node", f"one of {', '.join(sorted(known))}", node)
-        if len(known) <= MEMBERS_MIN:
+        if len(there - {node}) < MEMBERS_MIN:
             raise Refused(
-                f"{len(known)} nodes keep three copies of everything: let another one join first"
+                f"{len(there)} nodes keep three copies of everything: let another one join first"
             )
         return self._leave
 

@@ -157,12 +157,11 @@ class ServerList:
     def _run(self) -> None:
         while not self._stopped:
             self._clock.wait_until(self._clock.now_us() + LOOK_AGAIN_MS * 1_000, self._wake)
-            if self._stopped:
-                return
             try:
                 self.refresh()
             except DejaQError as error:
-                log.warning("cannot see which servers there are: %s", error)
+                if not self._stopped:
+                    log.warning("cannot see which servers there are: %s", error)
 
     def refresh(self) -> None:
         """Look now. Raises Unavailable."""

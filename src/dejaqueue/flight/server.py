@@ -159,9 +159,9 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "ack_claims": self._ack_claims,
             "assignments": self._assignments,
             "cluster": self._cluster,
-            **{
-                name: partial(self._act_on_servers, name) for name in ("remove_node", "repair_node")
-            },
+            "remove_node": partial(self._act_on_servers, "remove_node"),
+            "repair_node": partial(self._act_on_servers, "repair_node"),
+            "node_progress": self._node_progress,
             "counts": self._counts,
             "histogram": self._histogram,
             "move_where": self._move_where,
@@ -456,9 +456,17 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         return self._broker.cluster(topic, servers=body.get("servers") is True)
 
     def _act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Servers beneath the cluster (cluster/care.py): node, start."""
-        descriptors.check_fields(body, ["node", "start"])
-        return self._broker.act_on_servers(name, body)
+        """Begin to change the servers beneath the cluster (cluster/care.py): node."""
+        descriptors.check_fields(body, ["node"])
+        return self._broker.act_on_servers(name, {"node": body.get("node"), "start": True})
+
+    def _node_progress(self, body: dict[str, Any]) -> dict[str, Any]:
+        """How far that is: node, change (remove_node or repair_node)."""
+        descriptors.check_fields(body, ["node", "change"])
+        change = body.get("change")
+        if change not in {"remove_node", "repair_node"}:
+            raise BadRequest("change", "remove_node or repair_node", change)
+        return self._broker.act_on_servers(change, {"node": body.get("node")})
 
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
         """The broker's time."""

@@ -201,8 +201,8 @@ _STORAGE = (
         "dejaq_journal_servers",
         "servers",
         ("server", "state"),
-        "Servers of JetStream that keep the journals, 1 for the state of each, as this broker saw it "
-        "in the last half minute: `whole`, `sick` (copies are missing or altered), `silent`",
+        "Servers of JetStream that keep the journals, 1 for the state of each, as this broker saw "
+        "it in the last half minute: `whole`, `sick` (copies missing or altered), `silent`",
     ),
     _gauge(
         "dejaq_journal_copies",

@@ -127,8 +127,9 @@ class NatsRecordStore(RecordStore):
 
     def servers(self, *, now: bool = True) -> list[dict[str, Any]]:
         """The servers with their copies; see nats_status.py."""
-        reports = self._monitor.reports() if now else self._watch.seen
-        return server_rows(reports, self.sick, self._watch.is_ours)
+        if now:
+            self._watch.seen = self._monitor.reports() or self._watch.seen
+        return server_rows(self._watch.seen, self.sick, self._watch.is_ours)
 
     def copies(self, topic: str, partitions: int) -> list[dict[str, Any]]:
         """Who has copies of each partition's records; see nats_status.py."""
