@@ -15,10 +15,10 @@ class Sending:
         acknowledged: payloads, `topic/number/row`, of which it was said that they are durable.
     """
 
-    def __init__(self, url: str, topics: list[str], rows: int = 20) -> None:
+    def __init__(self, url: str, topics: list[str], rows: int = 20, filler: str = "") -> None:
         self.acknowledged: set[bytes] = set()
         self.failures: list[str] = []
-        self._topics, self._rows = topics, rows
+        self._topics, self._rows, self._filler = topics, rows, filler
         self._url, self._stop = url, threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -39,7 +39,7 @@ class Sending:
 
     def _send(self, client: Client, number: int) -> None:
         topic = self._topics[number % len(self._topics)]
-        payloads = [f"{topic}/{number}/{row}".encode() for row in range(self._rows)]
+        payloads = [f"{topic}/{number}/{row}{self._filler}".encode() for row in range(self._rows)]
         try:
             answer = client.send_batch(topic, [{"payload": one} for one in payloads])
             answer.raise_for_status()

@@ -142,6 +142,8 @@ class Place:
         records = self._nats_records(broker)
         if records is not None:
             records.on_sick(server.heal)
+            # The others read it through since it was started; nobody but this one can empty it.
+            records.distrust(server.node.name)
 
     def leave(self) -> None:
         """Hand over what this broker serves. Twice is fine."""

@@ -50,6 +50,8 @@ CATCH_UP_MS = 600_000
 POLL_US = 100_000
 HANG_MS = 60_000
 HEAL_AGAIN_MS = 30_000
+RECORDS = "-records-"
+"""In the names of streams whose numbers have no gaps (journal/records/nats_streams.py)."""
 LINE = re.compile(r"\[\d+\] \S+ \S+ \[(\w{3})\] (.*)")
 EXPECTED_LINES = (
     "Plaintext passwords detected",
@@ -118,13 +120,24 @@ class ClusterStatus:
         for copy in self.copies:
             if copy.node == but:
                 continue
-            if copy.gone:
+            if copy.gone and RECORDS in copy.stream:  # other streams drop what was replaced
                 return f"{copy.node} lacks {copy.gone} records of {copy.stream}"
+            if copy.messages < self._most(copy, but):
+                return f"{copy.node} has fewer records of {copy.stream} than another"
             if copy.lag > 0 or copy.last < lasts.get(copy.stream, 0):
                 return f"{copy.node} is behind in {copy.stream}"
             if copy.is_leader and copy.node in {"", but}:
                 return f"{copy.stream} is led by {copy.node}"
         return ""
+
+
+    def _most(self, copy: CopyStatus, but: str) -> int:
+        """How many messages those copies of the stream have that end where this one does."""
+        return max(
+            one.messages
+            for one in self.copies
+            if one.stream == copy.stream and one.last == copy.last and one.node != but
+        )
 
 
 class Sick(Protocol):

@@ -141,6 +141,10 @@ class NatsRecordStore(RecordStore):
         anything is: what `JetStreamServer.heal` is for."""
         self._watch.on_change(call)
 
+    def distrust(self, server: str) -> None:
+        """Read all copies of a server through soon."""
+        self._watch.distrust(server)
+
     def look_now(self) -> list[SickCopy]:
         """Look at all copies now; those that are not whole."""
         return self._watch.check()

@@ -117,6 +117,11 @@ class CopyWatch:
         if self.sick:
             call(list(self.sick))
 
+    def distrust(self, server: str) -> None:
+        """Read all copies of a server through at the next look: it was started, too."""
+        self._read_in[server] = ""
+        self._wake.ring()
+
     def suspect(self, stream: str, number: int) -> None:
         """Look soon whether a server lacks a record: somebody could not read it."""
         if len(self._suspects) < SUSPECTS_MAX:
