@@ -88,6 +88,12 @@ spark-heavy: venv-dev ## what takes minutes with Spark: Spark Connect (pip insta
 rot: venv-dev ## flip bits in one of three JetStream servers, read everything back, repair (SEED=first N=how many)
 	@scripts/install.sh cluster
 	@PYTHONPATH=src:. $(PY) -m tests.cluster.rot --first $(SEED) --seeds $(if $(filter 200,$(N)),3,$(N)) $(ARGS)
+	@PYTHONPATH=src:. $(PY) -m tests.cluster.rot_embedded --first $(SEED) $(ARGS)
+
+.PHONY: membership
+membership: venv-dev ## nodes of an embedded cluster join and leave under load, with kills (ARGS="--rounds 4 --seed 1")
+	@scripts/install.sh cluster
+	@PYTHONPATH=src:. $(PY) -m tests.cluster.membership $(ARGS)
 
 .PHONY: mutants soak reliability
 mutants: venv-dev ## plant every bug in the simulation, and say which seed finds it (ARGS=names)
