@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.access.key_ring import KeyRing
-from dejaqueue.broker import browse, by_filter, claims, news, scan
+from dejaqueue.broker import browse, by_filter, claims, news, notes, scan
 from dejaqueue.broker.counting import BrokerCounts
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
@@ -122,6 +122,7 @@ class Broker:
         try:
             shared = self._shared
             self._catalogue = Catalogue(self.store) if shared is None else shared.catalogue()
+            self.history.journals_of = None if shared is None else self._catalogue.journals
             self.keys.open(self.store if shared is None else shared)
         except BaseException:
             self.store.close()
@@ -289,6 +290,7 @@ class Broker:
             runtimes = [self._topics.pop(name) for name in gone]
         for runtime in runtimes:
             runtime.close(lambda partition: partition.close())
+            self.history.drop(runtime.topic.name)
             runtime.dispatcher.end_all(TopicUnknown(runtime.topic.name))
 
     def runtimes(self) -> list[TopicRuntime]:
@@ -477,13 +479,30 @@ class Broker:
 
     def history_files(self, body: dict[str, Any]) -> dict[str, Any]:
         """Which files of history a topic has (broker/history/reading.py)."""
-        return history_reading.list_files(self.history.files, self.runtime(body["name"]), body)
+        return history_reading.list_files(self.history, self._recorded(body["name"], body), body)
 
     def read_history(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """A file of history, batch by batch (broker/history/reading.py)."""
-        name = self.runtime(browse.topic_name(ticket)).topic.name
+        name = browse.topic_name(ticket)
+        self._recorded(name, ticket)
         checked = history_reading.parse(self.history.files, name, ticket)
         return checked.schema, history_reading.read(name, checked)
+
+    def _recorded(self, name: str, values: dict[str, Any]) -> TopicRuntime | None:
+        """A topic whose history is asked for; None: it is served elsewhere, and what this broker
+        recorded of it is wanted."""
+        if history_reading.wants_here(values):
+            self.topic(name)
+            return self._topics.get(name)
+        return self.runtime(name)
+
+    def note_write(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Keep what became of a write (broker/notes.py)."""
+        return notes.note_write(self.runtime(browse.topic_name(body)), body, self.clock.now_ms())
+
+    def writes(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What was noted of the last writes into a topic (broker/notes.py)."""
+        return notes.writes(self.runtime(browse.topic_name(body)), body)
 
     def counts(self, values: dict[str, Any]) -> dict[str, Any]:
         """How many messages there are by state, group or tag (broker/browse.py)."""

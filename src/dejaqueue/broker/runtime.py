@@ -19,6 +19,7 @@ from dejaqueue.broker.forecast import Forecast, ForecastChore
 from dejaqueue.broker.growth import Route
 from dejaqueue.broker.history.history import History
 from dejaqueue.broker.maintenance import Maintenance
+from dejaqueue.broker.notes import Notes
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.quotas import Backlog, Rates
@@ -73,6 +74,7 @@ class TopicRuntime:
         self.topic = topic
         self.dispatcher = Dispatcher(_silence_us(settings), self.ring_all)
         self.counting = TopicCounts()
+        self.notes = Notes()
         self._workers: list[PartitionWorker] = []
         self.partitions: list[Partition] = []
         self.rates = Rates()
