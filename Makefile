@@ -116,7 +116,7 @@ reliability: venv-dev ## everything that breaks things on purpose, in some 25 mi
 	@PYTHONPATH=src:. $(PY) -m tests.soak --minutes 2
 
 ##@ Measure
-.PHONY: bench bench-scale bench-spark
+.PHONY: bench bench-scale bench-spark bench-cluster
 bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput, ARGS=...)
 	@scripts/install_servers.sh || true
 	@$(PY) -m bench $(QUESTION) $(ARGS)
@@ -130,6 +130,12 @@ bench-spark: venv-bench ## Spark writes and reads topics, beside what Spark take
 	@scripts/install.sh spark
 	@scripts/install_java.sh || true
 	@$(PY) -m bench spark $(ARGS)
+	@$(PY) scripts/generate_reference.py
+
+bench-cluster: venv-bench ## three copies, PostgreSQL, hand-over and failover of 100 partitions, in five minutes
+	@scripts/install.sh cluster
+	@scripts/install_servers.sh || true
+	@$(PY) -m bench cluster $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
 ##@ Keep house

@@ -65,6 +65,15 @@ class JournalSettings(Group):
         description="Size of a partition's copy at most, in bytes; its oldest files go first. "
         "0 = 256 MiB in memory, as large as the journal in a directory. Cannot change live.",
     )
+    patience_ms: int = Field(
+        default=10_000,
+        ge=100,
+        le=600_000,
+        description="With messages on a server: how long it is asked what became of an append "
+        "whose answer was lost, in milliseconds; then the partition stops and is read again. Ten "
+        "seconds: a server that elects another leader or starts again is waited for. Meanwhile "
+        "others on the same worker wait, too. Cannot change live.",
+    )
     segment_bytes: int = Field(
         default=64 << 20,
         ge=4 << 10,

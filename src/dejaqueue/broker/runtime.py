@@ -70,6 +70,7 @@ class TopicRuntime:
         journals: str = "",
         shared: Shared | None = None,
         history: History | None = None,
+        opener: Executor | None = None,
     ) -> None:
         self.topic = topic
         self.dispatcher = Dispatcher(_silence_us(settings), self.ring_all)
@@ -105,7 +106,7 @@ class TopicRuntime:
             partition.dead_letters = DeadLetters(carrier)
             partition.staged_watch = StagedWatch(transactions)
             partition.forecast = ForecastChore(self._forecast)
-            partition.shared = shared
+            partition.shared, partition.opener = shared, opener
             if history is not None:
                 partition.recorder = history.recorder(topic.name, number, self.counting)
             self._workers.append(worker)
