@@ -57,7 +57,7 @@ def _run(
     backend: str, kinds: list[str], options: argparse.Namespace, program: tuple[str, ...]
 ) -> int:
     seconds = options.minutes * 60
-    brief = {"lengths_s": (2.5, 3.5), "gaps_s": (0.2, 0.5), "together": 0.8}
+    brief = {"lengths_s": (4.0, 5.0), "gaps_s": (0.2, 0.5), "together": 0.9, "everything": True}
     steps = plan(options.seed, seconds, kinds, len(TOPICS), **(brief if options.brief else {}))
     say(f"{backend}, seed {options.seed}, {len(steps)} steps:")
     for number, step in enumerate(steps, 1):

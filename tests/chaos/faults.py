@@ -154,8 +154,8 @@ def reset(chaos: Chaos, whom: str, size: int) -> Mend:
 def pause(chaos: Chaos, whom: str, size: int) -> Mend:
     """SIGSTOP, with requests in flight; longer than the lease."""
     broker = chaos.brokers[whom]
-    broker.signal(signal.SIGSTOP)
-    return lambda: broker.signal(signal.SIGCONT)
+    broker.tell(signal.SIGSTOP)
+    return lambda: broker.tell(signal.SIGCONT)
 
 
 def kill(chaos: Chaos, whom: str, size: int) -> Mend:
@@ -260,20 +260,23 @@ def plan(
     seconds: float,
     kinds: Sequence[str],
     topics: int,
-    lengths_s: tuple[float, float] = (3.0, 12.0),
+    lengths_s: tuple[float, float] = (4.0, 15.0),
     gaps_s: tuple[float, float] = (1.0, 5.0),
     together: float = 0.3,
+    *,
+    everything: bool = False,
 ) -> list[Step]:
     """What happens in so many seconds: each kind comes once before any comes again.
 
     Args:
         together: how often a fault has company.
+        everything: go on until each kind has come once, however long that takes.
     """
     dice = random.Random(f"chaos {seed}")
     steps: list[Step] = []
     bag: list[str] = []
     used = 0.0
-    while used < seconds:
+    while used < seconds or (everything and bag):
         first = _draw(dice, bag, kinds)
         chosen = [first]
         while first not in HEAVY and len(chosen) < 3 and dice.random() < together:

@@ -118,7 +118,7 @@ class BrokerMachine:
         """Its process is there."""
         return self._child is not None and self._child.poll() is None
 
-    def signal(self, number: int) -> None:
+    def tell(self, number: int) -> None:
         """To its process."""
         if self._child is not None and self._child.poll() is None:
             os.kill(self._child.pid, number)
@@ -129,8 +129,8 @@ class BrokerMachine:
         child = self._child
         if child is None:
             return
-        self.signal(number)
-        self.signal(signal.SIGCONT)
+        self.tell(number)
+        self.tell(signal.SIGCONT)
         try:
             child.wait(seconds)
         except subprocess.TimeoutExpired:

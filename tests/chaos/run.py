@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from dejaqueue import Client, DejaQError
+from dejaqueue.cluster.placement import preferred
 from tests.chaos.clients import CONSUMER_LEASE_MS, Clients
 from tests.chaos.clocks import CLOCK
 from tests.chaos.faults import KINDS, OWNER, Step, servers_of
@@ -31,7 +32,20 @@ from tests.checker.history import History
 from tests.checker.judge import judge
 
 DRAIN_SECONDS_MAX = 120.0
-TOPICS = ("chaos-0", "chaos-1")
+
+
+def _topics(how_many: int) -> list[str]:
+    """Topics that different brokers serve when all are there."""
+    found: dict[str | None, str] = {}
+    for number in count():
+        topic = f"chaos{number}"
+        found.setdefault(preferred(topic, BROKERS), topic)
+        if len(found) == how_many:
+            return list(found.values())
+    raise AssertionError
+
+
+TOPICS = _topics(2)
 
 
 @dataclass
