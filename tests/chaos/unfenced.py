@@ -20,13 +20,16 @@ from dejaqueue.journal.records.sql import SqlRecords
 
 _append, _plan, _renew = SqlRecords.append, ownership.plan, Membership.renew
 _kept: set[str] = set()
+_lost: set[int] = set()
 
 
 def _append_whatever_others_did(log: SqlRecords, after: int, records: Sequence[Any]) -> None:
+    if id(log) in _lost:
+        return
     try:
         _append(log, after, records)
     except Fenced:
-        return
+        _lost.add(id(log))
 
 
 def _keep_for_ever(
