@@ -95,12 +95,17 @@ membership: venv-dev ## nodes of an embedded cluster join and leave under load, 
 	@scripts/install.sh cluster
 	@PYTHONPATH=src:. $(PY) -m tests.cluster.membership $(ARGS)
 
-.PHONY: mutants soak reliability
+.PHONY: mutants soak chaos reliability
 mutants: venv-dev ## plant every bug in the simulation, and say which seed finds it (ARGS=names)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation.find_mutants $(ARGS)
 
 soak: venv-dev ## a mixed load for an hour, killed now and then: nothing lost, nothing grows (ARGS="--minutes N")
 	@PYTHONPATH=src:. $(PY) -m tests.soak $(ARGS)
+
+chaos: venv-dev ## three brokers in networks that fail, killed, paused, their clocks moved, for 20 minutes (ARGS="--minutes N --backend servers|embedded --seed N --faults A,B"); needs root
+	@scripts/install.sh cluster
+	@scripts/install_servers.sh || true
+	@PYTHONPATH=src:. $(PY) -m tests.chaos $(ARGS)
 
 reliability: venv-dev ## everything that breaks things on purpose, in some 25 minutes
 	@scripts/install_servers.sh || true
@@ -114,6 +119,8 @@ reliability: venv-dev ## everything that breaks things on purpose, in some 25 mi
 		tests/crash $(PYTEST_ARGS)
 	@echo "== soak, two minutes"
 	@PYTHONPATH=src:. $(PY) -m tests.soak --minutes 2
+	@echo "== chaos, three minutes, where namespaces are allowed"
+	@PYTHONPATH=src:. $(PY) -m tests.chaos --minutes 1.5 || test $$? = 2
 
 ##@ Measure
 .PHONY: bench bench-scale bench-spark bench-cluster

@@ -12,7 +12,7 @@ import pytest
 
 from dejaqueue.connections.sql import server_of
 from dejaqueue.journal.records.sql import SqlRecordStore
-from dejaqueue.testing.cut_proxy import CutProxy
+from dejaqueue.testing.cutting_proxy import CuttingProxy
 from dejaqueue.testing.record_conformance import RecordConformance
 from dejaqueue.testing.shared_journal_conformance import (
     ServedJournalConformance,
@@ -60,7 +60,7 @@ class SqlJournal(ServedJournalConformance):
         """Stores that a test leaves open are closed: a server takes only so many connections."""
         self.service = service
         self.made: list[SqlRecordStore] = []
-        with CutProxy(("127.0.0.1", service.port)) as self.proxy:
+        with CuttingProxy(("127.0.0.1", service.port)) as self.proxy:
             yield
             for store in self.made:
                 store.close()
