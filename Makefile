@@ -87,9 +87,14 @@ rot: venv-dev ## flip bits in one of three JetStream servers, read everything ba
 	@scripts/install.sh cluster
 	@PYTHONPATH=src:. $(PY) -m tests.cluster.rot --first $(SEED) --seeds $(if $(filter 200,$(N)),3,$(N)) $(ARGS)
 
-.PHONY: mutants soak reliability
+.PHONY: mutants crash soak reliability
 mutants: venv-dev ## plant every bug in the simulation, and say which seed finds it (ARGS=names)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation.find_mutants $(ARGS)
+
+BACKEND ?= segment
+CYCLES ?= 100
+crash: venv-dev ## a broker under load, killed again and again with its server (BACKEND=redis CYCLES=100)
+	@PYTHONPATH=src:. $(PY) -m tests.crash.storm --backend $(BACKEND) --cycles $(CYCLES) $(ARGS)
 
 soak: venv-dev ## a mixed load for an hour, killed now and then: nothing lost, nothing grows (ARGS="--minutes N")
 	@PYTHONPATH=src:. $(PY) -m tests.soak $(ARGS)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dejaqueue.broker import duplicates, writer
+from dejaqueue.broker import duplicates, routing
 from dejaqueue.broker.partition import Partition
 from dejaqueue.engine import apply, rules
 from dejaqueue.engine.shares import FlatShares, NestedShares
@@ -35,7 +35,7 @@ def mutant(*tests: str) -> Callable[[Mutant], Mutant]:
 
 @mutant("tests/rules/test_growing.py")
 def forgets_batches_of_before_it_grew(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(writer, "known_batches", lambda topic, route, producer: {})
+    patch.setattr(routing, "known_batches", lambda topic, route, producer: {})
 
 
 @mutant("tests/rules/test_rule_08_fair.py")
