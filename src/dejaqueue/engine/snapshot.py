@@ -267,7 +267,9 @@ def restore(meta: str, read: Read, layout: Layout = STANDARD) -> Engine:
         state = engine.state
         state.now_ms, state.epoch = int(values["now_ms"]), int(values["epoch"])
         state.snapshot_number = int(values["snapshot_number"])
-        state.counts = Counts(**values["counts"])
+        counts = values["counts"]
+        _check(all(type(count) is int for count in counts.values()), "counts are no numbers")
+        state.counts = Counts(**counts)
         small = json.loads(bytes(read(str(values["small"]))))
         _restore_table(state, values, small[1], read)
         starts = _restore_small(state, small)
@@ -281,7 +283,7 @@ def restore(meta: str, read: Read, layout: Layout = STANDARD) -> Engine:
             state.ready.restore(starts)
         _restore_leases(state, values["leases"], read)
         _restore_producers(state, values["producers"], read)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise JournalDamaged(f"snapshot: not what was planned ({error!r})") from error
     return engine
 
