@@ -101,16 +101,7 @@ soak: venv-dev ## a mixed load for an hour, killed now and then: nothing lost, n
 
 reliability: venv-dev ## everything that breaks things on purpose, in some 25 minutes
 	@scripts/install_servers.sh || true
-	@echo "== simulation, 2,000 seeds"
-	@PYTHONPATH=src:. $(PY) -m tests.simulation --first $(SEED) --seeds $(or $(SEEDS),2000) --workers 2
-	@echo "== corruption, 10,000 bit flips"
-	@PYTHONPATH=src:. $(PY) -m tests.corruption --flips 10000
-	@echo "== planted bugs, replay, crowds, power cuts, crashes"
-	@DEJAQ_RELIABILITY=all DEJAQ_POWER_CUTS=20 DEJAQ_KILL_CYCLES=100 $(PY) -m pytest -q \
-		tests/simulation tests/checker tests/corruption tests/mutation tests/replay tests/hostile \
-		tests/crash $(PYTEST_ARGS)
-	@echo "== soak, two minutes"
-	@PYTHONPATH=src:. $(PY) -m tests.soak --minutes 2
+	@PYTHONPATH=src:. $(PY) -m tests.reliability --first $(SEED) --seeds $(or $(SEEDS),2000) $(ARGS)
 
 ##@ Measure
 .PHONY: bench bench-scale bench-spark
