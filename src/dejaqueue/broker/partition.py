@@ -2,7 +2,8 @@
 
 Room: broker. Runs on its worker's thread alone; other threads only put requests into the inbox.
 Holds: nothing is answered or sent to a consumer before it is durable (rule 1); the engine is never
-ahead of the journal when a step ends, or it is thrown away and read again.
+ahead of the journal when a step ends, or it is thrown away and read again; whatever breaks off,
+each request is answered.
 See: partition_worker.py, which calls `step`; docs/internals/README.md.
 
     step = take requests → apply them to the engine → lease what is due → append once → answer all
@@ -37,12 +38,13 @@ from dejaqueue.broker.opening import Opened, Opening, read_again
 from dejaqueue.broker.quotas import Backlog, shortage
 from dejaqueue.broker.requests import (
     ChangeRequest,
+    Changing,
     EnqueueRequest,
     LookRequest,
     RenameRequest,
-    ReplyTo,
     Request,
     SettleRequest,
+    turn_away,
 )
 from dejaqueue.broker.staging import refusal
 from dejaqueue.engine.commands import (
@@ -56,7 +58,6 @@ from dejaqueue.engine.commands import (
     Int64s,
     Move,
     Nack,
-    SubBatch,
 )
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.rules import Rules
@@ -138,6 +139,7 @@ class Partition:
         self._ring = ring
         self._inbox: deque[Request] = deque()
         self._inbox_lock = Lock()
+        self._in_hand: dict[int, Request] = {}
         self.inbox_bytes = 0
         self._payload_bytes_sum = 0
         self._payload_rows_sum = 0
@@ -194,6 +196,9 @@ class Partition:
             has_chores = self.maintenance is not None and self.maintenance.step(self)
         except DejaQError as error:
             self._fail(error)
+        except Exception as wrong:  # noqa: BLE001 - our bug: the engine may be ahead of the journal
+            news.broke_off(self.topic().name, self.number)
+            self._fail(InternalError(f"{type(wrong).__name__}: {wrong}"))
         if not self.loaded:
             if not self._inbox and self.topic().kind is TopicKind.CRON:
                 return self.clock.now_us() + 1_000_000  # its entries go on by themselves
@@ -289,7 +294,8 @@ class Partition:
             return False
         try:
             self._begin(read_again(self) if opening is None else opening.result())
-        except DejaQError as error:
+        except Exception as wrong:  # noqa: BLE001 - if it is not one of ours, it is our bug
+            error = wrong if isinstance(wrong, DejaQError) else InternalError(repr(wrong))
             news.failed(self.topic().name, self.number, error, final=False)
             self._unreadable = error
             self._refuse_inbox(error)
@@ -340,6 +346,10 @@ class Partition:
             self.shared.fenced(self.topic().name)
         self._commits.abandon(error)
         self.loaded = False
+        self._unreadable = error
+        in_hand, self._in_hand = list(self._in_hand.values()), {}
+        for request in in_hand:
+            turn_away(request, self, error)
         self.journal.close()
         if self._failed is not None:
             self._refuse_inbox(self._failed)
@@ -348,11 +358,7 @@ class Partition:
 
     def _refuse_inbox(self, error: DejaQError) -> None:
         while self._inbox:
-            request = self._pop()
-            if isinstance(request, LookRequest):
-                request.look(self)
-            else:
-                request.reply(Reply(request.number, error=error))
+            turn_away(self._pop(), self, error)
 
     @property
     def failure(self) -> DejaQError | None:
@@ -384,8 +390,10 @@ class Partition:
             if not self._inbox or rows >= rows_max:
                 break
             request = self._pop()
+            self._in_hand[id(request)] = request
             if isinstance(request, EnqueueRequest):
                 if request.goes_back is not None and request.goes_back(self):
+                    del self._in_hand[id(request)]
                     continue
                 rows += request.columns.rows
                 is_small = (
@@ -415,6 +423,7 @@ class Partition:
             case LookRequest():
                 # What it sees must be durable, and it may append on its own.
                 self._commits.commit_all()
+                del self._in_hand[id(request)]
                 request.look(self)
             case ChangeRequest():
                 self._change(request)
@@ -426,10 +435,8 @@ class Partition:
         except (BadRequest, TryLater) as refused:
             error = refused
         except Exception as wrong:  # the engine may be ahead of the group: read it again
-            error = InternalError(f"{type(wrong).__name__}: {wrong}")
-            request.reply(Reply(request.number, error=error))
-            raise error from wrong
-        self._answer("all", request.reply, Reply(request.number, error=error))
+            raise InternalError(f"{type(wrong).__name__}: {wrong}") from wrong
+        self._answer(request, Reply(request.number, error=error), "all")
 
     def now_ms(self) -> int:
         """The partition's time: the clock's, but never before the last command's."""
@@ -439,11 +446,16 @@ class Partition:
         """Position that the next entry of this step gets."""
         return self._commits.next_position
 
-    def _answer(self, acks: str, reply_to: ReplyTo, reply: Reply) -> None:
+    def _answer(self, request: Changing, reply: Reply, acks: str) -> None:
+        del self._in_hand[id(request)]
         if acks == "leader":
-            reply_to(reply)
+            request.reply(reply)
         elif acks == "all":
-            self._commits.group.replies.append((reply_to, reply))
+            self._commits.group.replies.append((request.reply, reply))
+
+    def _refuse(self, request: Changing, error: DejaQError, rows: int = 0) -> None:
+        del self._in_hand[id(request)]
+        request.reply(Reply(request.number, rows, error=error))
 
     # --- enqueue ----------------------------------------------------------------------------
 
@@ -468,22 +480,16 @@ class Partition:
         answer = self.engine.answer(request.producer, request.number)
         if answer is None:
             return False
-        rows = answer.count + len(answer.refused_ids)
-        if rows != request.columns.rows:
-            limit = f"another one: a batch of {rows} rows was sent here with this number before"
-            request.reply(Reply(request.number, error=BadRequest("number", limit, request.number)))
+        if answer.rows != request.columns.rows or answer.strays != request.strays:
+            if request.goes_back is not None and request.goes_back(self):
+                del self._in_hand[id(request)]
+                return True  # other rows of it are here: it is routed again, knowing that
+            limit = f"another one: {answer.rows} rows were sent here with this number before"
+            self._refuse(request, BadRequest("number", limit, request.number))
             return True
-        batch = SubBatch(
-            request.producer,
-            request.number,
-            answer.count,
-            answer.refused_indices,
-            answer.refused_ids,
-            answer.refused_statuses,
-        )
         self.counting.topic.repeated.add()
-        reply = enqueue_reply(request, batch, self.number, answer.first_sequence)
-        self._answer(request.acks, request.reply, reply)
+        reply = enqueue_reply(request.number, answer, self.number, answer.first_sequence)
+        self._answer(request, reply, request.acks)
         return True
 
     def _enqueue_new(self, requests: list[EnqueueRequest]) -> None:
@@ -498,7 +504,7 @@ class Partition:
             full = refusal(self, requests[0].stage) or full
         if full is not None:
             for request in requests:
-                request.reply(Reply(request.number, request.columns.rows, error=full))
+                self._refuse(request, full, request.columns.rows)
             return
         now_ms = self.now_ms()
         resolution = resolve_batch(self, merged, now_ms)
@@ -530,8 +536,8 @@ class Partition:
         else:
             sequence = self.engine.next_sequence
         for request, batch in zip(requests, batches, strict=True):
-            reply = enqueue_reply(request, batch, self.number, sequence)
-            self._answer(request.acks, request.reply, reply)
+            reply = enqueue_reply(request.number, batch, self.number, sequence)
+            self._answer(request, reply, request.acks)
             sequence += batch.count
 
     # --- move, cancel, ack, nack, extend ------------------------------------------------------
@@ -556,13 +562,13 @@ class Partition:
             np.where(sequences >= 0, sequences | (self.number << limits.SEQUENCE_BITS), -1),
             statuses,
         )
-        self._answer(request.acks, request.reply, reply)
+        self._answer(request, reply, request.acks)
 
     def _settle(self, request: SettleRequest) -> None:
         now_ms = self.now_ms()
         refused = refusal(self, request.stage) if request.stage is not None else None
         if refused is not None:
-            request.reply(Reply(request.number, error=refused))
+            self._refuse(request, refused)
             return
         rows = (request.lease_id, request.sequences, request.attempts)
         command: Ack | Nack | Extend
@@ -579,4 +585,5 @@ class Partition:
         count = len(request.sequences) if request.sequences is not None else 0
         if statuses is not None:
             count = len(statuses)
-        self._answer(request.acks, request.reply, Reply(request.number, count, statuses=statuses))
+        reply = Reply(request.number, count, statuses=statuses)
+        self._answer(request, reply, request.acks)
