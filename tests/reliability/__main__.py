@@ -107,7 +107,7 @@ class Runner:
                 self.failed.append(part.name)
                 print(text)
             last = text.strip().rpartition("\n")[2]
-            verdict = {0: "fine", part.left_out: "left out"}.get(done.returncode, "FAILED")
+            verdict = {part.left_out: "left out", 0: "fine"}.get(done.returncode, "FAILED")
             print(f"{verdict:<8} {took:5.0f} s  {part.name}: {last}", flush=True)
 
 
