@@ -159,8 +159,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "ack_claims": self._ack_claims,
             "assignments": self._assignments,
             "cluster": self._cluster,
-            "remove_node": partial(self._act_on_servers, "remove_node"),
-            "repair_node": partial(self._act_on_servers, "repair_node"),
+            "remove_node": self._remove_node,
+            "repair_node": self._repair_node,
             "node_progress": self._node_progress,
             "counts": self._counts,
             "histogram": self._histogram,
@@ -457,8 +457,15 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             raise BadRequest("topic", "the name of a topic", topic)
         return self._broker.cluster(topic, servers=body.get("servers") is True)
 
+    def _remove_node(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Begin to have a node leave an embedded cluster: node."""
+        return self._act_on_servers("remove_node", body)
+
+    def _repair_node(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Begin to rebuild the copies that a node's server has: node."""
+        return self._act_on_servers("repair_node", body)
+
     def _act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Begin to change the servers beneath the cluster (cluster/care.py): node."""
         descriptors.check_fields(body, ["node"])
         return self._broker.act_on_servers(name, {"node": body.get("node"), "start": True})
 
