@@ -116,7 +116,7 @@ reliability: venv-dev ## everything that breaks things on purpose, in some 25 mi
 	@echo "== planted bugs, replay, crowds, power cuts, crashes"
 	@DEJAQ_RELIABILITY=all DEJAQ_POWER_CUTS=20 DEJAQ_KILL_CYCLES=100 $(PY) -m pytest -q \
 		tests/simulation tests/checker tests/corruption tests/mutation tests/replay tests/hostile \
-		tests/crash $(PYTEST_ARGS)
+		tests/crash tests/chaos $(PYTEST_ARGS)
 	@echo "== soak, two minutes"
 	@PYTHONPATH=src:. $(PY) -m tests.soak --minutes 2
 	@echo "== chaos, three minutes, where namespaces are allowed"

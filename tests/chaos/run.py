@@ -94,6 +94,7 @@ class Chaos:
 
     Args:
         program: what brokers run instead of `-m dejaqueue`.
+        patience: deliveries may take so many times longer to go on; for machines that are busy.
     """
 
     def __init__(
@@ -101,14 +102,16 @@ class Chaos:
         network: Network,
         backend: str,
         folder: Path,
-        seed: int,
+        report: Report,
         program: tuple[str, ...] = SERVE,
+        patience: float = 1.0,
     ) -> None:
         self.network, self.folder = network, folder
         self.backend = BACKENDS[backend]()
         self.servers = servers_of(backend)
         self.topics = list(TOPICS)
-        self.report = Report(seed)
+        self.report = report
+        self._resume_seconds_max = self.backend.resume_seconds_max * patience
         self.brokers: dict[str, BrokerMachine] = {}
         self._program = program
         self._owners: dict[str, str] = {}
@@ -215,7 +218,7 @@ class Chaos:
             self.report.kinds[fault.kind] += 1
             self.report.gaps_s[fault.kind].append(gap_s)
         say(f"{text}: went on after {gap_s:.1f} s")
-        if gap_s > self.backend.resume_seconds_max:
+        if gap_s > self._resume_seconds_max:
             self.report.faults.append(f"deliveries went on only after {gap_s:.1f} s: {step}")
         for name in self.brokers:
             self.wait_ready(name)
@@ -224,7 +227,7 @@ class Chaos:
         """Wait until messages that are sent from now on have come, of every topic; how long."""
         began = time.monotonic()
         marks = {topic: len(self.notes.histories[topic].sends) for topic in self.topics}
-        end = began + 2 * self.backend.resume_seconds_max
+        end = began + 2 * self._resume_seconds_max
         while any(self.notes.newest[topic] <= mark for topic, mark in marks.items()):
             if time.monotonic() > end:
                 break
@@ -307,11 +310,12 @@ def run(
     steps: Sequence[Step],
     folder: Path,
     program: tuple[str, ...] = SERVE,
+    patience: float = 1.0,
 ) -> Report:
     """One run in a network of its own, which is taken down whatever happens."""
     os.environ["GRPC_VERBOSITY"] = "NONE"
     with Network(BACKENDS[backend].ports) as network:
-        chaos = Chaos(network, backend, folder, seed, program)
+        chaos = Chaos(network, backend, folder, Report(seed), program, patience)
         try:
             return chaos.run(steps)
         finally:
