@@ -71,7 +71,7 @@ def _run(
     report = run(backend, options.seed, steps, folder, program, patience)
     print(report.text(), flush=True)
     if report.faults:
-        print(f"logs of the brokers: {folder}", flush=True)
+        print(f"logs of the brokers, stories of messages: {folder}", flush=True)
         return 1
     shutil.rmtree(folder, ignore_errors=True)
     return 0
