@@ -44,6 +44,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/runtime.py": "tests/rules",
     "src/dejaqueue/broker/claims.py": "tests/rules/test_claims.py",
     "src/dejaqueue/broker/scan.py": "tests/rules/test_scan.py",
+    "src/dejaqueue/broker/routing.py": "tests/rules/test_growing.py",
     "src/dejaqueue/broker/session.py": "tests/rules",
     "src/dejaqueue/broker/staging.py": "tests/rules/test_rule_12_transactions.py",
     "src/dejaqueue/broker/stats.py": "tests/docs/test_pages.py",

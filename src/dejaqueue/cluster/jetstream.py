@@ -130,7 +130,6 @@ class ClusterStatus:
                 return f"{copy.stream} is led by {copy.node}"
         return ""
 
-
     def _most(self, copy: CopyStatus, but: str) -> int:
         """How many messages those copies of the stream have that end where this one does."""
         return max(
