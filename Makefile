@@ -114,22 +114,7 @@ chaos: venv-dev ## three brokers in networks that fail, killed, paused, their cl
 
 reliability: venv-dev ## everything that breaks things on purpose, in some 25 minutes
 	@scripts/install_servers.sh || true
-<<<<<<< HEAD
-	@echo "== simulation, 2,000 seeds"
-	@PYTHONPATH=src:. $(PY) -m tests.simulation --first $(SEED) --seeds $(or $(SEEDS),2000) --workers 2
-	@echo "== corruption, 10,000 bit flips"
-	@PYTHONPATH=src:. $(PY) -m tests.corruption --flips 10000
-	@echo "== planted bugs, replay, crowds, power cuts, crashes"
-	@DEJAQ_RELIABILITY=all DEJAQ_POWER_CUTS=20 DEJAQ_KILL_CYCLES=100 $(PY) -m pytest -q \
-		tests/simulation tests/checker tests/corruption tests/mutation tests/replay tests/hostile \
-		tests/crash tests/chaos $(PYTEST_ARGS)
-	@echo "== soak, two minutes"
-	@PYTHONPATH=src:. $(PY) -m tests.soak --minutes 2
-	@echo "== chaos, three minutes, where namespaces are allowed"
-	@PYTHONPATH=src:. $(PY) -m tests.chaos --minutes 1.5 || test $$? = 2
-=======
 	@PYTHONPATH=src:. $(PY) -m tests.reliability --first $(SEED) --seeds $(or $(SEEDS),2000) $(ARGS)
->>>>>>> next
 
 ##@ Measure
 .PHONY: bench bench-scale bench-spark bench-cluster
