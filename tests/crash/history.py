@@ -78,13 +78,19 @@ class History:
         ]
 
     def _after_the_end(self, by_key: dict[str, list[Delivery]]) -> list[str]:
+        """What was delivered, came back and was cancelled then is fine: a cancel may come late."""
         faults = []
         for what, ends in (("ack", self.acked_us), ("cancel", self.cancelled_us)):
             for key, end_us in ends.items():
                 late = [d for d in by_key[key] if d.received_us > end_us]
-                if late or (what == "cancel" and by_key[key]):
-                    faults.append(f"rule 6: {key} was delivered after its {what} was answered")
-        return faults
+                if late:
+                    behind_ms = (late[0].received_us - end_us) / 1_000
+                    faults.append(
+                        f"rule 6: {key} was delivered after its {what} was answered "
+                        f"(attempt {late[0].attempt}, {behind_ms:.1f} ms after)"
+                    )
+        both = self.acked_us.keys() & self.cancelled_us.keys()
+        return faults + [f"rule 6: {key} was acked and cancelled" for key in sorted(both)]
 
     def _attempts(self, by_key: dict[str, list[Delivery]]) -> list[str]:
         faults = []
