@@ -29,6 +29,8 @@ class History:
     """key -> due, of sends that were answered."""
     moved: dict[str, int] = field(default_factory=dict)
     """key -> new due, of moves that were answered OK."""
+    moved_us: dict[str, int] = field(default_factory=dict)
+    """key -> when that was answered."""
     unsure: set[str] = field(default_factory=set)
     """Keys with a move or cancel that was not answered."""
     cancelled_us: dict[str, int] = field(default_factory=dict)
@@ -61,7 +63,9 @@ class History:
     def _early(self) -> list[str]:
         faults = []
         for delivery in self.deliveries:
-            due_ms = self.moved.get(delivery.key, self.sent.get(delivery.key, 0))
+            due_ms = self.sent.get(delivery.key, 0)
+            if delivery.received_us > self.moved_us.get(delivery.key, 1 << 63):
+                due_ms = self.moved[delivery.key]  # else it may have come, and come back, before
             known = delivery.attempt == 1 and delivery.key not in self.unsure
             if known and delivery.received_us < due_ms * 1_000:
                 early_us = due_ms * 1_000 - delivery.received_us

@@ -84,6 +84,7 @@ def change_some(client: Client, history: History, keys: list[str], topic: str = 
             history.unsure.discard(moved)
             if answer.statuses[0] == RowStatus.OK:
                 history.moved[moved] = due_ms
+                history.moved_us[moved] = CLOCK.now_us()
     if cancelled == moved:
         return
     history.unsure.add(cancelled)

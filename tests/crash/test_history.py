@@ -16,6 +16,7 @@ def whole() -> History:
         tried={"a": b"a", "c": b"c", "m": b"m"},
         sent={"a": 10, "c": 10, "m": 10},
         moved={"m": 20},
+        moved_us={"m": 9_000},
         cancelled_us={"c": 5_000},
         acked_us={"a": 11_000},
         deliveries=[
