@@ -13,6 +13,8 @@ QUESTION ?=
 ARGS ?=
 # PYTEST_ARGS='-x -k lease' is added to every pytest call.
 PYTEST_ARGS ?=
+# How many processes run all tests; more than processors, because tests mostly wait.
+TEST_PROCESSES ?= 3
 # REQUIRE_ALL=1: nothing may be skipped; what CI sets.
 REQUIRE_ALL ?=
 export REQUIRE_ALL
@@ -49,7 +51,7 @@ unit: venv-dev ## unit tests only
 
 test: venv-test lint-only types imports docs-only ## everything, as CI runs it
 	@echo "== tests"
-	@$(PY) -m pytest tests $(PYTEST_ARGS)
+	@$(PY) -m pytest tests -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
 
 format: venv-dev ## rewrite the code in its one format
 	@$(PY) -m ruff check --quiet --fix-only $(CODE)
@@ -86,8 +88,14 @@ spark-heavy: venv-dev ## what takes minutes with Spark: Spark Connect (pip insta
 rot: venv-dev ## flip bits in one of three JetStream servers, read everything back, repair (SEED=first N=how many)
 	@scripts/install.sh cluster
 	@PYTHONPATH=src:. $(PY) -m tests.cluster.rot --first $(SEED) --seeds $(if $(filter 200,$(N)),3,$(N)) $(ARGS)
+	@PYTHONPATH=src:. $(PY) -m tests.cluster.rot_embedded --first $(SEED) $(ARGS)
 
-.PHONY: mutants crash soak reliability
+.PHONY: membership
+membership: venv-dev ## nodes of an embedded cluster join and leave under load, with kills (ARGS="--rounds 4 --seed 1")
+	@scripts/install.sh cluster
+	@PYTHONPATH=src:. $(PY) -m tests.cluster.membership $(ARGS)
+
+.PHONY: mutants crash soak chaos reliability
 mutants: venv-dev ## plant every bug in the simulation, and say which seed finds it (ARGS=names)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation.find_mutants $(ARGS)
 
@@ -99,12 +107,17 @@ crash: venv-dev ## a broker under load, killed again and again with its server (
 soak: venv-dev ## a mixed load for an hour, killed now and then: nothing lost, nothing grows (ARGS="--minutes N")
 	@PYTHONPATH=src:. $(PY) -m tests.soak $(ARGS)
 
+chaos: venv-dev ## three brokers in networks that fail, killed, paused, their clocks moved, for 20 minutes (ARGS="--minutes N --backend servers|embedded --seed N --faults A,B"); needs root
+	@scripts/install.sh cluster
+	@scripts/install_servers.sh || true
+	@PYTHONPATH=src:. $(PY) -m tests.chaos $(ARGS)
+
 reliability: venv-dev ## everything that breaks things on purpose, in some 25 minutes
 	@scripts/install_servers.sh || true
 	@PYTHONPATH=src:. $(PY) -m tests.reliability --first $(SEED) --seeds $(or $(SEEDS),2000) $(ARGS)
 
 ##@ Measure
-.PHONY: bench bench-scale bench-spark
+.PHONY: bench bench-scale bench-spark bench-cluster
 bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput, ARGS=...)
 	@scripts/install_servers.sh || true
 	@$(PY) -m bench $(QUESTION) $(ARGS)
@@ -118,6 +131,12 @@ bench-spark: venv-bench ## Spark writes and reads topics, beside what Spark take
 	@scripts/install.sh spark
 	@scripts/install_java.sh || true
 	@$(PY) -m bench spark $(ARGS)
+	@$(PY) scripts/generate_reference.py
+
+bench-cluster: venv-bench ## three copies, PostgreSQL, hand-over and failover of 100 partitions, in five minutes
+	@scripts/install.sh cluster
+	@scripts/install_servers.sh || true
+	@$(PY) -m bench cluster $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
 ##@ Keep house

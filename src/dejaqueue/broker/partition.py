@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ from dejaqueue.broker.duplicates import (
 from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.leasing import dispatch, next_wake_us
 from dejaqueue.broker.merging import merge
+from dejaqueue.broker.opening import Opened, Opening, read_again
 from dejaqueue.broker.quotas import Backlog, shortage
 from dejaqueue.broker.requests import (
     ChangeRequest,
@@ -56,11 +58,9 @@ from dejaqueue.engine.commands import (
     Int64s,
     Move,
     Nack,
-    OpenEpoch,
 )
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.rules import Rules
-from dejaqueue.engine.snapshot import restore
 from dejaqueue.errors import (
     BadRequest,
     DejaQError,
@@ -126,12 +126,14 @@ class Partition:
         self.staged_watch: StagedWatch | None = None
         self.forecast: ForecastChore | None = None
         self.shared: Shared | None = None
+        self.opener: Executor | None = None
+        self._opening: Opening | None = None
         self._reopens = False
         self.recorder: Recorder | None = None
         self.claimed_dues: dict[int, Int64s] = {}
         self.engine: Engine
         self.journal: Journal
-        self._open_journal = open_journal
+        self.open_journal = open_journal
         self._topic_backlog = topic_backlog
         self._committer = committer
         self._ring = ring
@@ -209,6 +211,8 @@ class Partition:
 
     def _next_try_us(self) -> int | None:
         """When to read it again though nobody asks: a server may be back, or we its owner again."""
+        if self._opening is not None:
+            return None  # it rings
         if self._failed is None and (self._reopens or self.shared is not None):
             return self.clock.now_us() + RETRY_US
         return None
@@ -216,6 +220,9 @@ class Partition:
     def close(self) -> None:
         """Answer what waits with Unavailable and close the journal."""
         self._closed = True
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.let_go()
         self._refuse_inbox(Unavailable("the broker is stopping", 1_000))
         if self.loaded:
             self.loaded = False
@@ -223,6 +230,11 @@ class Partition:
             self.journal.close()
             if self.recorder is not None:
                 self.recorder.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """True if it will not be served by this object any more."""
+        return self._closed
 
     @property
     def position(self) -> int:
@@ -264,16 +276,24 @@ class Partition:
     # --- loading and failing ----------------------------------------------------------------
 
     def _load(self) -> bool:
-        """Read snapshot and journal. False: it can't be; whoever waits was told why."""
+        """Read snapshot and journal. False: not yet, or it can't be; then who waits was told."""
+        if self._opening is not None and not self._opening.is_done:
+            return False
+        opening, self._opening = self._opening, None
         if self._failed is not None:
             self._refuse_inbox(self._failed)
             return False
         refusal = None if self.shared is None else self.shared.refusal(self.topic().name)
         if refusal is not None:
+            if opening is not None:
+                opening.let_go()
             self._refuse_inbox(refusal)
             return False
+        if opening is None and self.opener is not None:
+            self._opening = Opening(self, self.opener)
+            return False
         try:
-            self._recover()
+            self._begin(read_again(self) if opening is None else opening.result())
         except Exception as wrong:  # noqa: BLE001 - if it is not one of ours, it is our bug
             error = wrong if isinstance(wrong, DejaQError) else InternalError(repr(wrong))
             news.failed(self.topic().name, self.number, error, final=False)
@@ -284,43 +304,17 @@ class Partition:
         self.loaded = True
         return True
 
-    def _recover(self) -> None:
-        began_us = self.clock.now_us()
-        journal = self._open_journal()
-        try:
-            snapshot = journal.latest_snapshot()
-            tail = 0
-            engine = Engine(self.number)
-            if snapshot is not None:
-                engine = restore(snapshot.meta, journal.read_snapshot_file)
-                tail = snapshot.position
-            recorder = self.recorder
-            if recorder is not None:
-                recorder.loading(tail, on=self.topic().history, at_ms=engine.now_ms)
-                engine.note_changes(recorder.is_on)
-            for position, _epoch, entry in journal.scan(tail):
-                effects = engine.apply(entries.to_command(entry, position))
-                if recorder is not None:
-                    recorder.replayed(position, entry, effects)
-                tail = position
-            journal.adopt(engine.live_locators())
-            now_ms = max(self.clock.now_ms(), engine.now_ms)
-            command = OpenEpoch(now_ms, engine.epoch + 1)
-            entry = entries.to_entry(command)
-            tail = journal.append([entry], tail, command.epoch)
-            effects = engine.apply(command)
-            if recorder is not None:
-                recorder.replayed(tail, entry, effects)
-        except BaseException:
-            journal.close()
-            raise
+    def _begin(self, opened: Opened) -> None:
+        """Serve what was read."""
+        journal, tail = opened.journal, opened.tail
+        engine = opened.engine
         self.engine, self.journal = engine, journal
         self._reopens = journal.reopens
         self._rules_topic = None
         self._commits = Commits(
             journal,
             tail,
-            command.epoch,
+            opened.epoch,
             self.dispatcher,
             self.number,
             self.clock,
@@ -330,9 +324,9 @@ class Partition:
             self.topic().name,
             self.recorder,
         )
-        read_from = 0 if snapshot is None else snapshot.position
-        duration_ms = (self.clock.now_us() - began_us) // 1_000
-        news.recovered(self.topic().name, self.number, tail - 1 - read_from, duration_ms)
+        read_from = opened.read_from
+        entry_count = tail - 1 - read_from
+        news.recovered(self.topic().name, self.number, entry_count, opened.duration_ms)
         news.mended(self.topic().name, self.number, journal.repairs)
         self.counting.loaded(engine, journal)
         if self.maintenance is not None:

@@ -19,6 +19,7 @@ from dejaqueue.broker.forecast import Forecast, ForecastChore
 from dejaqueue.broker.growth import Route, Turns
 from dejaqueue.broker.history.history import History
 from dejaqueue.broker.maintenance import Maintenance
+from dejaqueue.broker.notes import Notes
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.quotas import Backlog, Rates
@@ -70,10 +71,12 @@ class TopicRuntime:
         journals: str = "",
         shared: Shared | None = None,
         history: History | None = None,
+        opener: Executor | None = None,
     ) -> None:
         self.topic = topic
         self.dispatcher = Dispatcher(_silence_us(settings), self.ring_all)
         self.counting = TopicCounts()
+        self.notes = Notes()
         self._workers: list[PartitionWorker] = []
         self.partitions: list[Partition] = []
         self.rates = Rates()
@@ -105,7 +108,7 @@ class TopicRuntime:
             partition.dead_letters = DeadLetters(carrier)
             partition.staged_watch = StagedWatch(transactions)
             partition.forecast = ForecastChore(self._forecast)
-            partition.shared = shared
+            partition.shared, partition.opener = shared, opener
             if history is not None:
                 partition.recorder = history.recorder(topic.name, number, self.counting)
             self._workers.append(worker)

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topics import Catalogue
@@ -31,8 +32,11 @@ from dejaqueue.cluster.members import Member, Membership, members_of, new_sessio
 from dejaqueue.cluster.ownership import Owner, View, owners_of
 from dejaqueue.cluster.placement import unit_of
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Watch
-from dejaqueue.errors import DejaQError, Elsewhere, Unavailable
+from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
 from dejaqueue.version import __version__
+
+if TYPE_CHECKING:
+    from dejaqueue.cluster.care import Care
 
 DOCUMENTS = "documents/"
 ROUND_MS = 1_000
@@ -40,6 +44,7 @@ ROUND_MS = 1_000
 REFRESH_MS = 10_000
 """Topics are read again at least so often, whatever the bells say."""
 PLACED_SECONDS_MAX = 5.0
+CLAIMS_AT_ONCE = 8
 
 log = logging.getLogger("dejaqueue.cluster")
 
@@ -54,6 +59,7 @@ class Node:
 
     Attributes:
         on_gone: called with the url of a broker that is no member any more; must not wait.
+        care: does what is asked of the servers of the cluster; None = they are not JetStream.
     """
 
     def __init__(
@@ -69,6 +75,7 @@ class Node:
         self._catalogue: ClusterCatalogue | None = None
         self._view = View({}, {})
         self.on_gone: Callable[[str], None] = lambda url: None
+        self.care: Care | None = None
         self._mine: dict[str, int] = {}
         """Units that a round has found to be ours, with the revision of their facts."""
         self._seen = threading.Condition()
@@ -166,6 +173,12 @@ class Node:
             ],
             "topics": served,
         }
+
+    def act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """What an operator asks of the cluster's servers; see care.py."""
+        if self.care is None:
+            raise Refused("only servers of JetStream are removed and repaired by brokers")
+        return self.care.act(name, body)
 
     def load_document(self, name: str) -> str | None:
         """A text that all brokers have. Raises Unavailable."""
@@ -334,7 +347,7 @@ class Node:
         plan = ownership.plan(self.name, session, self._view, units)
         for unit in plan.drop:
             self._stop_serving(unit, units[unit], drain=False)
-        claimed = [unit for unit in plan.claim if self._claim(unit, session)]
+        claimed = self._claim_all(plan.claim, session)
         with self._serving:
             if self._membership is not membership or not membership.is_valid():
                 return False
@@ -348,6 +361,14 @@ class Node:
         with self._seen:
             self._seen.notify_all()
         return len(claimed) < len(plan.claim)
+
+    def _claim_all(self, units: Sequence[str], session: str) -> list[str]:
+        """Those of the units that are ours now: several are asked for at once, each a change."""
+        if len(units) < 2:
+            return [unit for unit in units if self._claim(unit, session)]
+        with ThreadPoolExecutor(min(CLAIMS_AT_ONCE, len(units)), "dejaq-claim") as threads:
+            won = list(threads.map(lambda unit: self._claim(unit, session), units))
+        return [unit for unit, is_ours in zip(units, won, strict=True) if is_ours]
 
     def _claim(self, unit: str, session: str) -> bool:
         """Own a unit; False if somebody else was quicker."""

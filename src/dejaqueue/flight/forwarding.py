@@ -119,12 +119,12 @@ class Forwarding:
                 unregister(consuming.stop)
                 consuming.end()
 
-    def action(self, onward: Onward, action: flight.Action) -> list[flight.Result]:
+    def action(
+        self, onward: Onward, action: flight.Action, seconds: float = CALL_SECONDS_MAX
+    ) -> list[flight.Result]:
         """Pass an action on; its answer. Raises what the other broker says."""
         try:
-            return list(
-                self._client(onward.url).do_action(action, onward.options(CALL_SECONDS_MAX))
-            )
+            return list(self._client(onward.url).do_action(action, onward.options(seconds)))
         except Exception as wrong:  # noqa: BLE001
             raise error_of(wrong) from None
 

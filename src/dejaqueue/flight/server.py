@@ -26,11 +26,12 @@ from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
 from dejaqueue.client.flight_transport import flight_location
 from dejaqueue.errors import BadRequest, Elsewhere
 from dejaqueue.flight.bounds import OpenStreams
-from dejaqueue.flight.callers import KEY, Callers, caller_of, onward
+from dejaqueue.flight.callers import KEY, Caller, Callers, caller_of, onward
 from dejaqueue.flight.calls import CallCounter
 from dejaqueue.flight.consume import serve_consumer
 from dejaqueue.flight.errors import translated
 from dejaqueue.flight.forwarding import Forwarding
+from dejaqueue.flight.gathering import stats_of_all
 from dejaqueue.flight.produce import serve_writer
 from dejaqueue.model import Topic
 from dejaqueue.schema.messages import SEND
@@ -158,6 +159,9 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "ack_claims": self._ack_claims,
             "assignments": self._assignments,
             "cluster": self._cluster,
+            "remove_node": self._remove_node,
+            "repair_node": self._repair_node,
+            "node_progress": self._node_progress,
             "counts": self._counts,
             "histogram": self._histogram,
             "move_where": self._move_where,
@@ -169,6 +173,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "commit_epoch": self._commit_epoch,
             "abort_transaction": self._abort_transaction,
             "transactions": self._transactions,
+            "note_write": self._note_write,
+            "writes": self._writes,
             **{name: partial(self._key, name) for name in administration.ACTIONS},
         }
 
@@ -254,7 +260,17 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 answer = self._act(action.type, call, values, caller_of(context), context.peer())
             except Elsewhere as other:
                 return iter(self.forwarding.action(onward(context, other), action))
+            if action.type == "stats" and values.get("topic") is None:
+                answer = self._with_others(context, answer)
             return iter([flight.Result(json.dumps(answer).encode())])
+
+    def _with_others(
+        self, context: flight.ServerCallContext, own: dict[str, Any]
+    ) -> dict[str, Any]:
+        caller: Caller = context.get_middleware(KEY)
+        if caller.is_forwarded:
+            return own
+        return stats_of_all(self._broker, self.forwarding, caller.bearer, own)
 
     def _act(
         self, name: str, call: Action, body: dict[str, Any], caller: Principal, peer: str
@@ -392,7 +408,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         return self._broker.scan_ranges(name)
 
     def _history_files(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Which files of history a topic has, and what is in each: name, at_from, at_to."""
+        """Which files of history a topic has, and what is in each: name, at_from, at_to, here."""
         return self._broker.history_files(body | {"name": _topic_name(dict(body))})
 
     def _claim(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -434,12 +450,32 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         return self._broker.assignments(name)
 
     def _cluster(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Which brokers there are and who serves what: topic, or all."""
-        descriptors.check_fields(body, ["topic"])
+        """Which brokers there are and who serves what: topic, or all; servers, those beneath."""
+        descriptors.check_fields(body, ["topic", "servers"])
         topic = body.get("topic") or ""
         if not isinstance(topic, str):
             raise BadRequest("topic", "the name of a topic", topic)
-        return self._broker.cluster(topic)
+        return self._broker.cluster(topic, servers=body.get("servers") is True)
+
+    def _remove_node(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Begin to have a node leave an embedded cluster: node."""
+        return self._act_on_servers("remove_node", body)
+
+    def _repair_node(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Begin to rebuild the copies that a node's server has: node."""
+        return self._act_on_servers("repair_node", body)
+
+    def _act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        descriptors.check_fields(body, ["node"])
+        return self._broker.act_on_servers(name, {"node": body.get("node"), "start": True})
+
+    def _node_progress(self, body: dict[str, Any]) -> dict[str, Any]:
+        """How far that is: node, change (remove_node or repair_node)."""
+        descriptors.check_fields(body, ["node", "change"])
+        change = body.get("change")
+        if change not in {"remove_node", "repair_node"}:
+            raise BadRequest("change", "remove_node or repair_node", change)
+        return self._broker.act_on_servers(change, {"node": body.get("node")})
 
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
         """The broker's time."""
@@ -469,6 +505,14 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     def _transactions(self, body: dict[str, Any]) -> dict[str, Any]:
         """Undecided transactions that have something staged in a topic: topic."""
         return self._broker.transactions.act("transactions", body).result()
+
+    def _note_write(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Keep what became of a write, for `writes`: topic, label, epoch, committed, counts."""
+        return self._broker.note_write(body)
+
+    def _writes(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What was noted of the last writes into a topic: topic, label, or all."""
+        return self._broker.writes(body)
 
 
 def _topic_name(body: dict[str, Any]) -> str:

@@ -63,7 +63,7 @@ def build_app(service: Service) -> FastAPI:
     direct = [*sending.router.routes, *leases.router.routes]
     app.add_middleware(FastLane, calls=calls_of(direct))  # first, and so innermost
     if service.forwards:
-        app.add_middleware(Forwarding)
+        app.add_middleware(Forwarding, tls=service.tls)
     entrance.install(app, service.gate)
     openapi.install(app, DESCRIPTION)
     requests = RequestCounts()
