@@ -28,7 +28,8 @@ from dejaqueue.client.holding import Holder, Lease, LeaseBook, Slice
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.offset import ClockOffset
-from dejaqueue.client.sending import by_row, done_already
+from dejaqueue.client.results import by_row
+from dejaqueue.client.sending import done_already
 from dejaqueue.client.together import Fate, Together
 from dejaqueue.client.transport import ConsumeChannel, Delivery, Transport
 from dejaqueue.clock import Clock, Wake
