@@ -6,6 +6,7 @@ Not covered: loss of power (tests/crash/test_segment_journal.py has un-synced wr
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import threading
@@ -17,9 +18,11 @@ import pytest
 
 from dejaqueue import Client, DejaQError
 from dejaqueue.clock import SystemClock
+from dejaqueue.errors import Unavailable
 from dejaqueue.model import RowStatus
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.history import Delivery, History
+from tests.crash.stall import watched
 
 pytestmark = [
     pytest.mark.crash,
@@ -83,6 +86,7 @@ def change_some(client: Client, history: History, keys: list[str], topic: str = 
             history.unsure.discard(moved)
             if answer.statuses[0] == RowStatus.OK:
                 history.moved[moved] = due_ms
+                history.moved_us[moved] = CLOCK.now_us()
     if cancelled == moved:
         return
     history.unsure.add(cancelled)
@@ -114,7 +118,8 @@ def produce(
 
 def consume(url: str, history: History, stop: threading.Event, topic: str = TOPIC) -> None:
     while not stop.is_set():
-        with Client(url) as client:
+        # On a machine that is very busy a broker may need longer to be back than clients wait.
+        with contextlib.suppress(Unavailable), Client(url) as client:
             for batch in client.consume_batches(topic, idle_ms=500, lease_ms=2_000):
                 received_us = CLOCK.now_us()
                 rows = list(batch.messages())
@@ -178,23 +183,25 @@ def check_under_load(broker: BrokerProcess, turns: int, disturb: Callable[[int],
         thread.start()
         return thread
 
-    producers = [run(produce, broker.url, history, n, stop_producing) for n in range(2)]
-    consumers = [run(consume, broker.url, history, stop_consuming) for _ in range(2)]
-    try:
-        for turn in range(turns):
-            threading.Event().wait(random.uniform(0.3, 1.5))
-            disturb(turn)
-    finally:
-        stop_producing.set()
-        for thread in producers:
-            thread.join(60)
+    with watched(lambda: len(history.tried) + len(history.deliveries), broker) as stalls:
+        producers = [run(produce, broker.url, history, n, stop_producing) for n in range(2)]
+        consumers = [run(consume, broker.url, history, stop_consuming) for _ in range(2)]
         try:
-            drain(broker.url)
+            for turn in range(turns):
+                threading.Event().wait(random.uniform(0.3, 1.5))
+                disturb(turn)
         finally:
-            stop_consuming.set()
-            for thread in consumers:
+            stop_producing.set()
+            for thread in producers:
                 thread.join(60)
+            try:
+                drain(broker.url)
+            finally:
+                stop_consuming.set()
+                for thread in consumers:
+                    thread.join(60)
     assert not failures, failures
+    assert not stalls, stalls
     print(f"sent={len(history.sent)} got={len(history.deliveries)} acked={len(history.acked_us)}")
     assert len(history.acked_us) > 100
     assert history.faults()[:10] == []

@@ -77,6 +77,8 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "commit_epoch": ("PC", {"topic": MINE, "participants": []}),
     "abort_transaction": ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}", "participants": []}),
     "transactions": ("M", {"topic": MINE}),
+    "note_write": ("P", {"topic": MINE, "label": "x", "counts": {"OK": 1}}),
+    "writes": ("PM", {"topic": MINE}),
     "create_key": ("root", {"name": "", "grants": []}),
     "list_keys": ("root", {}),
     "revoke_key": ("root", {"key": "nobody"}),

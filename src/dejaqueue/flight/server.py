@@ -173,6 +173,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "commit_epoch": self._commit_epoch,
             "abort_transaction": self._abort_transaction,
             "transactions": self._transactions,
+            "note_write": self._note_write,
+            "writes": self._writes,
             **{name: partial(self._key, name) for name in administration.ACTIONS},
         }
 
@@ -406,7 +408,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         return self._broker.scan_ranges(name)
 
     def _history_files(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Which files of history a topic has, and what is in each: name, at_from, at_to."""
+        """Which files of history a topic has, and what is in each: name, at_from, at_to, here."""
         return self._broker.history_files(body | {"name": _topic_name(dict(body))})
 
     def _claim(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -503,6 +505,14 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     def _transactions(self, body: dict[str, Any]) -> dict[str, Any]:
         """Undecided transactions that have something staged in a topic: topic."""
         return self._broker.transactions.act("transactions", body).result()
+
+    def _note_write(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Keep what became of a write, for `writes`: topic, label, epoch, committed, counts."""
+        return self._broker.note_write(body)
+
+    def _writes(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What was noted of the last writes into a topic: topic, label, or all."""
+        return self._broker.writes(body)
 
 
 def _topic_name(body: dict[str, Any]) -> str:
