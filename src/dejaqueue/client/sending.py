@@ -10,7 +10,6 @@ import asyncio
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -156,14 +155,3 @@ def joined(answers: list[Future[Reply]]) -> AwaitableFuture[SendResult]:
     for answer in answers:
         answer.add_done_callback(answered)
     return whole
-
-
-def by_row(reply: Reply, count: int) -> Reply:
-    """The reply to a settle, with a status for each row.
-
-    It may leave out how many rows there are when all are OK; and of a whole lease that has ended
-    the broker may know the one thing only, that it is lost.
-    """
-    if reply.statuses is not None and len(reply.statuses) == 1 < count:
-        return replace(reply, rows=count, statuses=np.repeat(reply.statuses, count))
-    return reply if reply.rows else replace(reply, rows=count)
