@@ -37,7 +37,9 @@ def check(backend: str, kinds: str) -> None:
     lacking = why_not([backend], kinds.split(","))
     if lacking:
         pytest.skip(lacking)
-    done = chaos("--brief", "--minutes", "0", "--backend", backend, "--faults", kinds)
+    seed = os.environ.get("DEJAQ_CHAOS_SEED", "1")
+    words = ["--brief", "--minutes", "0", "--seed", seed]
+    done = chaos(*words, "--backend", backend, "--faults", kinds)
     print(done.stdout, done.stderr)
     assert done.returncode == 0
 
