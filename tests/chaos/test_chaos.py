@@ -22,7 +22,7 @@ HERE = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
 EMBEDDED = "alone,pause,coordinator,journal"
 
-pytestmark = [pytest.mark.crash, pytest.mark.may_skip, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.crash, pytest.mark.may_skip, pytest.mark.timeout(600)]
 
 
 def chaos(*words: str) -> subprocess.CompletedProcess[str]:
