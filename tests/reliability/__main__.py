@@ -68,6 +68,7 @@ def lanes(seeds: int, first: int, flips: int) -> list[list[Part]]:
             DEJAQ_KILL_CYCLES_OF_PARTS="20",
         ),
         *storms,
+        _of_pytest("chaos, where namespaces are allowed", "tests/chaos"),
         Part("soak, two minutes", ("-m", "tests.soak", "--minutes", "2")),
         _of_pytest("a cluster without a fence", f"{CHAOS}::{CONTROL}"),
         Part("chaos, three minutes", ("-m", "tests.chaos", "--minutes", "1.5"), left_out=2),
