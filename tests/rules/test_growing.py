@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue.broker.entries import hash_column, text_column
-from dejaqueue.broker.growth import key_partitions
 from dejaqueue.broker.peek import peek
+from dejaqueue.broker.places import Places
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import RowStatus
 from dejaqueue.settings import DispatchSettings
@@ -123,7 +123,7 @@ def test_a_batch_sent_again_is_not_taken_for_others_of_as_many_rows(on_files: Ma
     """Its parts were told by their sizes, and another number of partitions may give the same."""
 
     def sizes(keys: list[str], count: int) -> list[list[int]]:
-        homes = key_partitions(hash_column(text_column(pa.array(keys))), count).tolist()
+        homes = Places().homes(hash_column(text_column(pa.array(keys))), count).tolist()
         return [[row for row, home in enumerate(homes) if home == place] for place in range(3)]
 
     for turn in range(1_000):

@@ -23,7 +23,6 @@ from dejaqueue.broker.growth import (
     Known,
     Route,
     find_old_homes,
-    key_partitions,
     known_batches,
     remembered_as,
     repeats,
@@ -43,7 +42,7 @@ from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Int64s, Stage
 from dejaqueue.engine.runs import Mask
-from dejaqueue.errors import DejaQError, ResourceExhausted
+from dejaqueue.errors import BadRequest, DejaQError, ResourceExhausted
 from dejaqueue.schema.checks import NamedRows, SendColumns, check_named, check_schema, check_send
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply, SettleOp
@@ -174,6 +173,8 @@ class Writer:
             placed: list[Part] = [(partition, rows, producer, None) for partition, rows in parts]
         else:
             placed = self._grown_parts(number, columns, key_hashes, producer, route)
+        if self._topic.shard is not None:
+            self._check_here([part[0] for part in placed])
         joined = JoinedReply(number, columns.rows, [part[1] for part in placed], reply)
         alone = len(placed) == 1
         for index, (partition, rows, name, must_live) in enumerate(placed):
@@ -220,13 +221,19 @@ class Writer:
         """
         if columns.partitions is not None:
             return columns.partitions.astype(np.int64)
-        homes = np.full(columns.rows, (self._first_partition + number) % count, dtype=np.int64)
-        if columns.groups is not None and self._topic.topic.groups_stay_together:
+        homes = np.full(columns.rows, self._in_turn(number, count), dtype=np.int64)
+        topic = self._topic
+        if columns.groups is not None and topic.topic.groups_stay_together:
             group_hashes = hash_column(text_column(columns.groups))
-            homes = np.where(group_hashes != 0, key_partitions(group_hashes, count), homes)
+            homes = np.where(group_hashes != 0, topic.partitions.homes(group_hashes, count), homes)
         if key_hashes is not None:
-            homes = np.where(key_hashes != 0, key_partitions(key_hashes, count), homes)
+            homes = np.where(key_hashes != 0, topic.partitions.homes(key_hashes, count), homes)
         return homes
+
+    def _in_turn(self, number: int, count: int) -> int:
+        """Where a batch goes that may go anywhere, of the partitions that are here."""
+        numbers = self._topic.partitions.numbers_of(count)
+        return numbers[(self._first_partition + number) % len(numbers)]
 
     def _parts(
         self, number: int, columns: SendColumns, key_hashes: Int64s | None, count: int
@@ -235,7 +242,7 @@ class Writer:
         by_group = columns.groups is not None and self._topic.topic.groups_stay_together
         by_row = columns.partitions is not None or key_hashes is not None or by_group
         if count == 1 or not by_row:
-            return [((self._first_partition + number) % count, np.zeros(0, dtype=np.int64))]
+            return [(self._in_turn(number, count), np.zeros(0, dtype=np.int64))]
         return split_rows(self._homes(number, columns, key_hashes, count))
 
     def _grown_parts(
@@ -286,15 +293,20 @@ class Writer:
         key_hashes = None
         if named.keys is not None:
             key_hashes = hash_column(text_column(named.keys))
-            part_of_row = key_partitions(key_hashes, count)
+            part_of_row = self._topic.partitions.homes(key_hashes, count)
             if route.has_grown:
                 find_old_homes(self._topic, route, named.keys, key_hashes, part_of_row)
         else:
             assert named.ids is not None
             part_of_row = named.ids >> limits.SEQUENCE_BITS
-            # An id of a partition that does not exist is not found in any other one.
-            part_of_row = np.where(part_of_row < count, part_of_row, 0)
+            # An id of a partition that is not here is not found in any other one.
+            numbers = self._topic.partitions.numbers_of(count)
+            here = (part_of_row >= 0) & (part_of_row < count)
+            here &= part_of_row % numbers.step == numbers.start
+            part_of_row = np.where(here, part_of_row, numbers.start)
         first = int(part_of_row[0])
+        if self._topic.shard is not None:
+            self._check_here(np.unique(part_of_row).tolist())
         if (part_of_row == first).all():
             self._put(first, self._request(named, key_hashes, None, first, number, reply))
             return
@@ -355,6 +367,16 @@ class Writer:
             words(groups if groups is None or rows is None else groups.take(pa.array(rows))),
             cancel=self._stream.op == "cancel",
         )
+
+    def _check_here(self, homes: list[int]) -> None:
+        """Raise if a row belongs to another shard: who sent it does not route as we do."""
+        for partition in homes:
+            if partition not in self._topic.partitions:
+                raise BadRequest(
+                    "partition",
+                    f"rows of shard {self._topic.served_as}, by key, group or partition",
+                    partition,
+                )
 
     def _put(self, partition: int, request: Request) -> None:
         place = self._topic.partitions[partition]

@@ -6,14 +6,15 @@ Room: http.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 from fastapi import Request
 
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.roles import Principal
 from dejaqueue.broker.broker import Broker
-from dejaqueue.http.auditing import PRINCIPAL
+from dejaqueue.http.auditing import PRINCIPAL, SHARDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,9 @@ class Service:
 def service_of(request: Request) -> Service:
     """The service of the application that a request came to."""
     service: Service = request.app.state.service
+    sharded = request.scope.get(SHARDED)
+    if sharded is not None:  # it has the calls of a broker that the routes make
+        return replace(service, broker=cast(Broker, sharded))
     return service
 
 

@@ -64,7 +64,7 @@ def list_files(files: Files, topic: TopicRuntime, values: dict[str, Any]) -> dic
         rolls.append(place.recorder.roll() if place.recorder is not None else None)
 
     rolls: list[Any] = []
-    for number in range(len(topic.partitions)):
+    for number in topic.partitions.numbers:
         try:
             answer_of(topic.look(number, roll))
         except DejaQError:
