@@ -14,8 +14,10 @@ from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.settings import BrokerSettings
-from tests.cluster.brokers import LEASE_MS, Away, Cluster, Stoppable
+from dejaqueue.testing.cutting_proxy import CuttingProxy
+from tests.cluster.brokers import Away, Cluster, Stoppable
 
+LEASE_MS = 4_000
 NAMES = "abc"
 
 
@@ -26,6 +28,7 @@ class SpreadCluster(Cluster):
         super().__init__()
         self.servers: dict[str, FlightServer] = {}
         self.http: dict[str, HttpServer] = {}
+        self.proxies: dict[str, CuttingProxy] = {}
         for name in NAMES:
             self.start(name)
 
@@ -41,8 +44,10 @@ class SpreadCluster(Cluster):
         service = Service(broker, server._gate, lambda: True, forwards=True)
         http = HttpServer(service, "127.0.0.1", 0)
         http.start()
+        proxy = CuttingProxy(server.port)  # a server that stops in this process leaves streams open
         node.on_gone = server.forwarding.drop
-        node.start(broker, server.url, f"http://127.0.0.1:{http.port}")
+        node.start(broker, f"dejaq://127.0.0.1:{proxy.port}", f"http://127.0.0.1:{http.port}")
+        self.proxies[name] = proxy
         self.nodes[name], self.brokers[name] = node, broker
         self.servers[name], self.http[name] = server, http
         return broker
@@ -50,17 +55,21 @@ class SpreadCluster(Cluster):
     def stop(self, name: str) -> None:
         """A broker leaves as it should."""
         self.nodes.pop(name).stop()
+        self.proxies.pop(name).close()
         self.servers.pop(name).stop()
         self.http.pop(name).stop()
         self.brokers.pop(name).stop()
 
     def client(self, name: str = "a") -> Client:
         """A client that knows one broker at first."""
-        return Client(self.servers[name].url, retry_ms_max=20_000)
+        return Client(self._address(name), retry_ms_max=20_000)
+
+    def _address(self, name: str) -> str:
+        return f"dejaq://127.0.0.1:{self.proxies[name].port}"
 
     def raw(self, name: str = "a") -> Client:
         """A client that knows nothing of clusters, at one broker."""
-        return Client(transport=FlightTransport(self.servers[name].url), retry_ms_max=20_000)
+        return Client(transport=FlightTransport(self._address(name)), retry_ms_max=20_000)
 
     def url(self, name: str = "a") -> str:
         """Where a broker's HTTP is."""

@@ -185,7 +185,7 @@ def test_dead_letters_are_where_their_messages_were__and_go_back(
     until(lambda: letters() == 12, "all letters")
     found = client.dead_letters(dead).to_pylist()
     assert sorted(Counter(shards_of([row["id"] for row in found]))) == sorted(set(shards_of(ids)))
-    origins = [dict(row["headers"])["x-dejaq-origin"] for row in found]
+    origins = [dict(row["headers"])["dejaq-dead-origin"] for row in found]
     assert set(origins) == {topic}
     assert client.redrive(dead).moved == 12
     assert sorted(take(client, topic, 12)) == sorted(f"p{number}".encode() for number in range(12))
@@ -261,8 +261,9 @@ def test_over_http_any_broker_answers_for_all_shards(cluster: SpreadCluster, top
         assert len(page) == 24
         assert http.get(f"/messages/{ids[5]}").json()["key"] == "k5"
         assert http.get("/stats").json()["scheduled"] == 24
-        cancelled = http.post("/cancel", json={"messages": [{"key": "k0"}, {"id": str(ids[1])}]})
-        assert [row["status"] for row in cancelled.json()["messages"]] == ["OK", "OK"]
+        for names in ([{"key": "k0"}, {"key": "k2"}], [{"id": str(one)} for one in ids[3:5]]):
+            cancelled = http.post("/cancel", json={"messages": names})
+            assert [row["status"] for row in cancelled.json()["messages"]] == ["OK", "OK"]
         taken = {}
         for _ in range(60):
             answer = http.post("/lease", json={"max": 4, "wait_ms": 2_000})
@@ -274,7 +275,7 @@ def test_over_http_any_broker_answers_for_all_shards(cluster: SpreadCluster, top
             acked = http.post("/ack", json={"messages": held})
             assert {row["status"] for row in acked.json()["messages"]} == {"OK"}, acked.text
             taken |= {one["id"]: one["payload"] for one in messages}
-        assert len(taken) == 22
+        assert len(taken) == 20
         stats = http.get("/stats").json()
         assert stats["scheduled"] == stats["leased"] == 0
 

@@ -145,7 +145,9 @@ class ShardedBroker:
     def _learn(self, name: str) -> Topic:
         """Tell the transport what this broker knows of where the shards are."""
         topic = self._broker.topic(name)
-        self._transport.learn_shards(topic, self._broker.home)
+        known = self._broker.cluster()
+        here = next((one["url"] for one in known["nodes"] if one["node"] == known["node"]), "")
+        self._transport.learn_shards(topic, lambda shard: self._broker.home(shard) or here)
         return topic
 
     # --- streams --------------------------------------------------------------------------------
