@@ -172,5 +172,5 @@ NAMES: dict[str, str] = {
     "src/dejaqueue/cli/demo/command.py::data": "the option --data",
     "src/dejaqueue/cli/demo/run.py::data": "the option --data",
     "src/dejaqueue/cli/serve.py::data": "the option --data",
-    "src/dejaqueue/engine/keys.py::data": "Arrow's word for the bytes of a text column",
+    "src/dejaqueue/schema/keys.py::data": "Arrow's word for the bytes of a text column",
 }

@@ -25,8 +25,8 @@ Parts = list[tuple[int, Int64s]]
 def hash_texts(column: pa.StringArray) -> Int64s:
     """Hashes of a text column without nulls; 0 where a text is empty."""
     offsets, content = text_offsets(column), column.buffers()[2]
-    data = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
-    hashes = hash_keys(offsets, data)
+    letters = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
+    hashes = hash_keys(offsets, letters)
     hashes[offsets[1:] == offsets[:-1]] = 0
     return hashes
 
