@@ -13,6 +13,8 @@ QUESTION ?=
 ARGS ?=
 # PYTEST_ARGS='-x -k lease' is added to every pytest call.
 PYTEST_ARGS ?=
+# How many processes run all tests; more than processors, because tests mostly wait.
+TEST_PROCESSES ?= 3
 # REQUIRE_ALL=1: nothing may be skipped; what CI sets.
 REQUIRE_ALL ?=
 export REQUIRE_ALL
@@ -49,7 +51,7 @@ unit: venv-dev ## unit tests only
 
 test: venv-test lint-only types imports docs-only ## everything, as CI runs it
 	@echo "== tests"
-	@$(PY) -m pytest tests $(PYTEST_ARGS)
+	@$(PY) -m pytest tests -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
 
 format: venv-dev ## rewrite the code in its one format
 	@$(PY) -m ruff check --quiet --fix-only $(CODE)
@@ -86,6 +88,12 @@ spark-heavy: venv-dev ## what takes minutes with Spark: Spark Connect (pip insta
 rot: venv-dev ## flip bits in one of three JetStream servers, read everything back, repair (SEED=first N=how many)
 	@scripts/install.sh cluster
 	@PYTHONPATH=src:. $(PY) -m tests.cluster.rot --first $(SEED) --seeds $(if $(filter 200,$(N)),3,$(N)) $(ARGS)
+	@PYTHONPATH=src:. $(PY) -m tests.cluster.rot_embedded --first $(SEED) $(ARGS)
+
+.PHONY: membership
+membership: venv-dev ## nodes of an embedded cluster join and leave under load, with kills (ARGS="--rounds 4 --seed 1")
+	@scripts/install.sh cluster
+	@PYTHONPATH=src:. $(PY) -m tests.cluster.membership $(ARGS)
 
 .PHONY: mutants soak reliability
 mutants: venv-dev ## plant every bug in the simulation, and say which seed finds it (ARGS=names)

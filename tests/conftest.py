@@ -2,13 +2,15 @@
 
 With REQUIRE_ALL=1 (CI) a skipped test fails the run: a machine that lacks something must say so,
 not look green. A test that may be left out anywhere says so by the mark `may_skip`.
+
+Tests wait more than they compute, so `make test` runs them in several processes (pytest-xdist). A
+file stays in one of them, a folder with costly fixtures too, and what takes long begins first.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,33 +25,55 @@ settings.load_profile("house")
 
 _left_out: list[str] = []
 _left_quiet: list[str] = []
+QUIET = "logs were silenced"
+
+TOGETHER = ("tests/spark/", "tests/cluster/")
+"""Folders whose tests share what takes long to start: a JVM, servers."""
+LONGEST = (*TOGETHER, "tests/crash/", "tests/conformance/", "tests/soak/", "tests/hostile/")
+"""What takes long begins first, so that nothing is waited for at the end."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say which tests stay together and which come first; pytest-xdist keeps both."""
+    for item in items:
+        place = item.nodeid.partition("::")[0]
+        folder = next((name for name in TOGETHER if place.startswith(name)), place)
+        item.add_marker(pytest.mark.xdist_group(folder))
+
+    def rank(item: pytest.Item) -> int:
+        found = (n for n, name in enumerate(LONGEST) if item.nodeid.startswith(name))
+        return next(found, len(LONGEST))
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(autouse=True)
 def _nobody_silenced_the_logs(request: pytest.FixtureRequest) -> None:
     """What a test before has done to the loggers is undone, and named at the end of the run."""
     if logging.root.manager.disable:
-        _left_quiet.append(f"before {request.node.nodeid}: logging is disabled")
+        found = f"before {request.node.nodeid}: logging is disabled"
+        request.node.user_properties.append((QUIET, found))
         logging.disable(logging.NOTSET)
     for name, logger in list(logging.root.manager.loggerDict.items()):
         if not name.startswith("dejaqueue") or not isinstance(logger, logging.Logger):
             continue
         if logger.disabled or not logger.propagate or logger.level > logging.WARNING:
             state = f"disabled={logger.disabled} propagate={logger.propagate} {logger.level}"
-            _left_quiet.append(f"before {request.node.nodeid}: {name} {state}")
+            found = f"before {request.node.nodeid}: {name} {state}"
+            request.node.user_properties.append((QUIET, found))
             logger.disabled, logger.propagate = False, True
             logger.setLevel(logging.NOTSET)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Note what was skipped and may not be."""
-    report = yield
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note what was skipped and may not be, in whichever process."""
     skipped = report.skipped and not hasattr(report, "wasxfail")
-    if REQUIRE_ALL and skipped and item.get_closest_marker("may_skip") is None:
+    if REQUIRE_ALL and skipped and "may_skip" not in report.keywords:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
-        _left_out.append(f"{item.nodeid}: {reason}")
-    return report
+        _left_out.append(f"{report.nodeid}: {reason}")
+    if report.when == "call":
+        _left_quiet.extend(str(found) for name, found in report.user_properties if name == QUIET)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -62,5 +86,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail the run if anything was left out."""
-    if _left_out and exitstatus == pytest.ExitCode.OK:
+    alone = not hasattr(session.config, "workerinput")
+    if alone and _left_out and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -12,7 +12,7 @@ import pytest
 
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.cluster.jetstream import JetStreamServer
-from dejaqueue.cluster.jetstream_settings import Node
+from dejaqueue.cluster.jetstream_settings import Node, NodeTls
 
 
 def free_port() -> int:
@@ -76,10 +76,12 @@ def redis_program() -> str:
 class NatsServers:
     """One JetStream server or three, as they run beside brokers."""
 
-    def __init__(self, directory: Path, count: int = 1) -> None:
+    def __init__(self, directory: Path, count: int = 1, tls: NodeTls | None = None) -> None:
         names = ["abcde"[place] for place in range(count)]
         self.nodes = [Node(name, "127.0.0.1", free_port(), free_port()) for name in names]
-        self.servers = {name: JetStreamServer(name, self.nodes, directory / name) for name in names}
+        self.servers = {
+            name: JetStreamServer(name, self.nodes, directory / name, tls=tls) for name in names
+        }
         self.start()
 
     def start(self) -> None:

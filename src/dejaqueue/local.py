@@ -228,7 +228,8 @@ class LocalTransport:
             case "assignments":
                 return broker.assignments(str(body["name"]))
             case "cluster":
-                return broker.cluster(str(body.get("topic") or ""))
+                servers = body.get("servers") is True
+                return broker.cluster(str(body.get("topic") or ""), servers=servers)
             case "stats":
                 return broker.stats(body.get("topic"))
             case "counts":

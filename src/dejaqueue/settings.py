@@ -338,13 +338,30 @@ class ClusterSettings(Group):
     nodes: str = Field(
         default="",
         description="Brokers that keep their journals themselves, `a=host:7470,b=host:7480,…`: a "
-        "JetStream server runs beside each of one, three or five, on this port and the next one. "
-        "The same at all of them, this one included. Empty = no such server. Cannot change live.",
+        "JetStream server runs beside each of one, or of three and more, on this port and the next "
+        "one. Who joins later names itself and those that are there. Empty = no such server. "
+        "Cannot change live.",
     )
     secret_file: str = Field(
         default="",
         description="File with the secret that the servers of `nodes` share; needed unless all of "
         "them are on one machine. Cannot change live.",
+    )
+    tls_ca: str = Field(
+        default="",
+        description="PEM file with the certificates that sign other brokers', where those listen "
+        "with TLS; with `nodes` it also has their servers speak TLS with one another. Empty = the "
+        "system's. Cannot change live.",
+    )
+    tls_certificate: str = Field(
+        default="",
+        description="PEM file with the certificate that this broker shows other brokers, for "
+        "clients and servers both. Empty = `server.tls_certificate`. Cannot change live.",
+    )
+    tls_key: str = Field(
+        default="",
+        description="PEM file with the private key of `cluster.tls_certificate`, not encrypted. "
+        "Empty = `server.tls_key`. Cannot change live.",
     )
     advertise: str = Field(
         default="",
@@ -359,6 +376,12 @@ class ClusterSettings(Group):
         "in milliseconds. Five seconds: shorter is a quicker failover, longer rides out pauses of "
         "a machine. It stops serving at four fifths of it. Cannot change live.",
     )
+
+    @model_validator(mode="after")
+    def _check_pair(self) -> Self:
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            raise ValueError("tls_certificate and tls_key belong together: set both, or neither")
+        return self
 
 
 class BrokerSettings(BaseSettings):

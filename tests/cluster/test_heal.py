@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.journal.records.nats import NatsRecordStore
 from dejaqueue.journal.records.nats_watch import SickCopy
 from dejaqueue.testing.record_conformance import patiently
@@ -16,8 +17,13 @@ def test_a_node_that_is_named_rebuilds_itself(tmp_path: Path) -> None:
     try:
         store = patiently(lambda: NatsRecordStore(servers.url))
         try:
+            facts = patiently(lambda: open_coordinator(servers.url))
             log = patiently(lambda: store.open("t", 0))
             log.append(0, [[b"x" * 1000]] * 100)
+            store.put_object("o", b"old")
+            store.put_object("o", b"new")
+            for value in (b"old", b"new"):  # what is replaced leaves gaps, which are no damage
+                facts.put("k", value)
             first = {name: server.pid for name, server in servers.servers.items()}
             for server in servers.servers.values():
                 server.heal([SickCopy("b", "a-stream", "it was said so")])
@@ -28,6 +34,7 @@ def test_a_node_that_is_named_rebuilds_itself(tmp_path: Path) -> None:
                 name: pid for name, pid in first.items() if name != "b"
             }
             assert len(list(log.read(1, 101))) == 100
+            facts.close()
         finally:
             store.close()
     finally:

@@ -17,9 +17,11 @@ Commands come line by line on standard input, each is answered with a line:
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +54,29 @@ class _Backing(FileSystem):
         """Nothing."""
 
 
+def _while_powered(ask: Callable[..., Any]) -> Callable[..., Any]:
+    """One operation at a time, and none once the power is cut."""
+
+    @functools.wraps(ask)
+    def asked(disk: LossyDisk, *arguments: Any, **named: Any) -> Any:
+        with disk.guard:
+            if disk.dead:
+                raise mfusepy.FuseOSError(errno.EIO)
+            try:
+                return ask(disk, *arguments, **named)
+            except OSError as failure:
+                raise mfusepy.FuseOSError(failure.errno or errno.EIO) from failure
+
+    return asked
+
+
 class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
-    """The operations of the file system. One at a time."""
+    """The operations of the file system.
+
+    Attributes:
+        guard: held by each operation.
+        dead: whether the power was cut.
+    """
 
     use_ns = True
 
@@ -62,19 +85,9 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
         self._files = FaultyFileSystem(_Backing())
         self._open: dict[int, OpenFile] = {}
         self._number = 0
-        self._dead = False
+        self.dead = False
         self._lies = False
-        self._guard = threading.Lock()
-
-    def __call__(self, op: str, *arguments: Any) -> Any:
-        """One operation."""
-        with self._guard:
-            if self._dead:
-                raise mfusepy.FuseOSError(errno.EIO)
-            try:
-                return getattr(self, op)(*arguments)
-            except OSError as failure:
-                raise mfusepy.FuseOSError(failure.errno or errno.EIO) from failure
+        self.guard = threading.Lock()
 
     def _at(self, path: str) -> Path:
         return self._back / path.lstrip("/")
@@ -82,9 +95,9 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
     def command(self, line: str) -> str:
         """Do what a line says."""
         name, *rest = line.split()
-        with self._guard:
+        with self.guard:
             if name == "cut":
-                self._dead = True
+                self.dead = True
                 lost = len(self._files.unsynced)
                 self._files.power_cut(np.random.default_rng(int(rest[0])), float(rest[1]))
                 return f"{lost}"
@@ -102,6 +115,7 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
 
     # --- what the kernel asks -----------------------------------------------------------------
 
+    @_while_powered
     def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
         """Of a file or directory."""
         facts = os.lstat(self._at(path))
@@ -113,15 +127,18 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
             "st_ctime": facts.st_ctime_ns,
         }
 
+    @_while_powered
     def readdir(self, path: str, fh: int) -> list[str]:
         """Names."""
         return [".", "..", *os.listdir(self._at(path))]
 
+    @_while_powered
     def mkdir(self, path: str, mode: int) -> int:
         """Directories stay."""
         os.mkdir(self._at(path), mode)
         return 0
 
+    @_while_powered
     def rmdir(self, path: str) -> int:
         """As they were."""
         os.rmdir(self._at(path))
@@ -132,16 +149,19 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
         self._open[self._number] = self._files.open(self._at(path), create=create)
         return self._number
 
+    @_while_powered
     def open(self, path: str, flags: int) -> int:
         """To read and write, whatever was asked."""
         return self._opened(path, create=False)
 
+    @_while_powered
     def create(self, path: str, mode: int, fi: Any = None) -> int:
         """A new file."""
         number = self._opened(path, create=True)
         os.chmod(self._at(path), mode & 0o777)
         return number
 
+    @_while_powered
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
         """Bytes, as they are now."""
         self._files.count("read", self._at(path))
@@ -150,17 +170,20 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
         assert isinstance(inner._inner, _BackingFile)
         return os.pread(inner._inner.number, size, offset)
 
+    @_while_powered
     def write(self, path: str, content: bytes, offset: int, fh: int) -> int:
         """Not durable yet."""
         self._open[fh].write([content], offset)
         return len(content)
 
+    @_while_powered
     def truncate(self, path: str, length: int, fh: int | None = None) -> int:
         """Sizes stay."""
         self._files.count("truncate", self._at(path))
         os.truncate(self._at(path), length)
         return 0
 
+    @_while_powered
     def fsync(self, path: str, datasync: int, fh: int) -> int:
         """Durable from now on, if the disk is honest."""
         if self._lies:
@@ -169,12 +192,14 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
             self._open[fh].sync()
         return 0
 
+    @_while_powered
     def fsyncdir(self, path: str, datasync: int, fh: int) -> int:
         """Names are durable from now on, if the disk is honest."""
         if not self._lies:
             self._files.sync_directory(self._at(path))
         return 0
 
+    @_while_powered
     def rename(self, old: str, new: str) -> int:
         """Not durable yet."""
         if self._at(old).is_dir():
@@ -183,25 +208,30 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
             self._files.rename(self._at(old), self._at(new))
         return 0
 
+    @_while_powered
     def unlink(self, path: str) -> int:
         """Not durable yet."""
         self._files.unlink(self._at(path))
         return 0
 
+    @_while_powered
     def chmod(self, path: str, mode: int) -> int:
         """Durable at once."""
         os.chmod(self._at(path), mode)
         return 0
 
+    @_while_powered
     def flush(self, path: str, fh: int) -> int:
         """Nothing: to close is not to sync."""
         return 0
 
+    @_while_powered
     def release(self, path: str, fh: int) -> int:
         """Closed."""
         self._open.pop(fh).close()
         return 0
 
+    @_while_powered
     def statfs(self, path: str) -> dict[str, int]:
         """Room, as behind; none if writes find none."""
         facts = os.statvfs(self._back)

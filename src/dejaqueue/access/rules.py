@@ -134,6 +134,7 @@ _CHANGES = Rule((MANAGE,), audited=True)
 _LOOKS = Rule((MANAGE,))
 _KEYS_LISTED = Rule((ADMIN,), field=BROKER)
 _KEYS = Rule((ADMIN,), field=BROKER, audited=True)
+_SERVERS = Rule((ADMIN,), field=BROKER, audited=True)
 
 FLIGHT_ACTIONS: dict[str, Rule] = {
     "create_topic": Rule((MANAGE,), "name", audited=True, also=_letters_go_to),
@@ -145,6 +146,9 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "stats": Rule((MANAGE,), optional=True),
     "assignments": Rule((MANAGE,), "name"),
     "cluster": Rule(ANY, "topic", optional=True),
+    "remove_node": _SERVERS,
+    "repair_node": _SERVERS,
+    "node_progress": Rule((ADMIN,), field=BROKER),
     "scan_ranges": Rule((MANAGE,), "name"),
     "history_files": Rule((MANAGE,), "name"),
     "claim": Rule((CONSUME,)),

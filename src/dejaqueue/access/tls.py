@@ -1,4 +1,4 @@
-"""TLS of the servers: files read and checked once, when the broker starts.
+"""TLS of the servers, and towards other brokers: files read and checked once, at the start.
 
 Room: access. For both ports the same certificate.
 Holds: a wrong pair is refused with the name of its setting; a private key is in no text of ours.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dejaqueue.errors import BadRequest
-from dejaqueue.settings import ServerSettings
+from dejaqueue.settings import ClusterSettings, ServerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,53 @@ def load_tls(settings: ServerSettings) -> ServerTls | None:
     if settings.tls_client_ca:
         client_ca = _read("server.tls_client_ca", settings.tls_client_ca)
     return ServerTls(certificate, key, client_ca, _context(settings))
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPapers:
+    """What this broker shows other brokers, and how it knows them: paths of PEM files.
+
+    Attributes:
+        ca: who signs other brokers' certificates; "" = the system's.
+        certificate, key: its own; "" = none is shown.
+        context: the same, for HTTP and servers beneath.
+    """
+
+    ca: str
+    certificate: str
+    key: str
+    context: ssl.SSLContext = field(repr=False)
+
+
+def load_papers(server: ServerSettings, cluster: ClusterSettings) -> BrokerPapers:
+    """What the settings say of TLS towards other brokers.
+
+    Raises:
+        BadRequest: a file cannot be read or used; names the setting.
+    """
+    ca = _path(cluster.tls_ca)
+    certificate = _path(cluster.tls_certificate or server.tls_certificate)
+    key = _path(cluster.tls_key or server.tls_key)
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        if ca:
+            context = ssl.create_default_context(cafile=ca)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+    except (ssl.SSLError, ValueError, OSError) as error:
+        limit = f"certificates as PEM ({getattr(error, 'reason', None) or error})"
+        raise BadRequest("cluster.tls_ca", limit, cluster.tls_ca) from None
+    try:
+        if certificate:
+            context.load_cert_chain(certificate, key, password=_no_password)
+    except (_Encrypted, ssl.SSLError, ValueError, OSError) as error:
+        limit = f"a certificate with its key, as PEM ({getattr(error, 'reason', None) or error})"
+        raise BadRequest("cluster.tls_certificate", limit, certificate) from None
+    return BrokerPapers(ca, certificate, key, context)
+
+
+def _path(text: str) -> str:
+    return str(Path(text).expanduser()) if text else ""
 
 
 def _read(name: str, path: str) -> bytes:

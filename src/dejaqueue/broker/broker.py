@@ -417,11 +417,13 @@ class Broker:
         """Which consumer has which partition of a topic. Raises TopicUnknown."""
         return self.runtime(name).assignments()
 
-    def cluster(self, topic: str = "") -> dict[str, Any]:
+    def cluster(self, topic: str = "", *, servers: bool = False) -> dict[str, Any]:
         """Which brokers there are, and which topic each serves.
 
         Args:
             topic: this one alone; "" = all.
+            servers: tell of the journal's servers, too, as `servers`, and of a topic's copies on
+                them, as `copies` (journal/records/nats_status.py); a second if one is away.
 
         Returns:
             `node`, this broker; `nodes`, each with its `node`, `url`, `http_url`, `version`;
@@ -433,9 +435,21 @@ class Broker:
         """
         if topic:
             self.topic(topic)
+        found: dict[str, Any] = {"node": "", "coordinator": "", "nodes": [], "topics": []}
+        if self._shared is not None:
+            found = self._shared.describe(topic)
+        if servers:
+            found["servers"] = self.store.servers()
+        if servers and topic:
+            count = self.topic(topic).partitions
+            found["copies"] = self.store.copies(self._catalogue.journals(topic), count)
+        return found
+
+    def act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """`remove_node` or `repair_node` (cluster/care.py). Raises BadRequest, Refused."""
         if self._shared is None:
-            return {"node": "", "coordinator": "", "nodes": [], "topics": []}
-        return self._shared.describe(topic)
+            raise Refused("this broker is alone")
+        return self._shared.act(name, body)
 
     def home(self, topic: str) -> str:
         """Where a topic is served: the URL of that broker, "" = here, or nobody knows."""

@@ -53,6 +53,10 @@ class Shared(Protocol):
         """Who is there and who serves what; of one topic, or "" = of all."""
         ...
 
+    def act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """`remove_node` or `repair_node`. Raises BadRequest, Refused, Elsewhere."""
+        ...
+
     def load_document(self, name: str) -> str | None:
         """What was stored, None at first. Raises Unavailable."""
         ...

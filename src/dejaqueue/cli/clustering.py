@@ -7,6 +7,7 @@ See: serve.py; cluster/embedded.py, cluster/node.py.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -16,9 +17,12 @@ from dejaqueue.errors import Unavailable
 
 if TYPE_CHECKING:
     from dejaqueue.broker.broker import Broker
+    from dejaqueue.cluster.care import Care
     from dejaqueue.cluster.jetstream import JetStreamServer
     from dejaqueue.cluster.node import Node
+    from dejaqueue.cluster.servers import ServerList
     from dejaqueue.coordinator.interface import Coordinator
+    from dejaqueue.journal.records.nats import NatsRecordStore
     from dejaqueue.settings import BrokerSettings
 
 READY_MS = 2_000
@@ -42,8 +46,9 @@ class Place:
     """
 
     def __init__(self, settings: BrokerSettings) -> None:
-        self.settings = settings
+        self.settings = self._given = settings
         self.node: Node | None = None
+        self._list: ServerList | None = None
         self._server: JetStreamServer | None = None
         if settings.cluster.nodes:
             from dejaqueue.cluster.embedded import server_of
@@ -91,25 +96,59 @@ class Place:
         if self.node is None:
             return
         if self._server is not None:
+            self._list = self._list_of_servers(self._server, self.node.coordinator)
             self._heal_copies(broker, self._server)
+        self.node.care = self._care(broker, self.node)
         address = self.settings.cluster.advertise or self.settings.server.host
         ending = "s" if tls else ""
         self.node.start(
             broker, f"dejaq{ending}://{address}:{port}", f"http{ending}://{address}:{http_port}"
         )
+        if self._list is not None:
+            self._list.start()
+
+    def _list_of_servers(self, server: JetStreamServer, coordinator: Coordinator) -> ServerList:
+        from dejaqueue.cluster.embedded import list_beside
+        from dejaqueue.cluster.turn import Turn
+
+        server.turn = Turn(server.node.name, coordinator)
+        return list_beside(server, self._given, coordinator, self._stop)
 
     @staticmethod
-    def _heal_copies(broker: Broker, server: JetStreamServer) -> None:
-        """Have a copy of the journals that is not whole rebuilt, where it is this server's."""
+    def _stop() -> None:
+        """This node has left the cluster: hand over and end."""
+        log.warning("this node has left the cluster, and stops")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _care(self, broker: Broker, node: Node) -> Care | None:
+        """What removes and repairs servers of JetStream, where the journals are on them."""
+        from dejaqueue.cluster.care import Care
+
+        records = self._nats_records(broker)
+        return None if records is None else Care(node.name, node.coordinator, records, self._server)
+
+    @staticmethod
+    def _nats_records(broker: Broker) -> NatsRecordStore | None:
         from dejaqueue.journal.records.nats import NatsRecordStore
         from dejaqueue.journal.records.store import RecordJournalStore
 
         store = broker.store
         if isinstance(store, RecordJournalStore) and isinstance(store.records, NatsRecordStore):
-            store.records.on_sick(server.heal)
+            return store.records
+        return None
+
+    def _heal_copies(self, broker: Broker, server: JetStreamServer) -> None:
+        """Have a copy of the journals that is not whole rebuilt, where it is this server's."""
+        records = self._nats_records(broker)
+        if records is not None:
+            records.on_sick(server.heal)
+            # The others read it through since it was started; nobody but this one can empty it.
+            records.distrust(server.node.name)
 
     def leave(self) -> None:
         """Hand over what this broker serves. Twice is fine."""
+        if self._list is not None:
+            self._list.close()
         if self.node is not None:
             self.node.stop()
 

@@ -12,8 +12,10 @@ import logging
 import os
 import resource
 import signal
+import ssl
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from dejaqueue.access.tls import ServerTls
     from dejaqueue.broker.broker import Broker
     from dejaqueue.configuration import Loaded
+    from dejaqueue.flight.forwarding import Forwarding
     from dejaqueue.http.health import HealthServer
     from dejaqueue.http.server import HttpServer
     from dejaqueue.settings import BrokerSettings
@@ -73,9 +76,11 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         False if threads of streams that nobody ended still run.
     """
     from dejaqueue.access.gate import Gate
-    from dejaqueue.access.tls import load_tls
+    from dejaqueue.access.tls import load_papers, load_tls
     from dejaqueue.broker.broker import Broker
+    from dejaqueue.client.credentials import Tls
     from dejaqueue.errors import BadRequest
+    from dejaqueue.flight.forwarding import Forwarding
     from dejaqueue.flight.server import FlightServer
     from dejaqueue.logs import set_up
 
@@ -84,6 +89,8 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     log.info("dejaq %s, process %d, settings from %s", __version__, os.getpid(), loaded.file)
     host = settings.server.host
     tls = load_tls(settings.server)
+    papers = load_papers(settings.server, settings.cluster)
+    forwarding = Forwarding(Tls(papers.ca or None, papers.certificate or None, papers.key or None))
     _let_files_be_open()
     place = Place(settings)
     if not place.prepare(STOPPING_SIGNALS):
@@ -93,7 +100,9 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     gate = Gate(broker.keys)
     ready = False
     try:
-        http = _http_server(settings, broker, gate, tls, lambda: ready)
+        http = _http_server(
+            settings, broker, gate, tls, lambda: ready, (forwarding, papers.context)
+        )
     except OSError as error:
         raise BadRequest(
             "server.http_port", f"a free port of {host} ({error})", settings.server.http_port
@@ -103,7 +112,9 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     try:
         broker.start()
         _warn_if_open(host, gate, tls)
-        flight = FlightServer(broker, host, settings.server.port, gate=gate, tls=tls)
+        flight = FlightServer(
+            broker, host, settings.server.port, gate=gate, tls=tls, forwarding=forwarding
+        )
         flight.start()
         if place.node is not None:
             place.node.on_gone = flight.forwarding.drop
@@ -152,6 +163,7 @@ def _http_server(
     gate: Gate,
     tls: ServerTls | None,
     is_ready: Callable[[], bool],
+    onward: tuple[Forwarding, ssl.SSLContext],
 ) -> HttpServer | HealthServer:
     """The HTTP API, or health alone where the extra `http` is not installed."""
     host, port = settings.server.host, settings.server.http_port
@@ -168,9 +180,20 @@ def _http_server(
             return is_ready() and health_of(broker).is_ready
 
         return HealthServer(host, port, is_healthy, broker.stats, gate, tls)
+    from dejaqueue.flight.gathering import stats_of_all
     from dejaqueue.http.service import Service
 
-    return HttpServer(Service(broker, gate, is_ready, broker.is_shared), host, port, tls=tls)
+    forwarding, context = onward
+    service = Service(
+        broker,
+        gate,
+        is_ready,
+        broker.is_shared,
+        context,
+        partial(stats_of_all, broker, forwarding),
+        forwarding.tls,
+    )
+    return HttpServer(service, host, port, tls=tls)
 
 
 def _say_where(settings: BrokerSettings, url: str, http_port: int, *, as_json: bool) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue.client.transport import WriteChannel
-from dejaqueue.errors import BadRequest, DejaQError, Refused, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Refused, Unavailable
 from dejaqueue.model import Topic, shard_name
 from dejaqueue.schema.checks import check_named, check_schema, check_send
 from dejaqueue.schema.shards import Parts, parts_to_name, parts_to_send
@@ -136,8 +136,7 @@ class _Whole:
             statuses = self._statuses if self._statuses.any() else None
             self.future.set_result(Reply(self._number, rows, -1, self._ids, statuses))
             return
-        # Who hears that nothing could be reached sends again, and each shard knows what it has.
-        error = next((one for one in self._errors if isinstance(one, Unavailable)), self._errors[0])
+        error = self._worst()
         if isinstance(error, Unavailable) or not isinstance(error, DejaQError):
             self.future.set_exception(error)
             return
@@ -146,3 +145,13 @@ class _Whole:
             text = f"rows of some shards were carried out, those of others refused: {error}"
             error = Refused(text)
         self.future.set_result(Reply(self._number, rows, error=error))
+
+    def _worst(self) -> BaseException:
+        """What is said of the batch. Elsewhere = nothing of it was carried out anywhere."""
+        lost = [one for one in self._errors if isinstance(one, Unavailable)]
+        unknown = [one for one in lost if not isinstance(one, Elsewhere)]
+        if unknown or not lost:
+            return (unknown or self._errors)[0]
+        if len(lost) < len(self._parts):
+            return Unavailable(f"a part of the batch was carried out, of another: {lost[0]}", 50)
+        return lost[0]

@@ -161,8 +161,14 @@ class Client(Browsing, Letters, Keys):
         """
         return self._action("assignments", {"name": check_topic_name(topic)})
 
-    def cluster(self, topic: str | None = None) -> dict[str, Any]:
+    def cluster(self, topic: str | None = None, *, servers: bool = False) -> dict[str, Any]:
         """Which brokers there are, and which of them serves each topic, or this one.
+
+        Args:
+            topic: this one alone; None = all.
+            servers: tell of the servers beneath, too, as `servers`, each with `server`, `state`
+                (`whole`, `sick` or `silent`), `leads`, `copies`, `lag` and `why`; and of a topic's
+                copies on them, as `copies`. Empty where they are not JetStream's.
 
         Returns:
             `node`, the broker that was asked; `nodes`, each with `node`, `url`, `http_url` and
@@ -172,7 +178,8 @@ class Client(Browsing, Letters, Keys):
         Raises:
             TopicUnknown: there is no such topic.
         """
-        return self._action("cluster", {} if topic is None else {"topic": topic})
+        asked: dict[str, Any] = {} if topic is None else {"topic": topic}
+        return self._action("cluster", asked | ({"servers": True} if servers else {}))
 
     def cron(self, topic: str) -> Cron:
         """The entries of a cron topic: what fires when."""

@@ -9,11 +9,15 @@ See: jetstream.py; node.py; docs/guides/cluster.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from dejaqueue.access.tls import load_papers
 from dejaqueue.cluster.jetstream import JetStreamServer
-from dejaqueue.cluster.jetstream_settings import Node
-from dejaqueue.errors import BadRequest
+from dejaqueue.cluster.jetstream_settings import Node, NodeTls
+from dejaqueue.cluster.servers import ServerList, merged, read_places
+from dejaqueue.coordinator.interface import Coordinator
+from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.journal.interface import store_path
 from dejaqueue.settings import BrokerSettings, ClusterSettings
 
@@ -53,8 +57,62 @@ def server_of(settings: BrokerSettings) -> JetStreamServer | None:
         raise BadRequest("journal.url", "a directory, with cluster.nodes", settings.journal.url)
     if cluster.coordinator:
         raise BadRequest("cluster.coordinator", "nothing, with cluster.nodes", "a URL")
-    secret = _secret(cluster)
-    return JetStreamServer(cluster.node, nodes_of(cluster.nodes), path / "jetstream", secret=secret)
+    directory = path / "jetstream"
+    return JetStreamServer(
+        cluster.node,
+        _known_nodes(cluster, directory),
+        directory,
+        secret=_secret(cluster),
+        tls=_tls(settings),
+    )
+
+
+def _tls(settings: BrokerSettings) -> NodeTls | None:
+    if not settings.cluster.tls_ca:
+        return None
+    papers = load_papers(settings.server, settings.cluster)
+    if not papers.certificate:
+        raise BadRequest("cluster.tls_certificate", "a certificate, with cluster.tls_ca", "none")
+    return NodeTls(
+        *(str(Path(one).absolute()) for one in (papers.ca, papers.certificate, papers.key))
+    )
+
+
+def _known_nodes(cluster: ClusterSettings, directory: Path) -> list[Node]:
+    """The nodes that the settings name, those that joined later, and none that left.
+
+    Raises:
+        BadRequest. Refused: this node has left.
+    """
+    settings, said = nodes_of(cluster.nodes), read_places(directory)
+    own = next((node for node in settings if node.name == cluster.node), None)
+    if own is None:
+        return settings  # the server says what is wrong
+    if cluster.node in said and said[cluster.node].left:
+        raise Refused(
+            f"node {cluster.node} has left the cluster: to join again, take a new name, or remove "
+            f"{directory.parent} and wait five minutes from when it left"
+        )
+    return merged(settings, said, own)
+
+
+def list_beside(
+    server: JetStreamServer,
+    settings: BrokerSettings,
+    coordinator: Coordinator,
+    on_left: Callable[[], None],
+) -> ServerList:
+    """What tells this server of the others, not started yet."""
+    path = store_path(settings.journal.url)
+    assert path is not None
+    return ServerList(
+        coordinator,
+        server.node,
+        nodes_of(settings.cluster.nodes),
+        path / "jetstream",
+        server.use_nodes,
+        on_left,
+    )
 
 
 def _secret(cluster: ClusterSettings) -> str:

@@ -18,9 +18,11 @@ import logging
 import os
 import re
 import shutil
+import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -29,6 +31,7 @@ from dejaqueue.clock import Clock, SystemClock, Wake
 from dejaqueue.cluster.child import Child
 from dejaqueue.cluster.jetstream_settings import (
     Node,
+    NodeTls,
     check_nodes,
     journal_url,
     settings_text,
@@ -47,6 +50,8 @@ CATCH_UP_MS = 600_000
 POLL_US = 100_000
 HANG_MS = 60_000
 HEAL_AGAIN_MS = 30_000
+RECORDS = "-records-"
+"""In the names of streams whose numbers have no gaps (journal/records/nats_streams.py)."""
 LINE = re.compile(r"\[\d+\] \S+ \S+ \[(\w{3})\] (.*)")
 EXPECTED_LINES = (
     "Plaintext passwords detected",
@@ -115,13 +120,23 @@ class ClusterStatus:
         for copy in self.copies:
             if copy.node == but:
                 continue
-            if copy.gone:
+            if copy.gone and RECORDS in copy.stream:  # other streams drop what was replaced
                 return f"{copy.node} lacks {copy.gone} records of {copy.stream}"
+            if copy.messages < self._most(copy, but):
+                return f"{copy.node} has fewer records of {copy.stream} than another"
             if copy.lag > 0 or copy.last < lasts.get(copy.stream, 0):
                 return f"{copy.node} is behind in {copy.stream}"
             if copy.is_leader and copy.node in {"", but}:
                 return f"{copy.stream} is led by {copy.node}"
         return ""
+
+    def _most(self, copy: CopyStatus, but: str) -> int:
+        """How many messages those copies of the stream have that end where this one does."""
+        return max(
+            one.messages
+            for one in self.copies
+            if one.stream == copy.stream and one.last == copy.last and one.node != but
+        )
 
 
 class Sick(Protocol):
@@ -139,7 +154,11 @@ class Sick(Protocol):
 
 
 class JetStreamServer:
-    """The NATS server of this node."""
+    """The NATS server of this node.
+
+    Attributes:
+        turn: taken around what `heal` does; see turn.py.
+    """
 
     def __init__(
         self,
@@ -149,6 +168,7 @@ class JetStreamServer:
         *,
         secret: str = "",
         replicas: int | None = None,
+        tls: NodeTls | None = None,
         program: str = "",
         clock: Clock | None = None,
     ) -> None:
@@ -156,17 +176,18 @@ class JetStreamServer:
 
         Args:
             node: name of this node.
-            nodes: all nodes; one, three or five.
+            nodes: all nodes; one, or three and more.
             directory: of this server alone; made if it is not there.
             secret: the same on all nodes; needed unless all hosts are loopback addresses.
             replicas: copies of each record; None = as many as there are nodes, at most 3.
+            tls: files of this node; None = in plain text. All nodes with, or all without.
             program: path of nats-server; "" = that of DEJAQ_NATS_SERVER, of the extra, or in PATH.
 
         Raises:
             BadRequest: the nodes. Refused: there is no program.
         """
         self.node = check_nodes(node, nodes, secret)
-        self.nodes, self._secret = tuple(nodes), secret
+        self.nodes, self._secret, self._tls = tuple(nodes), secret, tls
         self.replicas = replicas or (3 if len(nodes) >= 3 else 1)
         if self.replicas > len(nodes):
             raise BadRequest("replicas", f"at most the {len(nodes)} nodes", replicas)
@@ -174,6 +195,7 @@ class JetStreamServer:
         self._program = find_program(program)
         self._clock = clock or SystemClock()
         self._settings = directory / "nats-server.conf"
+        self.turn: Callable[[], AbstractContextManager[Callable[[], None]]] = _nobody_else
         self._guard, self._wake = threading.Lock(), Wake()
         self._sick: list[Sick] = []
         self._healer: threading.Thread | None = None
@@ -189,7 +211,7 @@ class JetStreamServer:
     @property
     def url(self) -> str:
         """The URL of the journal on all nodes. It holds passwords: not for logs."""
-        return journal_url(self.nodes, self.node, self.replicas, self._secret)
+        return journal_url(self.nodes, self.node, self.replicas, self._secret, self._tls)
 
     @property
     def pid(self) -> int | None:
@@ -222,7 +244,7 @@ class JetStreamServer:
         return self.url
 
     def _write_settings(self) -> None:
-        text = settings_text(self.node, self.nodes, self._streams.parent, self._secret)
+        text = settings_text(self.node, self.nodes, self._streams.parent, self._secret, self._tls)
         handle = os.open(self._settings, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "w") as file:
             file.write(text)
@@ -252,7 +274,20 @@ class JetStreamServer:
             connection.close()
 
     def _own_url(self) -> NatsUrl:
-        return read_url(journal_url([self.node], self.node, 1, self._secret))
+        return read_url(journal_url([self.node], self.node, 1, self._secret, self._tls))
+
+    def use_nodes(self, nodes: Sequence[Node]) -> None:
+        """Know other nodes from now on; the server is told of those that have come.
+
+        Who has gone is not cut off: it may still be handing over, and is forgotten at a restart.
+        """
+        known = {node.name: node for node in self.nodes}
+        self.nodes = tuple(nodes)
+        self._write_settings()
+        pid = self.pid
+        if pid is not None and any(known.get(node.name) != node for node in nodes):
+            log.info("servers of the cluster: %s", ", ".join(node.name for node in nodes))
+            os.kill(pid, signal.SIGHUP)
 
     def status(self) -> ClusterStatus:
         """What the servers say of themselves, asked by way of any; none answers = all absent."""
@@ -286,7 +321,8 @@ class JetStreamServer:
                     return
             if any(one.stream for one in sick) or self._hangs():
                 try:
-                    self.repair()
+                    with self.turn() as alive:
+                        self.repair(alive=alive)
                     with self._guard:
                         self._sick = []
                 except (Refused, Unavailable) as error:
@@ -302,11 +338,16 @@ class JetStreamServer:
             return True
         return False
 
-    def repair(self, *, catch_up_ms: int = CATCH_UP_MS) -> None:
+    def repair(
+        self, *, catch_up_ms: int = CATCH_UP_MS, alive: Callable[[], None] = lambda: None
+    ) -> None:
         """Empty this node and let it take everything from the others.
 
         Everything that was ever acknowledged is on the others, before anything is removed here:
         this node is stopped first, and then all of them must be whole.
+
+        Args:
+            alive: called now and then while it waits.
 
         Raises:
             Refused: the others are not whole; nothing was removed, the node runs again.
@@ -318,7 +359,7 @@ class JetStreamServer:
         self._child.stop()
         aside = self._directory / "removed"
         try:
-            self._wait_whole(self.node.name, START_MS)
+            self._wait_whole(self.node.name, START_MS, alive)
             shutil.rmtree(aside, ignore_errors=True)
             if self._streams.exists():
                 self._streams.rename(aside)
@@ -328,19 +369,22 @@ class JetStreamServer:
         finally:
             if not self._stopped:
                 self._child.start()
-        self._wait_whole("", catch_up_ms)
+        self._wait_whole("", catch_up_ms, alive)
         shutil.rmtree(aside, ignore_errors=True)
         log.warning("repair of node %s: it is whole again", self.node.name)
 
-    def _wait_whole(self, but: str, timeout_ms: int) -> None:
+    def _wait_whole(self, but: str, timeout_ms: int, alive: Callable[[], None]) -> None:
         """Wait until all nodes, but one, have all that was there when this began."""
         others = [node for node in self.nodes if node.name != but]
         names = [node.name for node in self.nodes]
         until_ms = self._clock.now_ms() + timeout_ms
-        monitor = SystemMonitor(read_url(journal_url(others, others[0], 1, self._secret)))
+        monitor = SystemMonitor(
+            read_url(journal_url(others, others[0], 1, self._secret, self._tls))
+        )
         lasts: dict[str, int] = {}
         try:
             while True:
+                alive()
                 status = read_status(names, monitor.reports())
                 # What a leader has now, and had before another one led, is what is waited for.
                 flaw = status.flaw(lasts, but) if lasts else "nobody has answered yet"
@@ -393,6 +437,11 @@ def read_status(nodes: Sequence[str], reports: Sequence[ServerReport]) -> Cluste
         copies=tuple(sorted(copies, key=lambda copy: (copy.stream, copy.node))),
         missing=tuple(sorted(set(lags) - {(copy.stream, copy.node) for copy in copies})),
     )
+
+
+@contextmanager
+def _nobody_else() -> Iterator[Callable[[], None]]:
+    yield lambda: None
 
 
 def find_program(given: str = "") -> str:

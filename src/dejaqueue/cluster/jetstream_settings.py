@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from urllib.parse import urlencode
 
 from dejaqueue.errors import BadRequest
 
@@ -35,6 +36,15 @@ class Node:
     host: str
     client_port: int
     route_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTls:
+    """Paths of PEM files: who signs the nodes' certificates, and this node's own with its key."""
+
+    ca: str
+    certificate: str
+    key: str
 
 
 def check_nodes(node: str, nodes: Sequence[Node], secret: str) -> Node:
@@ -65,13 +75,19 @@ def password(secret: str, user: str) -> str:
 
 
 def settings_text(
-    node: Node, nodes: Sequence[Node], directory: Path, secret: str, cluster: str = "dejaq"
+    node: Node,
+    nodes: Sequence[Node],
+    directory: Path,
+    secret: str,
+    tls: NodeTls | None = None,
+    cluster: str = "dejaq",
 ) -> str:
     """The configuration file.
 
     Args:
         directory: where the server keeps its streams.
         secret: of the cluster; the users' passwords come from it.
+        tls: None = in plain text; otherwise brokers and other servers have to show a certificate.
     """
 
     def quoted(text: str) -> str:
@@ -79,6 +95,13 @@ def settings_text(
 
     def user(name: str) -> str:
         return f"{{ user: {quoted(name)}, password: {quoted(password(secret, name))} }}"
+
+    def secured(indent: str) -> list[str]:
+        if tls is None:
+            return []
+        files = {"cert_file": tls.certificate, "key_file": tls.key, "ca_file": tls.ca}
+        words = [f"{name}: {quoted(path)}" for name, path in files.items()]
+        return [f"{indent}tls {{ {', '.join(words)}, verify: true, timeout: 5 }}"]
 
     lines = [
         "# Written by DejaQ at each start; changes are lost.",
@@ -97,6 +120,7 @@ def settings_text(
         f"  SYS {{ users: [ {user(SYSTEM_USER)} ] }}",
         "}",
         "system_account: SYS",
+        *secured(""),
     ]
     if len(nodes) > 1:
         login = f"{ROUTE_USER}:{password(secret, ROUTE_USER)}"
@@ -109,16 +133,20 @@ def settings_text(
             f"  listen: {quoted(f'{node.host}:{node.route_port}')}",
             f"  authorization {user(ROUTE_USER)}",
             "  no_advertise: true",
+            *secured("  "),
             f"  routes: [ {', '.join(routes)} ]",
             "}",
         ]
     return "\n".join(lines) + "\n"
 
 
-def journal_url(nodes: Sequence[Node], node: Node, replicas: int, secret: str) -> str:
+def journal_url(
+    nodes: Sequence[Node], node: Node, replicas: int, secret: str, tls: NodeTls | None = None
+) -> str:
     """The URL of a journal on these servers, its own node's first. It holds passwords."""
     ordered = [node, *(one for one in nodes if one != node)]
     places = ",".join(f"{one.host}:{one.client_port}" for one in ordered)
     login = f"{USER}:{password(secret, USER)}"
     system = f"{SYSTEM_USER}:{password(secret, SYSTEM_USER)}"
-    return f"nats://{login}@{places}?replicas={replicas}&system={system}"
+    files = "" if tls is None else "&" + urlencode(asdict(tls))
+    return f"nats://{login}@{places}?replicas={replicas}&system={system}{files}"

@@ -19,7 +19,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topics import Catalogue
@@ -31,9 +31,12 @@ from dejaqueue.cluster.members import Member, Membership, members_of, new_sessio
 from dejaqueue.cluster.ownership import Owner, View, owners_of
 from dejaqueue.cluster.placement import unit_of
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Watch
-from dejaqueue.errors import DejaQError, Elsewhere, Unavailable
+from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
 from dejaqueue.model import parse_shard, topic_of
 from dejaqueue.version import __version__
+
+if TYPE_CHECKING:
+    from dejaqueue.cluster.care import Care
 
 DOCUMENTS = "documents/"
 ROUND_MS = 1_000
@@ -55,6 +58,7 @@ class Node:
 
     Attributes:
         on_gone: called with the url of a broker that is no member any more; must not wait.
+        care: does what is asked of the servers of the cluster; None = they are not JetStream.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Node:
         self._catalogue: ClusterCatalogue | None = None
         self._view = View({}, {})
         self.on_gone: Callable[[str], None] = lambda url: None
+        self.care: Care | None = None
         self._mine: dict[str, int] = {}
         """Units that a round has found to be ours, with the revision of their facts."""
         self._seen = threading.Condition()
@@ -170,6 +175,12 @@ class Node:
             ],
             "topics": served,
         }
+
+    def act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """What an operator asks of the cluster's servers; see care.py."""
+        if self.care is None:
+            raise Refused("only servers of JetStream are removed and repaired by brokers")
+        return self.care.act(name, body)
 
     def load_document(self, name: str) -> str | None:
         """A text that all brokers have. Raises Unavailable."""

@@ -130,7 +130,8 @@ class Mysql(SqlServer):
 
     Args:
         url: `mysql://user:password@host:port/database`; `?unix_socket=/path` instead of a port;
-            `?ssl_ca=/path` for TLS.
+            `?ssl_ca=/path` for TLS with a server whose certificate it signs, and is for that
+            host; `ssl_cert` and `ssl_key` are our own.
 
     Raises:
         BadRequest: PyMySQL is not installed, or the URL is none.
@@ -148,7 +149,7 @@ class Mysql(SqlServer):
         parts = urlsplit(url)
         database = parts.path.lstrip("/")
         given = dict(parse_qsl(parts.query))
-        unknown = sorted(given.keys() - {"unix_socket", "ssl_ca"})
+        unknown = sorted(given.keys() - {"unix_socket", "ssl_ca", "ssl_cert", "ssl_key"})
         if not database or unknown or not (parts.hostname or given):
             wrong = unknown[0] if unknown else parts.path
             raise BadRequest("mysql url", "mysql://user@host:port/database", wrong)
@@ -159,6 +160,8 @@ class Mysql(SqlServer):
             "user": unquote(parts.username or ""),
             "password": unquote(parts.password or ""),
             "database": database,
+            # Without it the library takes any certificate.
+            **({"ssl_verify_identity": True} if "ssl_ca" in given else {}),
             "connect_timeout": _CONNECT_SECONDS_MAX,
             "read_timeout": answer_seconds_max,
             "write_timeout": answer_seconds_max,

@@ -200,6 +200,7 @@ class NatsConnection:
             connect_timeout=CONNECT_S,
             ping_interval=PING_S,
             max_outstanding_pings=2,
+            **({} if self.url.tls is None else {"tls": self.url.tls}),
         )
         self._inbox = f"{client.new_inbox()}."
         await client.subscribe(

@@ -55,6 +55,7 @@ class ServerReport:
         sync_always: True if it acknowledges only what it has synced.
         is_off: JetStream does not run there, or has stopped.
         run: changes when the server is started again.
+        cluster_size: how many servers there should be, as it knows; 0 = it is alone.
     """
 
     server: str
@@ -64,6 +65,7 @@ class ServerReport:
     copies: tuple[Copy, ...]
     meta_leader: str
     run: str = ""
+    cluster_size: int = 0
 
 
 class Monitor(Protocol):
@@ -141,20 +143,19 @@ class SystemMonitor:
             self.close()
             self._connection = NatsConnection(self._url, as_system=True)
         told: list[dict[str, Any]] = []
-        count = self._server_count()
+        sizes = [0]
         try:
             content = json.dumps(asked).encode()
             subject = f"$SYS.REQ.SERVER.PING.{what}"
             for reply in self._connection.replies(subject, content, self.WAIT_S):
                 told.append(json.loads(reply.content))
-                if len(told) >= count:
+                # Servers join and leave: the URL may name others than there are.
+                sizes.append(_cluster_size(told[-1].get("data") or {}))
+                if len(told) >= (max(sizes) or len(self._url.servers)):
                     break
         except Unavailable:
             pass  # no more came
         return told
-
-    def _server_count(self) -> int:
-        return max(len(self._url.servers), 1)
 
     def close(self) -> None:
         """Close the connection; twice is fine."""
@@ -178,7 +179,12 @@ def read_report(server: str, facts: dict[str, Any], told: dict[str, Any]) -> Ser
         copies=tuple(copies),
         meta_leader=str((told.get("meta_cluster") or {}).get("leader", "")),
         run=str(told.get("server_id", "")),
+        cluster_size=_cluster_size(told),
     )
+
+
+def _cluster_size(told: dict[str, Any]) -> int:
+    return int((told.get("meta_cluster") or {}).get("cluster_size", 0))
 
 
 def _copy(server: str, stream: dict[str, Any]) -> Copy:

@@ -7,7 +7,8 @@ See: nats.py for the connection.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ssl
+from dataclasses import dataclass, field
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from dejaqueue.errors import BadRequest
@@ -15,7 +16,8 @@ from dejaqueue.errors import BadRequest
 CLIENT_PORT = 4222
 MONITOR_PORT = 8222
 REPLICAS = (1, 3, 5)
-PARAMETERS = ("replicas", "prefix", "monitor", "system")
+FILES = ("ca", "certificate", "key")
+PARAMETERS = ("replicas", "prefix", "monitor", "system", "tls", *FILES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class NatsUrl:
         monitors: host:port of the servers' monitoring; empty = port 8222 of each server.
         system_user, system_password: of the servers' system account, which tells the same without
             monitoring ports; "" = none.
+        tls: how the servers are known, and what is shown to them; None = in plain text.
     """
 
     servers: tuple[str, ...]
@@ -40,6 +43,7 @@ class NatsUrl:
     monitors: tuple[str, ...] = ()
     system_user: str = ""
     system_password: str = ""
+    tls: ssl.SSLContext | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"nats://{','.join(self.servers)}"
@@ -48,7 +52,9 @@ class NatsUrl:
 
 
 def read_url(url: str) -> NatsUrl:
-    """Read `nats://[user:password@]host[:port],…[?replicas=1|3|5&prefix=&monitor=&system=]`.
+    """Read `nats://[user:password@]host[:port],…[?replicas=1|3|5&prefix=&monitor=&system=&tls=]`.
+
+    TLS is used with `tls=true`, or one of the files `ca`, `certificate`, `key`.
 
     Raises:
         BadRequest: naming the part that is wrong.
@@ -78,7 +84,26 @@ def read_url(url: str) -> NatsUrl:
         monitors=_places(query.get("monitor", ""), MONITOR_PORT, "monitor"),
         system_user=system_user,
         system_password=system_password,
+        tls=_tls(query),
     )
+
+
+def _tls(query: dict[str, str]) -> ssl.SSLContext | None:
+    given = query.get("tls", "true" if any(name in query for name in FILES) else "false")
+    if given not in {"true", "false"}:
+        raise BadRequest("tls", "true or false", given)
+    if given == "false":
+        return None
+    if ("certificate" in query) != ("key" in query):
+        raise BadRequest("certificate", "certificate and key together, or neither", "one of them")
+    try:
+        context = ssl.create_default_context(cafile=query.get("ca"))
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if "certificate" in query:
+            context.load_cert_chain(query["certificate"], query["key"])
+    except (ssl.SSLError, ValueError, OSError) as error:
+        raise BadRequest("ca, certificate, key", f"PEM files ({error})", "of the url") from None
+    return context
 
 
 def _places(text: str, port: int, field: str) -> tuple[str, ...]:

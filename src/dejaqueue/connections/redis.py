@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qs, urlsplit, urlunsplit
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 from dejaqueue.errors import BadRequest, Refused, ResourceExhausted, Unavailable
 
@@ -47,7 +47,7 @@ class RedisConnection:
 
         Args:
             url: `redis://[user:password@]host[:port][/database][?prefix=dejaq]`, `rediss://` with
-                TLS.
+                TLS, and then PEM files as `ca`, `certificate` and `key`.
 
         Raises:
             BadRequest: the url. Refused: its settings lose what was acknowledged. Unavailable.
@@ -126,6 +126,10 @@ class RedisConnection:
         self.client.close()
 
 
+FILES = {"ca": "ssl_ca_certs", "certificate": "ssl_certfile", "key": "ssl_keyfile"}
+"""Parameters of a URL -> what the library calls them."""
+
+
 def split_url(url: str) -> tuple[str, str]:
     """The url without what is ours, and the prefix of all keys. Raises BadRequest."""
     parts = urlsplit(url)
@@ -133,11 +137,17 @@ def split_url(url: str) -> tuple[str, str]:
         raise BadRequest("url", "redis://host:port", _without_secret(url))
     query = parse_qs(parts.query)
     prefix = query.pop("prefix", ["dejaq"])[0]
+    files = {}
+    if parts.scheme == "rediss":
+        files = {FILES[name]: query.pop(name)[0] for name in FILES if name in query}
     if query:
-        raise BadRequest("url", "of the parameters only prefix", next(iter(query)))
+        known = "prefix, and with rediss:// ca, certificate and key"
+        raise BadRequest("url", f"of the parameters only {known}", next(iter(query)))
+    if ("ssl_certfile" in files) != ("ssl_keyfile" in files):
+        raise BadRequest("certificate", "certificate and key together, or neither", "one of them")
     if not prefix or not prefix.replace("-", "").replace("_", "").isalnum():
         raise BadRequest("prefix", "letters, digits, - and _", prefix)
-    return urlunsplit(parts._replace(query="")), prefix
+    return urlunsplit(parts._replace(query=urlencode(files))), prefix
 
 
 def _text(told: Any) -> str:
@@ -167,6 +177,7 @@ def _open(address: str) -> Any:
             socket_connect_timeout=TIMEOUT_S,
             retry=Retry(NoBackoff(), 0),
             health_check_interval=0,
+            **({"ssl_check_hostname": True} if address.startswith("rediss:") else {}),
         )
     except ValueError as error:
         raise BadRequest("url", f"redis://host:port ({error})", _without_secret(address)) from error

@@ -30,12 +30,16 @@ class Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no t
 
     Attributes:
         bearer: the API key that came with it, to pass the call on with; None = there was none.
+        is_final: it is not passed on: another broker did, or the caller goes there itself.
         is_forwarded: another broker has passed it on.
     """
 
-    def __init__(self, principal: Principal, bearer: str | None, is_forwarded: bool) -> None:
+    def __init__(
+        self, principal: Principal, bearer: str | None, *, is_final: bool, is_forwarded: bool
+    ) -> None:
         self.principal = principal
         self.bearer = bearer
+        self.is_final = is_final
         self.is_forwarded = is_forwarded
 
     def __repr__(self) -> str:
@@ -53,8 +57,13 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         with translated():
             try:
                 bearer = _bearer(headers)
-                is_final = FORWARDED in headers or FOLLOWS in headers
-                return Caller(self._gate.principal(bearer), bearer, is_final)
+                is_forwarded = FORWARDED in headers
+                return Caller(
+                    self._gate.principal(bearer),
+                    bearer,
+                    is_final=is_forwarded or FOLLOWS in headers,
+                    is_forwarded=is_forwarded,
+                )
             except NotAllowed as refused:
                 name = str(getattr(call.method, "name", call.method)).lower()
                 audit.refused(audit.NOBODY, audit.NOBODY, name, "", refused)
@@ -89,7 +98,7 @@ def onward(context: flight.ServerCallContext, elsewhere: Elsewhere) -> Onward:
             where to.
     """
     caller: Caller = context.get_middleware(KEY)
-    if caller.is_forwarded or not elsewhere.url:
+    if caller.is_final or not elsewhere.url:
         raise elsewhere
     return Onward(elsewhere.url, caller.bearer)
 

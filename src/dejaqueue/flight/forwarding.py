@@ -62,11 +62,11 @@ class Forwarding:
     """Connections to other brokers, made when they are needed. Any thread may call.
 
     Args:
-        tls: for brokers at `dejaqs://`; None = the system's certificates are trusted.
+        tls: (and an attribute) for brokers at `dejaqs://`; None = the system's certificates are trusted.
     """
 
     def __init__(self, tls: Tls | None = None) -> None:
-        self._tls = tls
+        self.tls = tls
         self._lock = threading.Lock()
         # Deliveries have a connection of their own: a bulk write must not stand before them.
         self._clients: dict[tuple[str, bool], flight.FlightClient] = {}
@@ -119,12 +119,12 @@ class Forwarding:
                 unregister(consuming.stop)
                 consuming.end()
 
-    def action(self, onward: Onward, action: flight.Action) -> list[flight.Result]:
+    def action(
+        self, onward: Onward, action: flight.Action, seconds: float = CALL_SECONDS_MAX
+    ) -> list[flight.Result]:
         """Pass an action on; its answer. Raises what the other broker says."""
         try:
-            return list(
-                self._client(onward.url).do_action(action, onward.options(CALL_SECONDS_MAX))
-            )
+            return list(self._client(onward.url).do_action(action, onward.options(seconds)))
         except Exception as wrong:  # noqa: BLE001
             raise error_of(wrong) from None
 
@@ -170,8 +170,8 @@ class Forwarding:
             client = self._clients.get((location, deliveries))
             if client is None:
                 secured: dict[str, Any] = {}
-                if self._tls is not None and location.startswith("grpc+tls:"):
-                    secured = self._tls.arguments()
+                if self.tls is not None and location.startswith("grpc+tls:"):
+                    secured = self.tls.arguments()
                 client = flight.FlightClient(location, generic_options=FLIGHT_OPTIONS, **secured)
                 self._clients[location, deliveries] = client
             return client

@@ -27,11 +27,19 @@ from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
 from dejaqueue.client.flight_transport import flight_location
 from dejaqueue.errors import BadRequest, Elsewhere
 from dejaqueue.flight.bounds import OpenStreams
-from dejaqueue.flight.callers import KEY, Callers, caller_of, onward, onward_sharded
+from dejaqueue.flight.callers import (
+    KEY,
+    Caller,
+    Callers,
+    caller_of,
+    onward,
+    onward_sharded,
+)
 from dejaqueue.flight.calls import CallCounter
 from dejaqueue.flight.consume import serve_consumer
 from dejaqueue.flight.errors import translated
 from dejaqueue.flight.forwarding import Forwarding
+from dejaqueue.flight.gathering import stats_of_all
 from dejaqueue.flight.produce import serve_writer
 from dejaqueue.flight.sharded import ShardedBrokers
 from dejaqueue.model import Topic
@@ -68,7 +76,7 @@ class FlightServer:
         forwarding: Forwarding | None = None,
     ) -> None:
         self.forwarding = forwarding or Forwarding()
-        self.sharded = ShardedBrokers(broker)
+        self.sharded = ShardedBrokers(broker, self.forwarding.tls)
         self._broker = broker
         self._gate = gate or Gate(broker.keys)
         self._tls = tls
@@ -170,6 +178,9 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "ack_claims": self._ack_claims,
             "assignments": self._assignments,
             "cluster": self._cluster,
+            "remove_node": partial(self._act_on_servers, "remove_node"),
+            "repair_node": partial(self._act_on_servers, "repair_node"),
+            "node_progress": self._node_progress,
             "counts": self._counts,
             "histogram": self._histogram,
             "move_where": self._move_where,
@@ -280,7 +291,17 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                     answer = shards.act(action.type, values)
                     return iter([flight.Result(json.dumps(answer).encode())])
                 return iter(self.forwarding.action(onward(context, other), action))
+            if action.type == "stats" and values.get("topic") is None:
+                answer = self._with_others(context, answer)
             return iter([flight.Result(json.dumps(answer).encode())])
+
+    def _with_others(
+        self, context: flight.ServerCallContext, own: dict[str, Any]
+    ) -> dict[str, Any]:
+        caller: Caller = context.get_middleware(KEY)
+        if caller.is_forwarded:
+            return own
+        return stats_of_all(self._broker, self.forwarding, caller.bearer, own)
 
     def _act(
         self, name: str, call: Action, body: dict[str, Any], caller: Principal, peer: str
@@ -467,12 +488,25 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         return self._broker.assignments(name)
 
     def _cluster(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Which brokers there are and who serves what: topic, or all."""
-        descriptors.check_fields(body, ["topic"])
+        """Which brokers there are and who serves what: topic, or all; servers, those beneath."""
+        descriptors.check_fields(body, ["topic", "servers"])
         topic = body.get("topic") or ""
         if not isinstance(topic, str):
             raise BadRequest("topic", "the name of a topic", topic)
-        return self._broker.cluster(topic)
+        return self._broker.cluster(topic, servers=body.get("servers") is True)
+
+    def _act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Begin to change the servers beneath the cluster (cluster/care.py): node."""
+        descriptors.check_fields(body, ["node"])
+        return self._broker.act_on_servers(name, {"node": body.get("node"), "start": True})
+
+    def _node_progress(self, body: dict[str, Any]) -> dict[str, Any]:
+        """How far that is: node, change (remove_node or repair_node)."""
+        descriptors.check_fields(body, ["node", "change"])
+        change = body.get("change")
+        if change not in {"remove_node", "repair_node"}:
+            raise BadRequest("change", "remove_node or repair_node", change)
+        return self._broker.act_on_servers(change, {"node": body.get("node")})
 
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
         """The broker's time."""

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import itertools
 import threading
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +29,10 @@ from dejaqueue.broker.requests import ReplyTo
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.credentials import Tls
 from dejaqueue.client.flight_transport import FlightTransport
-from dejaqueue.client.routed_transport import RoutedTransport
+from dejaqueue.client.routed_transport import FOLLOW_MS_MAX, RoutedTransport
 from dejaqueue.client.transport import WriteChannel
 from dejaqueue.clock import SteadyClock
-from dejaqueue.errors import DejaQError, Unavailable
+from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
 from dejaqueue.flight.sharded_session import ShardedSession
 from dejaqueue.model import Topic
 from dejaqueue.schema.checks import check_schema
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
 CALLERS_MAX = 64
 """Callers whose connections are kept; who has not called for longest makes room."""
 TARGETS_MAX = 256
-SCHEMAS_MAX = 16
+AGAIN_MS = 50
+"""Between two attempts to send to a shard that is on its way."""
 LOOK_MS = 100
 """How long a request that does not want to wait gives shards to answer."""
 
@@ -155,7 +158,7 @@ class ShardedBroker:
     def open_stream(self, stream: WriteStream) -> ShardedTarget:
         """A stream of batches, to be closed by who opened it."""
         self._learn(stream.topic)
-        return ShardedTarget(stream, self._transport.open_write)
+        return ShardedTarget(stream, self._transport.open_write, self._alarm)
 
     def open_write(self, stream: WriteStream) -> ShardedTarget:
         """A stream of batches that others share, and nobody has to close."""
@@ -164,7 +167,7 @@ class ShardedBroker:
         with self._lock:
             found = self._targets.pop(stream, None)
             if found is None:
-                found = ShardedTarget(stream, self._transport.open_write, self._apart)
+                found = ShardedTarget(stream, self._transport.open_write, self._alarm, self._apart)
             self._targets[stream] = found
             if len(self._targets) > TARGETS_MAX:
                 _, crowded = self._targets.popitem(last=False)
@@ -296,21 +299,31 @@ class ShardedRuntime:
 class ShardedTarget:
     """A stream of batches to all shards, as a Writer is to a topic.
 
+    A batch that could not be carried out because a shard moved is sent again, as long as a shard
+    may be on its way; messages to send are, whatever broke, because the shards recognise them.
+
     Args:
-        apart: where batches are sent, for callers who must not wait; they number their batches
-            apart, unless they have a producer's name. None = the caller's thread.
+        alarm: for pauses.
+        apart: where batches are sent, for callers who must not wait. None = the caller's thread.
     """
 
     def __init__(
         self,
         stream: WriteStream,
         open_write: Callable[[WriteStream], WriteChannel],
+        alarm: Alarm,
         apart: Executor | None = None,
     ) -> None:
-        self._apart = apart
+        # Numbers of those who have no producer's name need not differ from each other.
+        self._numbers = None if stream.producer else itertools.count(1)
+        self._is_known = stream.op == "enqueue" and stream.acks != "none"
+        if self._is_known and not stream.producer:
+            stream = replace(stream, producer=f"onward-{uuid.uuid4().hex}")
         self._stream = stream
         self._open_write = open_write
-        self._numbers = itertools.count(1) if apart is not None and not stream.producer else None
+        self._alarm = alarm
+        self._apart = apart
+        self._clock = SteadyClock()
         self._lock = threading.Lock()
         self._channels: dict[pa.Schema, WriteChannel] = {}
         self._under_way: set[int] = set()
@@ -321,63 +334,63 @@ class ShardedTarget:
 
     def submit(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
         """Take one batch. `reply` is called once, unless the stream has acks=none."""
+        sent_as = number if self._numbers is None else next(self._numbers) % (1 << 32)
+        until_us = self._clock.now_us() + FOLLOW_MS_MAX * 1_000
+        sending = _Sending(number, sent_as, batch, reply, until_us)
         if self._apart is None:
-            self._send(number, batch, reply)
+            self._send(sending)
             return
         try:
-            self._apart.submit(self._send, number, batch, reply)
+            self._apart.submit(self._send, sending)
         except RuntimeError:  # closed meanwhile
             gone = Unavailable("the broker is stopping", 1_000)
             reply(Reply(number, batch.num_rows, error=gone))
 
-    def _send(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
-        sent_as = number if self._numbers is None else next(self._numbers) % (1 << 32)
+    def _send(self, sending: _Sending) -> None:
+        channel: WriteChannel | None = None
         try:
-            channel = self._channel(batch.schema, sent_as)
-            answer = channel.send(sent_as, batch)
+            channel = self._channel(sending)
+            answer = channel.send(sending.sent_as, sending.batch)
         except DejaQError as error:
             answer = Future()
             answer.set_exception(error)
-            channel = None
-        answer.add_done_callback(
-            lambda found: self._answered(channel, batch, number, sent_as, found, reply)
-        )
+        answer.add_done_callback(partial(self._answered, channel, sending))
 
-    def _channel(self, schema: pa.Schema, number: int) -> WriteChannel:
+    def _channel(self, sending: _Sending) -> WriteChannel:
         with self._lock:
-            if number in self._under_way:
-                raise Unavailable(f"batch {number} is on its way already", 50)
-            found = self._channels.get(schema)
+            if sending.sent_as in self._under_way:
+                raise Refused(f"batch {sending.number} is on its way already")
+            found = self._channels.get(sending.batch.schema)
             if found is None:
-                found = self._channels[schema] = self._open_write(self._stream)
-            self._under_way.add(number)
+                found = self._open_write(self._stream)
+                self._channels[sending.batch.schema] = found
+            self._under_way.add(sending.sent_as)
             return found
 
     def _answered(
-        self,
-        channel: WriteChannel | None,
-        batch: pa.RecordBatch,
-        number: int,
-        sent_as: int,
-        found: Future[Reply],
-        reply: ReplyTo,
+        self, channel: WriteChannel | None, sending: _Sending, found: Future[Reply]
     ) -> None:
-        error = found.exception()
+        error = found.exception() or found.result().error
+        broken = None
         with self._lock:
             if channel is not None:
-                self._under_way.discard(sent_as)
-            if error is not None and self._channels.get(batch.schema) is channel:
-                self._channels.pop(batch.schema, None)
-        if self._stream.acks == "none":
-            return
-        rows = batch.num_rows
-        if error is not None:
-            if not isinstance(error, DejaQError):
-                error = Unavailable(f"the stream to a shard broke: {error!r}")
-            reply(Reply(number, rows, error=error))
-            return
-        answer = found.result()
-        reply(Reply(number, rows, answer.first_id, answer.ids, answer.statuses, answer.error))
+                self._under_way.discard(sending.sent_as)
+            if isinstance(error, Unavailable):
+                schema = sending.batch.schema
+                if self._channels.get(schema) is channel:
+                    broken = self._channels.pop(schema, None)
+        if broken is not None:
+            threading.Thread(target=broken.close, name="dejaq-shards", daemon=True).start()
+        again = isinstance(error, Elsewhere) or (self._is_known and isinstance(error, Unavailable))
+        if again and self._clock.now_us() < sending.until_us:
+            self._alarm.after(AGAIN_MS, partial(self._send_apart, sending))
+        elif self._stream.acks != "none":
+            sending.reply(_reply_to(sending, found))
+
+    def _send_apart(self, sending: _Sending) -> None:
+        """On a thread that may wait."""
+        send = partial(self._send, sending)
+        threading.Thread(target=send, name="dejaq-shards", daemon=True).start()
 
     def close(self) -> None:
         """Wait for replies of what was sent, then close."""
@@ -385,3 +398,29 @@ class ShardedTarget:
             channels, self._channels = list(self._channels.values()), {}
         for channel in channels:
             channel.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """A batch on its way.
+
+    Attributes:
+        number, sent_as: the caller's number of it, and ours.
+        until_us: how long it is sent again.
+    """
+
+    number: int
+    sent_as: int
+    batch: pa.RecordBatch
+    reply: ReplyTo
+    until_us: int
+
+
+def _reply_to(sending: _Sending, found: Future[Reply]) -> Reply:
+    """The reply under the caller's own number."""
+    error, rows = found.exception(), sending.batch.num_rows
+    if error is None:
+        return replace(found.result(), number=sending.number, rows=rows)
+    if not isinstance(error, DejaQError):
+        error = Unavailable(f"the stream to a shard broke: {error!r}")
+    return Reply(sending.number, rows, error=error)

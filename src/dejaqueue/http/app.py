@@ -64,8 +64,8 @@ def build_app(service: Service) -> FastAPI:
     direct = [*sending.router.routes, *leases.router.routes]
     app.add_middleware(FastLane, calls=calls_of(direct))  # first, and so innermost
     if service.forwards:
-        app.state.sharded = ShardedBrokers(service.broker)
-        app.add_middleware(Forwarding, sharded=app.state.sharded)
+        app.state.sharded = ShardedBrokers(service.broker, service.flight_tls)
+        app.add_middleware(Forwarding, sharded=app.state.sharded, tls=service.tls)
     entrance.install(app, service.gate)
     openapi.install(app, DESCRIPTION)
     requests = RequestCounts()

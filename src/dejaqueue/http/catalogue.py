@@ -197,6 +197,25 @@ _STORAGE = (
         "Changes that the history does not have, because its disk did not keep up or refused; 1 "
         "for a gap of unknown size",
     ),
+    _gauge(
+        "dejaq_journal_servers",
+        "servers",
+        ("server", "state"),
+        "Servers of JetStream that keep the journals, 1 for the state of each, as this broker saw "
+        "it in the last half minute: `whole`, `sick` (copies missing or altered), `silent`",
+    ),
+    _gauge(
+        "dejaq_journal_copies",
+        "copies",
+        ("server",),
+        "Copies of streams that the server of JetStream has",
+    ),
+    _gauge(
+        "dejaq_journal_lag_operations",
+        "operations",
+        ("server",),
+        "How far the copies on the server of JetStream are behind at most; absent while not known",
+    ),
     _gauge("dejaq_inbox_bytes", "bytes", TOPIC, "Batches that wait to be written"),
     _gauge(
         "dejaq_partitions",

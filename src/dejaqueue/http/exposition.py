@@ -10,7 +10,7 @@ See: catalogue.py for what there is; broker/observation.py for where it comes fr
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
@@ -166,6 +166,8 @@ class Exposition:
         page.add("dejaq_workers", 'state="alive"', alive)
         page.add("dejaq_workers", 'state="dead"', len(broker.workers) - alive)
         page.add("dejaq_start_time_seconds", "", broker.started_us / 1e6)
+        for row in broker.store.servers(now=False):
+            _add_journal_server(page, row)
 
     def _add_servers(self, page: _Page) -> None:
         requests, counting = self._requests, self._broker.counting
@@ -187,6 +189,14 @@ class Exposition:
         for (method,), count in begun.items():
             done = sum(count for (known, _), count in ended.items() if known == method)
             page.add("dejaq_flight_calls_open", f'method="{method}"', max(0, count - done))
+
+
+def _add_journal_server(page: _Page, row: dict[str, Any]) -> None:
+    name = _labels(("server",), (row["server"],))
+    page.add("dejaq_journal_servers", f'{name},state="{row["state"]}"', 1)
+    page.add("dejaq_journal_copies", name, row["copies"])
+    if row["lag"] >= 0:
+        page.add("dejaq_journal_lag_operations", name, row["lag"])
 
 
 def _add_topic(page: _Page, topic: TopicNumbers) -> None:

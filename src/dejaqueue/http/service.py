@@ -5,16 +5,22 @@ Room: http.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 from fastapi import Request
 
-from dejaqueue.access.gate import Gate
+from dejaqueue.access.gate import Gate, bearer_of
 from dejaqueue.access.roles import Principal
 from dejaqueue.broker.broker import Broker
+from dejaqueue.client.credentials import Tls
 from dejaqueue.http.auditing import PRINCIPAL, SHARDED
+
+
+def _alone(bearer: str | None, own: dict[str, Any]) -> dict[str, Any]:
+    return own
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +32,23 @@ class Service:
         gate: says who calls.
         is_ready: True while the broker takes calls.
         forwards: True if what another broker serves is passed on to it.
+        tls: for brokers at https; None = the system's certificates are trusted.
+        gather: adds what other brokers say to the stats of this one, asked with the caller's key.
+        flight_tls: for their Flight ports, where a topic is in shards.
     """
 
     broker: Broker
     gate: Gate
     is_ready: Callable[[], bool]
     forwards: bool = False
+    tls: ssl.SSLContext | None = None
+    gather: Callable[[str | None, dict[str, Any]], dict[str, Any]] = _alone
+    flight_tls: Tls | None = None
+
+    def stats(self, request: Request) -> dict[str, Any]:
+        """Numbers of the topics of all brokers."""
+        bearer = bearer_of(request.headers.get("authorization"))
+        return self.gather(bearer, self.broker.stats())
 
 
 def service_of(request: Request) -> Service:

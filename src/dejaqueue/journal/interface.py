@@ -31,6 +31,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -283,6 +284,18 @@ class JournalStore(ABC):
     @abstractmethod
     def store_document(self, name: str, text: str) -> None:
         """Store such a text durably, whole or not at all, for the broker's own eyes alone."""
+
+    def servers(self, *, now: bool = True) -> list[dict[str, Any]]:
+        """For status: the servers beneath, a row for each; none where they are not known.
+
+        Args:
+            now: ask them; False = as they were seen last, at once.
+        """
+        return []
+
+    def copies(self, topic: str, partitions: int) -> list[dict[str, Any]]:
+        """For status: who has copies of a topic's journals; none where that is not known."""
+        return []
 
     @abstractmethod
     def close(self) -> None:

@@ -14,7 +14,6 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from dejaqueue.access.roles import Role
-from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import Refused, TopicUnknown
 from dejaqueue.http.auditing import note
 from dejaqueue.http.doq import calls, shapes, topics
@@ -75,7 +74,7 @@ async def list_queues(request: Request) -> JSONResponse:
     rates = doq_of(request).rates
     rates.keep(topic.name for topic in found)
     shown = [topic for topic in found if principal.may(Role.MANAGE, topic.name)]
-    stats = await run_in_threadpool(_stats, broker, [topic.name for topic in shown])
+    stats = await run_in_threadpool(_stats, service_of(request), request, shown)
     described = [
         topics.describe(topic, stats[topic.name], rates.of(topic.name))
         for topic in shown
@@ -84,12 +83,15 @@ async def list_queues(request: Request) -> JSONResponse:
     return JSONResponse({"queues": described})
 
 
-def _stats(broker: Broker, names: list[str]) -> dict[str, dict[str, Any]]:
+def _stats(service: Service, request: Request, shown: list[Topic]) -> dict[str, dict[str, Any]]:
     """The counts of these topics; those that are gone meanwhile are left out."""
+    if service.broker.is_shared:
+        found: dict[str, dict[str, Any]] = service.stats(request)["topics"]
+        return found
     found = {}
-    for name in names:
+    for topic in shown:
         with suppress(TopicUnknown):
-            found[name] = broker.stats(name)
+            found[topic.name] = service.broker.stats(topic.name)
     return found
 
 

@@ -212,9 +212,10 @@ def histogram(
 
 @router.get("/stats", responses=answers(shapes.Stats, {"uptime_ms": 5, "topics": {}}, "Numbers."))
 def stats(request: Request) -> Response:
-    """Numbers of the broker and of every topic."""
+    """Numbers of the broker and of every topic, also of those that other brokers serve."""
     check_names(request)
-    return json_answer(_broker(request, "").stats())
+    _broker(request, "")
+    return json_answer(service_of(request).stats(request))
 
 
 @router.get(

@@ -61,4 +61,4 @@ def _may_manage(request: Request) -> bool:
 def stats(request: Request) -> dict[str, Any]:
     """What `dejaq stats --json` prints: every topic's counts."""
     principal_of(request).require(Role.MANAGE, "")
-    return service_of(request).broker.stats()
+    return service_of(request).stats(request)

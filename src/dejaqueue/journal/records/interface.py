@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Bytes: TypeAlias = bytes | memoryview
 
@@ -119,6 +119,14 @@ class RecordStore(ABC):
     @abstractmethod
     def object_names(self, prefix: str) -> list[str]:
         """Names of the objects that begin so, sorted. Raises Unavailable."""
+
+    def servers(self, *, now: bool = True) -> list[dict[str, Any]]:
+        """See JournalStore.servers."""
+        return []
+
+    def copies(self, topic: str, partitions: int) -> list[dict[str, Any]]:
+        """See JournalStore.copies."""
+        return []
 
     @abstractmethod
     def drop_objects(self, names: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from dejaqueue.clock import Clock, SystemClock, Wake
 from dejaqueue.connections.nats import TIMEOUT_S, ApiRefusal, NatsConnection, read_answer
@@ -24,6 +25,7 @@ from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 from dejaqueue.journal.records.nats_copies import read_copy
 from dejaqueue.journal.records.nats_objects import BYTES_A_SECOND, NO_ROOM, NatsObjects
 from dejaqueue.journal.records.nats_reading import SUM, Reader, checksum
+from dejaqueue.journal.records.nats_status import copy_rows, server_rows
 from dejaqueue.journal.records.nats_streams import (
     ATOMIC,
     NO_STREAM,
@@ -114,10 +116,34 @@ class NatsRecordStore(RecordStore):
         """Copies that are not whole, as of the last look."""
         return list(self._watch.sick)
 
+    @property
+    def address(self) -> NatsUrl:
+        """Where the servers are, and who asks them."""
+        return self._url
+
+    def has_stream(self, name: str) -> bool:
+        """True for the name of a stream of this cluster's."""
+        return self._watch.is_ours(name)
+
+    def servers(self, *, now: bool = True) -> list[dict[str, Any]]:
+        """The servers with their copies; see nats_status.py."""
+        if now:
+            self._watch.seen = self._monitor.reports() or self._watch.seen
+        return server_rows(self._watch.seen, self.sick, self._watch.is_ours)
+
+    def copies(self, topic: str, partitions: int) -> list[dict[str, Any]]:
+        """Who has copies of each partition's records; see nats_status.py."""
+        names = [records_stream(self._url, topic, number) for number in range(partitions)]
+        return copy_rows(self._monitor.reports(), names)
+
     def on_sick(self, call: Callable[[list[SickCopy]], None]) -> None:
         """Call with all that is sick after each change, on a thread of the store's; now, too, if
         anything is: what `JetStreamServer.heal` is for."""
         self._watch.on_change(call)
+
+    def distrust(self, server: str) -> None:
+        """Read all copies of a server through soon."""
+        self._watch.distrust(server)
 
     def look_now(self) -> list[SickCopy]:
         """Look at all copies now; those that are not whole."""

@@ -68,6 +68,7 @@ class CopyWatch:
 
     Attributes:
         sick: as of the last look.
+        seen: what the servers said then.
     """
 
     def __init__(
@@ -82,11 +83,12 @@ class CopyWatch:
         """See `check` and `start`.
 
         Args:
-            prefix: of the streams that are looked at. records_prefix: of those without gaps.
+            prefix: of the streams that are looked at, those of facts too.
+            records_prefix: of those without gaps.
             on_change: called, on the watch's thread, with all that is sick after each change.
         """
         self._connection, self._monitor, self._clock = connection, monitor, clock
-        self._prefix, self._records = f"{prefix}-", records_prefix
+        self._prefixes, self._records = (f"{prefix}-", f"KV_{prefix}_"), records_prefix
         self._on_change = [on_change] if on_change else []
         self._wake, self._stop = Wake(), threading.Event()
         self._guard = threading.Lock()
@@ -98,6 +100,11 @@ class CopyWatch:
         self._accused: dict[tuple[str, str], int] = {}
         self._read_in: dict[str, str] = {}
         self.sick: list[SickCopy] = []
+        self.seen: list[ServerReport] = []
+
+    def is_ours(self, stream: str) -> bool:
+        """True for a stream that is looked at."""
+        return stream.startswith(self._prefixes)
 
     def start(self) -> None:
         """Look every half minute, on a thread of its own."""
@@ -109,6 +116,11 @@ class CopyWatch:
         self._on_change.append(call)
         if self.sick:
             call(list(self.sick))
+
+    def distrust(self, server: str) -> None:
+        """Read all copies of a server through at the next look: it was started, too."""
+        self._read_in[server] = ""
+        self._wake.ring()
 
     def suspect(self, stream: str, number: int) -> None:
         """Look soon whether a server lacks a record: somebody could not read it."""
@@ -133,12 +145,13 @@ class CopyWatch:
     def check(self) -> list[SickCopy]:
         """Look now; the copies that are sick. Nobody answered: what was sick stays so."""
         with self._guard:
-            reports = self._monitor.reports()
+            reports = self.seen = self._monitor.reports()
             if not reports:
                 return self.sick
+            self._drop_accusations(reports)
             self._read_suspects(reports)
             self._read_new_runs(reports)
-            findings = [*find_sick(reports, self._prefix, self._records), *self._accusations()]
+            findings = [*find_sick(reports, self.is_ours, self._records), *self._accusations()]
             sick = self._sure(findings)
             # A server that does not answer was not healed by that.
             told = {report.server for report in reports}
@@ -173,6 +186,13 @@ class CopyWatch:
                 elif self._accused.get((copy.server, stream)) == number < copy.first:
                     del self._accused[copy.server, stream]  # nobody needs it any more
 
+    def _drop_accusations(self, reports: list[ServerReport]) -> None:
+        """A copy that was given up is sick no more; one that should be there is missing."""
+        told = {report.server for report in reports if not report.is_off}
+        there = {(copy.server, copy.stream) for report in reports for copy in report.copies}
+        for place in [one for one in self._accused if one[0] in told and one not in there]:
+            del self._accused[place]
+
     def _read_new_runs(self, reports: list[ServerReport]) -> None:
         """Read all copies of a server that was started since: who starts may have lost a disk."""
         for report in reports:
@@ -181,7 +201,7 @@ class CopyWatch:
             if before in {None, report.run} or report.is_off:
                 continue
             for copy in report.copies:
-                if copy.stream.startswith(self._prefix) and copy.messages:
+                if self.is_ours(copy.stream) and copy.messages:
                     self._read(copy, copy.first, copy.last + 1)
 
     def _read(self, copy: Copy, first: int, end: int) -> None:
@@ -229,7 +249,7 @@ class CopyWatch:
         """Have no stream led by a sick server, where a whole one can."""
         for report in reports:
             for copy in report.copies:
-                ours = copy.stream.startswith(self._prefix)
+                ours = self.is_ours(copy.stream)
                 if not ours or copy.leader != report.server or report.server not in sick:
                     continue
                 whole = [name for name in copy.followers if name not in sick]
@@ -256,14 +276,16 @@ def _copies_of(reports: list[ServerReport], stream: str) -> list[Copy]:
     return [copy for report in reports for copy in report.copies if copy.stream == stream]
 
 
-def find_sick(reports: list[ServerReport], prefix: str, records_prefix: str) -> Iterator[Finding]:
+def find_sick(
+    reports: list[ServerReport], is_ours: Callable[[str], bool], records_prefix: str
+) -> Iterator[Finding]:
     """What these reports say is sick."""
     copies: dict[str, list[Copy]] = defaultdict(list)
     for report in reports:
         if report.is_off:
             yield Finding(SickCopy(report.server, "", "JetStream has stopped there"), False)
         for copy in report.copies:
-            if copy.stream.startswith(prefix):
+            if is_ours(copy.stream):
                 copies[copy.stream].append(copy)
     told = {report.server for report in reports if not report.is_off}
     yield from _silent(copies, {report.server for report in reports})

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 import xxhash
 
@@ -176,6 +176,14 @@ class RecordJournalStore(JournalStore):
     def _store(self, name: str, text: str) -> None:
         self._check_usable()
         self.records.put_object(name, seal_text(text))
+
+    def servers(self, *, now: bool = True) -> list[dict[str, Any]]:
+        """See JournalStore.servers."""
+        return self.records.servers(now=now)
+
+    def copies(self, topic: str, partitions: int) -> list[dict[str, Any]]:
+        """See JournalStore.copies."""
+        return self.records.copies(topic, partitions)
 
     def close(self) -> None:
         """See JournalStore.close."""

@@ -34,7 +34,9 @@ def reports(*copies: Copy, off: Sequence[str] = (), run: str = "1") -> list[Serv
 def sick(*copies: Copy, off: Sequence[str] = ()) -> list[tuple[str, str, bool]]:
     return [
         (one.copy.server, one.copy.text.split(" ")[0], one.is_sure)
-        for one in find_sick(reports(*copies, off=off), "q-", "q-records-")
+        for one in find_sick(
+            reports(*copies, off=off), lambda name: name.startswith("q-"), "q-records-"
+        )
     ]
 
 

@@ -1,0 +1,99 @@
+"""Numbers of all topics, asked of any broker: each says its own, who is away is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+
+import dejaqueue
+from dejaqueue.access.gate import Gate
+from dejaqueue.broker.broker import Broker
+from dejaqueue.client.flight_transport import FlightTransport
+from dejaqueue.flight.gathering import stats_of_all
+from dejaqueue.flight.server import FlightServer
+from dejaqueue.http.server import HttpServer
+from dejaqueue.http.service import Service
+from dejaqueue.model import Topic
+from dejaqueue.settings import BrokerSettings, JournalSettings
+from tests.integration.test_forwarding import THERE, AllElsewhere
+from tests.record_servers import free_port
+
+
+@dataclass
+class Many(AllElsewhere):
+    """A broker that serves nothing: two others are there, and one of them does not answer."""
+
+    def describe(self, topic: str) -> dict[str, Any]:
+        nodes = {"a": "dejaq://127.0.0.1:1", "b": self.url, "c": f"dejaq://127.0.0.1:{free_port()}"}
+        listed = [{"node": node, "url": url} for node, url in nodes.items()]
+        return {"node": "a", "coordinator": "", "nodes": listed, "topics": []}
+
+
+@dataclass
+class Brokers:
+    """One that serves the topic, and one that is asked."""
+
+    far: Broker
+    near: Broker
+    url: str
+    http_url: str
+    shared: Many
+
+
+@pytest.fixture
+def brokers() -> Iterator[Brokers]:
+    settings = BrokerSettings(journal=JournalSettings(url="memory:"))
+    with ExitStack() as stack:
+        far = Broker(settings)
+        far.start()
+        stack.callback(far.stop)
+        for name in (THERE, "hidden"):
+            far.create_topic(Topic(name))
+        served = FlightServer(far, gate=Gate(far.keys))
+        served.start()
+        stack.callback(served.stop)
+        shared = Many({}, served.url)
+        near = Broker(settings, shared=shared)
+        near.start()
+        stack.callback(near.stop)
+        gate = Gate(near.keys)
+        flight = FlightServer(near, gate=gate)
+        flight.start()
+        stack.callback(flight.stop)
+        gather = partial(stats_of_all, near, flight.forwarding)
+        http = HttpServer(Service(near, gate, lambda: True, True, None, gather), "127.0.0.1", 0)
+        http.start()
+        stack.callback(http.stop)
+        yield Brokers(far, near, flight.url, f"http://127.0.0.1:{http.port}", shared)
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_any_broker_tells_of_all_topics(brokers: Brokers, follows: bool) -> None:
+    transport = FlightTransport(brokers.url, follows=follows)
+    with dejaqueue.Client(transport=transport) as client:
+        found = client.stats()
+    assert found["topics"] == brokers.far.stats()["topics"]
+    assert found["silent"] == ["c"]
+
+
+def test_over_http_too(brokers: Brokers) -> None:
+    for path in ("/v1/stats", "/stats"):
+        found = httpx.get(brokers.http_url + path, timeout=20).json()
+        assert (sorted(found["topics"]), found["silent"]) == (["hidden", THERE], ["c"])
+
+
+def test_each_broker_shows_what_the_callers_own_key_may_see(brokers: Brokers) -> None:
+    brokers.near.keys.create("root", ["admin:*"])
+    secret = brokers.near.keys.create("one", [f"manage:{THERE}"])[1]
+    brokers.far.keys.open(brokers.shared)
+    with dejaqueue.Client(transport=FlightTransport(brokers.url, secret)) as client:
+        assert list(client.stats()["topics"]) == [THERE]
+    headers = {"authorization": f"Bearer {secret}"}
+    refused = httpx.get(f"{brokers.http_url}/v1/stats", headers=headers, timeout=20)
+    assert refused.status_code == 403
