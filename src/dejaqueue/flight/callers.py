@@ -85,7 +85,7 @@ def onward_sharded(
         Elsewhere: the caller goes to each shard itself.
     """
     caller: Caller = context.get_middleware(KEY)
-    if caller.is_forwarded:
+    if caller.is_final:
         raise elsewhere
     return brokers.of(caller.bearer)
 

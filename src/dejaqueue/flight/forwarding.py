@@ -62,7 +62,7 @@ class Forwarding:
     """Connections to other brokers, made when they are needed. Any thread may call.
 
     Args:
-        tls: (and an attribute) for brokers at `dejaqs://`; None = the system's certificates are trusted.
+        tls: kept; for brokers at `dejaqs://`, None = the system's certificates are trusted.
     """
 
     def __init__(self, tls: Tls | None = None) -> None:
