@@ -310,6 +310,34 @@ def test_one_broker_leaves_while_messages_are_consumed(cluster: SpreadCluster, t
     until(lambda: sorted(cluster.shard_owners(topic)) == ["a", "b", "c"], "c has a shard again")
 
 
+def test_one_broker_dies_while_messages_are_consumed(cluster: SpreadCluster, topic: str) -> None:
+    dead = next(name for name in cluster.shard_owners(topic) if name in "bc")
+    alive = next(name for name in "bc" if name != dead)
+    with cluster.client("a") as client, cluster.client(alive) as sender:
+        keys = pa.array([f"k{number}" for number in range(60)])
+        assert len(set(shards_of(sender.send_batch(topic, batch_of(60, key=keys)).ids))) == 3
+        consumer = client.consume(topic, prefetch=30, idle_ms=20_000)
+        found: Counter[bytes] = Counter()
+        for message in consumer:
+            found[message.payload] += 1
+            message.ack()
+            if len(found) == 20:
+                cluster.lose_touch(dead)
+                cluster.proxies[dead].cut()
+            if len(found) == 60:
+                break
+        consumer.close()
+        assert dead not in cluster.shard_owners(topic)
+        more = sender.send_batch(
+            topic, batch_of(60, 60, key=pa.array([f"m{k}" for k in range(60)]))
+        )
+        assert len(set(shards_of(more.ids))) == 3
+        assert len(take(client, topic, 60)) == 60
+    cluster.proxies[dead].mend()
+    cluster.be_back(dead)
+    until(lambda: dead in cluster.shard_owners(topic), f"{dead} has a shard again")
+
+
 def test_partitions_are_added_and_the_topic_is_deleted(cluster: SpreadCluster, topic: str) -> None:
     with cluster.client("b") as client:
         keys = [f"k{number}" for number in range(24)]
