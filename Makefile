@@ -95,28 +95,29 @@ membership: venv-dev ## nodes of an embedded cluster join and leave under load, 
 	@scripts/install.sh cluster
 	@PYTHONPATH=src:. $(PY) -m tests.cluster.membership $(ARGS)
 
-.PHONY: mutants soak reliability
+.PHONY: mutants crash soak chaos reliability
 mutants: venv-dev ## plant every bug in the simulation, and say which seed finds it (ARGS=names)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation.find_mutants $(ARGS)
+
+BACKEND ?= segment
+CYCLES ?= 100
+crash: venv-dev ## a broker under load, killed again and again with its server (BACKEND=redis CYCLES=100)
+	@PYTHONPATH=src:. $(PY) -m tests.crash.storm --backend $(BACKEND) --cycles $(CYCLES) $(ARGS)
 
 soak: venv-dev ## a mixed load for an hour, killed now and then: nothing lost, nothing grows (ARGS="--minutes N")
 	@PYTHONPATH=src:. $(PY) -m tests.soak $(ARGS)
 
+chaos: venv-dev ## three brokers in networks that fail, killed, paused, their clocks moved, for 20 minutes (ARGS="--minutes N --backend servers|embedded --seed N --faults A,B"); needs root
+	@scripts/install.sh cluster
+	@scripts/install_servers.sh || true
+	@PYTHONPATH=src:. $(PY) -m tests.chaos $(ARGS)
+
 reliability: venv-dev ## everything that breaks things on purpose, in some 25 minutes
 	@scripts/install_servers.sh || true
-	@echo "== simulation, 2,000 seeds"
-	@PYTHONPATH=src:. $(PY) -m tests.simulation --first $(SEED) --seeds $(or $(SEEDS),2000) --workers 2
-	@echo "== corruption, 10,000 bit flips"
-	@PYTHONPATH=src:. $(PY) -m tests.corruption --flips 10000
-	@echo "== planted bugs, replay, crowds, power cuts, crashes"
-	@DEJAQ_RELIABILITY=all DEJAQ_POWER_CUTS=20 DEJAQ_KILL_CYCLES=100 $(PY) -m pytest -q \
-		tests/simulation tests/checker tests/corruption tests/mutation tests/replay tests/hostile \
-		tests/crash $(PYTEST_ARGS)
-	@echo "== soak, two minutes"
-	@PYTHONPATH=src:. $(PY) -m tests.soak --minutes 2
+	@PYTHONPATH=src:. $(PY) -m tests.reliability --first $(SEED) --seeds $(or $(SEEDS),2000) $(ARGS)
 
 ##@ Measure
-.PHONY: bench bench-scale bench-spark
+.PHONY: bench bench-scale bench-spark bench-cluster
 bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput, ARGS=...)
 	@scripts/install_servers.sh || true
 	@$(PY) -m bench $(QUESTION) $(ARGS)
@@ -130,6 +131,12 @@ bench-spark: venv-bench ## Spark writes and reads topics, beside what Spark take
 	@scripts/install.sh spark
 	@scripts/install_java.sh || true
 	@$(PY) -m bench spark $(ARGS)
+	@$(PY) scripts/generate_reference.py
+
+bench-cluster: venv-bench ## three copies, PostgreSQL, hand-over and failover of 100 partitions, in five minutes
+	@scripts/install.sh cluster
+	@scripts/install_servers.sh || true
+	@$(PY) -m bench cluster $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
 ##@ Keep house

@@ -25,6 +25,7 @@ TITLES = {
     "scale": "Scale",
     "spark": "Spark",
     "journals": "Journals on servers",
+    "cluster": "Three brokers",
     "parts": "Parts",
 }
 

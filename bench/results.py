@@ -28,6 +28,7 @@ QUESTIONS = (
     "scale",
     "spark",
     "journals",
+    "cluster",
     "parts",
 )
 """All questions, in the order of the page."""

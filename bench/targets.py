@@ -59,8 +59,15 @@ TARGETS = (
     Target("spark", "write", "value", "≥", 400_000, "rows/s"),
     Target("spark", "read", "value", "≥", 1_000_000, "rows/s"),
     Target("spark", "stream_read", "value", "≥", 300_000, "rows/s"),
-    Target("journals", "enqueue_postgresql", "value", "≥", 150_000, "messages/s"),
-    Target("journals", "through_postgresql", "ratio", "≥", 5, "× skip_locked"),
+    Target("cluster", "enqueue_jetstream", "value", "≥", 200_000, "messages/s"),
+    Target("cluster", "enqueue_jetstream", "ratio", "≥", 0.25, "× segments"),
+    Target("cluster", "enqueue_postgresql", "value", "≥", 150_000, "messages/s"),
+    Target("cluster", "through_postgresql", "ratio", "≥", 5, "× skip_locked"),
+    Target("cluster", "hand_over_postgresql", "value", "≤", 1, "s"),
+    Target("cluster", "hand_over_jetstream", "value", "≤", 1, "s"),
+    Target("cluster", "failover_postgresql", "value", "≤", 8, "s"),
+    Target("cluster", "failover_jetstream", "value", "≤", 8, "s"),
+    Target("cluster", "failover_jetstream_leader", "value", "≤", 15, "s"),
 )
 
 WORK = {
@@ -92,8 +99,14 @@ WORK = {
     ("spark", "write"): "Spark writes a table, two threads",
     ("spark", "read"): "Spark reads a topic, two threads",
     ("spark", "stream_read"): "Spark drains a topic, 100,000 rows a batch",
-    ("journals", "enqueue_postgresql"): "enqueue with the journal on PostgreSQL",
-    ("journals", "through_postgresql"): "in and out again, beside FOR UPDATE SKIP LOCKED",
+    ("cluster", "enqueue_jetstream"): "enqueue, three copies on JetStream",
+    ("cluster", "enqueue_postgresql"): "enqueue with the journal on PostgreSQL",
+    ("cluster", "through_postgresql"): "in and out again, beside FOR UPDATE SKIP LOCKED",
+    ("cluster", "hand_over_postgresql"): "a broker is stopped, PostgreSQL: a partition is away",
+    ("cluster", "hand_over_jetstream"): "a broker is stopped, JetStream: a partition is away",
+    ("cluster", "failover_postgresql"): "a broker is killed, PostgreSQL: lease of 5 s and 3 s",
+    ("cluster", "failover_jetstream"): "a broker is killed, JetStream: lease of 5 s and 3 s",
+    ("cluster", "failover_jetstream_leader"): "the JetStream leader is killed with its broker",
 }
 """What a target is about, for readers, by question and case."""
 

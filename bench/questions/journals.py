@@ -3,8 +3,8 @@
 The same broker and the same load with each journal, in turn: `enqueue_…` is one producer with
 batches of 1,000, 100 random bytes each; `lease_ack_…` one consumer that leases and acks 1,000 at a
 time until all is gone; `through_…` both together, messages in and out again a second. The ratio of
-`enqueue_…` is to the embedded segment journal, that of `through_postgresql` to a queue as a table
-of the same PostgreSQL (`SELECT … FOR UPDATE SKIP LOCKED`), in the same run.
+each is to the embedded segment journal, in the same run. A queue as a table of PostgreSQL, and
+JetStream, are beside it in `cluster`.
 
 Server, broker, producer and consumer share the machine's cores: read the figures as ratios.
 """
@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from bench.load import past_load
 from bench.percentiles import spread
 from bench.results import Outcome, Row
 from bench.systems.dejaq import DejaqSystem
 from bench.systems.servers import new_folder
-from bench.systems.skip_locked import SkipLockedQueue
 from bench.systems.system import Measured, Plan
-from dev.services import Service, missing, start
+from dev.services import missing, start
 
 QUESTION = "journals"
 UNIT = "messages/s"
@@ -57,13 +57,10 @@ def rows_of(medians: dict[tuple[str, str], float]) -> list[Row]:
     """Rows of medians by (journal, case), with the ratios that the page shows."""
     rows = []
     for (name, case), value in medians.items():
-        to = "segments" if case != "through" or name != "postgresql" else "skip_locked"
-        other = medians.get((to, case)) if name not in ("segments", "skip_locked") else None
+        other = medians.get(("segments", case)) if name != "segments" else None
         ratio = round(value / other, 3) if other else None
-        shown = f"{case}_{name}"
-        rows.append(
-            Row(QUESTION, "dejaq", shown, round(value, 1), UNIT, ratio, to if other else None)
-        )
+        shown, to = f"{case}_{name}", "segments" if other else None
+        rows.append(Row(QUESTION, "dejaq", shown, round(value, 1), UNIT, ratio, to))
     return sorted(rows, key=lambda row: [row.case.startswith(case) for case in CASES], reverse=True)
 
 
@@ -73,16 +70,14 @@ def _sqlite(plan: Plan) -> str:
 
 def _server_turn(name: str, plan: Plan, number: int, rates: Rates, report: Report) -> None:
     os.environ["DEJAQ_SERVICES_ROOT"] = str(plan.folder)
-    _let_in(plan)
+    let_in(plan.folder)
     with start(name) as service:
         _turn(name, service.url, plan, number, rates, report)
-        if name == "postgresql":
-            _skip_locked_turn(service, plan, number, rates, report)
 
 
-def _let_in(plan: Plan) -> None:
+def let_in(path: Path) -> None:
     """Servers that run as another user have to get to their folders."""
-    for folder in (plan.folder, *plan.folder.parents):
+    for folder in (path, *path.parents):
         if os.geteuid() == 0 and not folder.stat().st_mode & 0o001:
             folder.chmod(folder.stat().st_mode | 0o001)
 
@@ -102,20 +97,6 @@ def _turn(
                 _note(name, filled, drained, number, rates, report)
     finally:
         system.stop()
-
-
-def _skip_locked_turn(
-    service: Service, plan: Plan, number: int, rates: Rates, report: Report
-) -> None:
-    queue_table = SkipLockedQueue(service.url)
-    try:
-        now_ms = DejaqSystem().clock.now_ms()
-        load = past_load(plan.rows, now_ms, number)
-        filled = queue_table.enqueue(load, plan)
-        drained = queue_table.lease_ack(now_ms, plan)
-        _note("skip_locked", filled, drained, number, rates, report)
-    finally:
-        queue_table.close()
 
 
 def _note(

@@ -221,7 +221,7 @@ def _ceilings() -> tuple[type, type]:
     )
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-    from dejaqueue.spark.columns import READ_SCHEMA
+    from dejaqueue.spark.columns import READ, schema_of
 
     class Dropping(DataSourceArrowWriter):
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -282,7 +282,7 @@ def _ceilings() -> tuple[type, type]:
             return "dejaq_bench_ready"
 
         def schema(self) -> str:
-            return READ_SCHEMA
+            return schema_of((), READ)
 
         def reader(self, schema: Any) -> DataSourceReader:
             return Ready(schema, int(self.options["rows"]))

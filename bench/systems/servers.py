@@ -69,6 +69,12 @@ class Server:
         if not keep_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 
+    def kill(self) -> None:
+        """SIGKILL, as a machine that fails; its folder stays."""
+        self._child.kill()
+        self._child.wait()
+        self._log.close()
+
     def _wait(self, name: str, is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_SECONDS_MAX
         while time.monotonic() < deadline:

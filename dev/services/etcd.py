@@ -30,7 +30,7 @@ class Etcd(Service):
     @property
     def url(self) -> str:
         """See Service.url."""
-        return f"etcd://127.0.0.1:{self.port}"
+        return f"etcd://{self.host}:{self.port}"
 
     def prepare(self) -> None:
         """See Service.prepare."""
@@ -40,7 +40,7 @@ class Etcd(Service):
         etcd = program("etcd")
         assert etcd is not None
         client, peer = (
-            f"{self.scheme}://127.0.0.1:{self.port}",
+            f"{self.scheme}://{self.host}:{self.port}",
             f"http://127.0.0.1:{self.peer_port}",
         )
         settings = {
@@ -61,7 +61,7 @@ class Etcd(Service):
             return is_listening(self.port)
         try:
             with urllib.request.urlopen(
-                f"http://127.0.0.1:{self.port}/health", timeout=2
+                f"http://{self.host}:{self.port}/health", timeout=2
             ) as answer:
                 return bool(json.load(answer).get("health") in {"true", True})
         except (OSError, urllib.error.URLError, ValueError):

@@ -33,7 +33,7 @@ class Postgresql(Service):
     @property
     def url(self) -> str:
         """See Service.url."""
-        return f"postgresql://dejaq@127.0.0.1:{self.port}/postgres"
+        return f"postgresql://dejaq@{self.host}:{self.port}/postgres"
 
     def prepare(self) -> None:
         """See Service.prepare."""
@@ -48,7 +48,7 @@ class Postgresql(Service):
         postgres = program("postgres", *_FOLDERS)
         assert postgres is not None
         settings = {
-            "listen_addresses": "127.0.0.1",
+            "listen_addresses": self.host,
             "port": str(self.port),
             "unix_socket_directories": "",
         } | self.settings

@@ -37,9 +37,11 @@ class Service(ABC):
         folder: where it works; made here, below DEJAQ_SERVICES_ROOT if that is set, removed by
             `stop`.
         port: that it listens on, the same after a restart.
+        host: address that it listens on.
     """
 
     name: ClassVar[str]
+    host: str = "127.0.0.1"
     stop_signal: ClassVar[int] = signal.SIGTERM
 
     def __init__(self, **settings: str) -> None:

@@ -105,6 +105,8 @@ TRANSACTION_PARTICIPANTS_MAX: Final = 4_096
 BRANCHED_MS_MAX: Final = 7 * 24 * 3_600_000
 # Branches that one commit names: a job has as many tasks.
 TRANSACTION_BRANCHES_MAX: Final = 100_000
+# What a write is called when somebody asks what became of it: the name of its transaction fits.
+LABEL_BYTES_MAX: Final = 512
 # Request line and headers over HTTP: a key, a trace and some more are a kilobyte.
 HTTP_HEAD_BYTES_MAX: Final = 32_768
 # Headers of one request; each costs some objects before anybody asks for it.

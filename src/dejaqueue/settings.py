@@ -65,6 +65,15 @@ class JournalSettings(Group):
         description="Size of a partition's copy at most, in bytes; its oldest files go first. "
         "0 = 256 MiB in memory, as large as the journal in a directory. Cannot change live.",
     )
+    patience_ms: int = Field(
+        default=10_000,
+        ge=100,
+        le=600_000,
+        description="With messages on a server: how long it is asked what became of an append "
+        "whose answer was lost, in milliseconds; then the partition stops and is read again. Ten "
+        "seconds: a server that elects another leader or starts again is waited for. Meanwhile "
+        "others on the same worker wait, too. Cannot change live.",
+    )
     segment_bytes: int = Field(
         default=64 << 20,
         ge=4 << 10,
@@ -222,6 +231,14 @@ class ServerSettings(Group):
         "75 s: longer than most proxies keep theirs, so that it is they who close. "
         "Cannot change live.",
     )
+    memory_bytes_max: int = Field(
+        default=0,
+        description="Memory of its own that `dejaq serve` may take, in bytes, as the system counts "
+        "it (RLIMIT_DATA: what is reserved, some 8 MiB for each thread too); at least 512 MiB. A "
+        "batch that does not fit, however small it was packed, is refused with RESOURCE_EXHAUSTED. "
+        "0 = no bound but the machine's, because only you know what else it has to do. "
+        "Cannot change live.",
+    )
     tls_certificate: str = Field(
         default="",
         description="PEM file with the server's certificate and those that sign it, for both "
@@ -242,6 +259,8 @@ class ServerSettings(Group):
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:
+        if self.memory_bytes_max and self.memory_bytes_max < 512 << 20:
+            raise ValueError("memory_bytes_max must be 0, or at least 512 MiB (536870912)")
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise ValueError("tls_certificate and tls_key belong together: set both, or neither")
         if self.tls_client_ca and not self.tls_certificate:

@@ -99,13 +99,14 @@ class Delivery:
     """One message that was handed over.
 
     Attributes:
-        pushed_us: when the broker sent it.
+        pushed_us: when the broker sent it; if that is not certain, the earliest it can have been.
         pushed_broker_us: the same by the broker's clock.
         handed_broker_us: when the application got it, by the broker's clock; -1 = it never did,
             because its consumer went away before.
         lease_end_ms: by the broker's clock.
         dispatch: which batch of its consumer it came in, and its place there.
         decided_ms: the earliest time, by the partition, at which it may have been leased.
+        latest_us: if it is not certain when the broker sent it, the latest it can have been.
     """
 
     id: int
@@ -122,6 +123,12 @@ class Delivery:
     group: str = ""
     priority: int = 32_768
     decided_ms: int = 0
+    latest_us: int = 0
+
+    @property
+    def surely_pushed_us(self) -> int:
+        """By then the broker had sent it."""
+        return max(self.latest_us, self.pushed_us)
 
 
 @dataclass(slots=True)

@@ -314,7 +314,7 @@ def _attempts(story: _Story, history: History) -> list[Fault]:
         if history.max_attempts and attempt > history.max_attempts and not aborted:
             faults.append(Fault(5, f"message {story.id} had attempt {attempt}", story.id))
     for before, after in itertools.pairwise(story.deliveries):
-        if after.pushed_us < before.pushed_us:
+        if after.surely_pushed_us < before.pushed_us:
             text = f"message {story.id}: attempt {after.attempt} came before {before.attempt}"
             faults.append(Fault(3, text, story.id))
     return faults
@@ -326,9 +326,9 @@ def _one_lease(story: _Story, aways: dict[str, int]) -> list[Fault]:
     for before, after in itertools.pairwise(story.deliveries):
         mine = [s for s in story.settles if s.attempt == before.attempt]
         given_back = any(
-            s.op == "nack" and _maybe(s) and s.called_us <= after.pushed_us for s in mine
+            s.op == "nack" and _maybe(s) and s.called_us <= after.surely_pushed_us for s in mine
         )
-        gone = aways.get(before.consumer, after.pushed_us + 1) <= after.pushed_us
+        gone = before.consumer in aways and aways[before.consumer] <= after.surely_pushed_us
         end_ms = _lease_end_ms(before, mine)
         if not given_back and not gone and after.pushed_broker_us < end_ms * 1_000:
             early_ms = end_ms - after.pushed_broker_us // 1_000
@@ -364,7 +364,7 @@ def _resurrected(story: _Story) -> list[Fault]:
                 text = f"message {story.id} was delivered after its {what} was answered"
                 faults.append(Fault(6, text, story.id))
             # A cancel that was answered OK means that nobody had it.
-            before = [d for d in story.deliveries if d.pushed_us < end.called_us]
+            before = [d for d in story.deliveries if d.surely_pushed_us < end.called_us]
             leased = any(not _given_back(story, d, end) for d in before)
             if what == "cancel" and leased and not late:
                 text = f"message {story.id} was cancelled while it was leased"
@@ -390,7 +390,7 @@ def _stale(story: _Story) -> list[Fault]:
         newer = [
             d
             for d in story.deliveries
-            if d.attempt > settle.attempt and d.pushed_us < settle.called_us
+            if d.attempt > settle.attempt and d.surely_pushed_us < settle.called_us
         ]
         if newer:
             text = f"{settle.op} of attempt {settle.attempt} of message {story.id} was accepted "

@@ -111,15 +111,23 @@ class Cluster:
             self.stop(name)
         self.facts.close()
 
+    def settings(self, name: str) -> BrokerSettings:
+        """Of a broker that joins."""
+        return BrokerSettings()
+
+    def listen(self, name: str, broker: Broker) -> str:
+        """Where a broker is reached; in this process nobody needs a port."""
+        return f"dejaq://{name}:1"
+
     def start(self, name: str) -> Broker:
         """A broker joins."""
         self.coordinators[name] = Away(self.facts.open())
         self.clocks[name] = Stoppable()
         node = Node(name, self.coordinators[name], LEASE_MS, self.clocks[name])
         store = RecordJournalStore(self.records)
-        broker = Broker(BrokerSettings(), store=store, shared=node)
+        broker = Broker(self.settings(name), store=store, shared=node)
         broker.start()
-        node.start(broker, f"dejaq://{name}:1", f"http://{name}:2")
+        node.start(broker, self.listen(name, broker), f"http://{name}:2")
         self.nodes[name], self.brokers[name] = node, broker
         return broker
 

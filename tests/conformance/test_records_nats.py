@@ -8,7 +8,7 @@ import pytest
 
 from dejaqueue.connections.nats_url import read_url
 from dejaqueue.journal.records.nats import NatsRecordStore
-from dejaqueue.testing.cut_proxy import CutProxy
+from dejaqueue.testing.cutting_proxy import CuttingProxy
 from dejaqueue.testing.record_conformance import RecordConformance
 from dejaqueue.testing.shared_journal_conformance import ServedJournalConformance
 from tests.record_servers import NatsServers
@@ -69,7 +69,7 @@ class TestJetStreamJournal(ServedJournalConformance):
     @pytest.fixture(autouse=True)
     def _use(self) -> Iterator[None]:
         self.made: list[NatsRecordStore] = []
-        with CutProxy(("127.0.0.1", self.servers.nodes[0].client_port)) as self.proxy:
+        with CuttingProxy(("127.0.0.1", self.servers.nodes[0].client_port)) as self.proxy:
             yield
             for store in self.made:
                 store.close()

@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 
 from dejaqueue.journal.records.redis import RedisRecordStore
-from dejaqueue.testing.cut_proxy import CutProxy
+from dejaqueue.testing.cutting_proxy import CuttingProxy
 from dejaqueue.testing.record_conformance import RecordConformance
 from dejaqueue.testing.shared_journal_conformance import ServedJournalConformance
 from tests.record_servers import RedisServer, redis_program
@@ -62,7 +62,7 @@ class TestRedisJournal(ServedJournalConformance):
     @pytest.fixture(autouse=True)
     def _use(self) -> Iterator[None]:
         self.made: list[RedisRecordStore] = []
-        with CutProxy(("127.0.0.1", self.server.port)) as self.proxy:
+        with CuttingProxy(("127.0.0.1", self.server.port)) as self.proxy:
             yield
             for store in self.made:
                 store.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ import pytest
 
 from dejaqueue.connections.sql import server_of
 from dejaqueue.journal.records.sql import SqlRecordStore
-from dejaqueue.testing.cut_proxy import CutProxy
+from dejaqueue.testing.cutting_proxy import CuttingProxy
 from dejaqueue.testing.record_conformance import RecordConformance
 from dejaqueue.testing.shared_journal_conformance import (
     ServedJournalConformance,
@@ -59,7 +60,7 @@ class SqlJournal(ServedJournalConformance):
         """Stores that a test leaves open are closed: a server takes only so many connections."""
         self.service = service
         self.made: list[SqlRecordStore] = []
-        with CutProxy(("127.0.0.1", service.port)) as self.proxy:
+        with CuttingProxy(("127.0.0.1", service.port)) as self.proxy:
             yield
             for store in self.made:
                 store.close()
@@ -113,3 +114,15 @@ class TestMariadbRecords(SqlRecords):
     @pytest.fixture(autouse=True)
     def _server(self, mariadb: Service) -> None:
         self.service = mariadb
+
+
+@pytest.mark.parametrize("name", ["postgresql", "mariadb"])
+def test_brokers_that_start_together_make_the_tables_together(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    service: Service = request.getfixturevalue(name)
+    url = own_url(service, service.port, str(tmp_path))
+    with ThreadPoolExecutor(6) as threads:
+        stores = list(threads.map(lambda _: SqlRecordStore(server_of(url)), range(6)))
+    for store in stores:
+        store.close()

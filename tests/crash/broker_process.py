@@ -13,6 +13,11 @@ from typing import IO
 import dejaqueue
 
 STARTED_SECONDS_MAX = 30
+_SERVE = """
+import faulthandler, runpy, signal
+faulthandler.register(signal.SIGUSR1)  # who waits for whom: see stall.py
+runpy.run_module("dejaqueue", run_name="__main__", alter_sys=True)
+"""
 
 
 class BrokerProcess:
@@ -41,7 +46,7 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Return when it listens."""
-        command = [sys.executable, "-m", "dejaqueue", "serve", "--json"]
+        command = [sys.executable, "-c", _SERVE, "serve", "--json"]
         command += ["--data", str(self._data), "--port", str(self.port), "--http-port", "0"]
         self._log = self._log_path.open("ab")
         self._process = subprocess.Popen(
@@ -60,6 +65,10 @@ class BrokerProcess:
         where = json.loads(line)
         self.port = int(where["url"].rpartition(":")[2])
         self.http_port = int(where["http_url"].rpartition(":")[2])
+
+    def log_text(self) -> str:
+        """What it has logged so far, over all its lives."""
+        return self._log_path.read_text(errors="replace")
 
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nothing is said."""

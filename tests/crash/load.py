@@ -33,6 +33,10 @@ class Load:
         self._producers: list[threading.Thread] = []
         self._consumers: list[threading.Thread] = []
 
+    def progress(self) -> int:
+        """A number that changes as long as anybody gets anywhere."""
+        return len(self.history.tried) + len(self.history.deliveries) + len(self.history.acked_us)
+
     def begin(self) -> None:
         """Make the topic and begin."""
         with Client(self._url) as client:

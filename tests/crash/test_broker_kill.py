@@ -20,6 +20,7 @@ from dejaqueue.clock import SystemClock
 from dejaqueue.model import RowStatus
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.history import Delivery, History
+from tests.crash.stall import watched
 
 pytestmark = [
     pytest.mark.crash,
@@ -178,23 +179,25 @@ def check_under_load(broker: BrokerProcess, turns: int, disturb: Callable[[int],
         thread.start()
         return thread
 
-    producers = [run(produce, broker.url, history, n, stop_producing) for n in range(2)]
-    consumers = [run(consume, broker.url, history, stop_consuming) for _ in range(2)]
-    try:
-        for turn in range(turns):
-            threading.Event().wait(random.uniform(0.3, 1.5))
-            disturb(turn)
-    finally:
-        stop_producing.set()
-        for thread in producers:
-            thread.join(60)
+    with watched(lambda: len(history.tried) + len(history.deliveries), broker) as stalls:
+        producers = [run(produce, broker.url, history, n, stop_producing) for n in range(2)]
+        consumers = [run(consume, broker.url, history, stop_consuming) for _ in range(2)]
         try:
-            drain(broker.url)
+            for turn in range(turns):
+                threading.Event().wait(random.uniform(0.3, 1.5))
+                disturb(turn)
         finally:
-            stop_consuming.set()
-            for thread in consumers:
+            stop_producing.set()
+            for thread in producers:
                 thread.join(60)
+            try:
+                drain(broker.url)
+            finally:
+                stop_consuming.set()
+                for thread in consumers:
+                    thread.join(60)
     assert not failures, failures
+    assert not stalls, stalls
     print(f"sent={len(history.sent)} got={len(history.deliveries)} acked={len(history.acked_us)}")
     assert len(history.acked_us) > 100
     assert history.faults()[:10] == []

@@ -22,7 +22,7 @@ from tests.crash.broker_process import BrokerProcess
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 
 TOPIC, DEAD = "work", "work.dead"
-CYCLES = int(os.environ.get("DEJAQ_KILL_CYCLES", "6"))
+CYCLES = int(os.environ.get("DEJAQ_KILL_CYCLES_OF_PARTS", "6"))
 
 
 @pytest.fixture

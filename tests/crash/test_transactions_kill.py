@@ -21,7 +21,7 @@ from tests.crash.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 
-CYCLES = int(os.environ.get("DEJAQ_KILL_CYCLES", "5"))
+CYCLES = int(os.environ.get("DEJAQ_KILL_CYCLES_OF_PARTS", "5"))
 INPUTS = 3_000
 
 

@@ -32,6 +32,7 @@ CONNECTIONS = 10_000 if ALL else 1_000
 CONSUMERS = 1_000 if ALL else 60
 INBOX_BYTES_MAX = 8 << 20
 KB, MB = 1 << 10, 1 << 20
+BOUND_BYTES = 1 << 30
 
 
 @pytest.fixture
@@ -118,6 +119,35 @@ def test_consumers_that_never_ack_hold_up_nobody(broker: BrokerProcess) -> None:
             with contextlib.suppress(pa.ArrowException, OSError):
                 writer.close()
         raw.close()
+
+
+@pytest.fixture
+def bounded(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(
+        tmp_path / "data", tmp_path / "broker.log", server__memory_bytes_max=BOUND_BYTES
+    )
+    process.start()
+    yield process
+    process.kill()
+
+
+def test_a_batch_that_unpacks_to_more_than_the_memory_there_is(bounded: BrokerProcess) -> None:
+    """Arrow unpacks it before DejaQ can look at it; the system refuses it the memory."""
+    assert serves(bounded)
+    schema = pa.schema([pa.field("payload", pa.binary(), nullable=False)])
+    zeros = pa.record_batch([pa.array([bytes(BOUND_BYTES)], pa.binary())], schema=schema)
+    packed = flight.FlightCallOptions(write_options=pa.ipc.IpcWriteOptions(compression="zstd"))
+    raw = flight.connect(f"grpc+tcp://127.0.0.1:{bounded.port}")
+    for _ in range(3):
+        writer, reader = raw.do_put(descriptor(topic="serves", op="enqueue"), schema, packed)
+        writer.write_with_metadata(zeros, (1).to_bytes(4, "little"))
+        writer.done_writing()
+        with pytest.raises(flight.FlightError, match="no memory to read the batch"):
+            reader.read()
+            writer.close()
+        assert own_bytes(bounded) < BOUND_BYTES // 2
+    raw.close()
+    assert serves(bounded)
 
 
 def test_what_nobody_waits_for_is_bounded(broker: BrokerProcess) -> None:

@@ -223,6 +223,18 @@ def test_a_lease_that_is_not_extended_ends(client: Client, topic: str) -> None:
         assert again.ack().ok
 
 
+def test_a_batch_whose_lease_ended_has_a_status_for_each_message(
+    client: Client, topic: str
+) -> None:
+    client.send_batch(topic, [b"x"] * 3)
+    with client.consume_batches(topic, lease_ms=50, auto_extend=False) as consumer:
+        batch = next(consumer)
+        assert len(batch) == 3
+        again = next(consumer)
+        assert batch.ack().statuses.tolist() == [RowStatus.LEASE_LOST] * 3
+        assert again.ack().ok
+
+
 def test_messages_can_be_acked_after_the_loop(client: Client, topic: str) -> None:
     client.send_batch(topic, [b"x"] * 10)
     messages = list(client.consume(topic, idle_ms=200))

@@ -10,10 +10,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dejaqueue.broker import duplicates, writer
+from dejaqueue.broker import duplicates, routing
 from dejaqueue.broker.partition import Partition
 from dejaqueue.engine import apply, rules
 from dejaqueue.engine.shares import FlatShares, NestedShares
+from dejaqueue.errors import DejaQError
 from dejaqueue.http.routes import sending
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.segments import files, journal, recovery
@@ -35,7 +36,23 @@ def mutant(*tests: str) -> Callable[[Mutant], Mutant]:
 
 @mutant("tests/rules/test_growing.py")
 def forgets_batches_of_before_it_grew(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(writer, "known_batches", lambda topic, route, producer: {})
+    patch.setattr(routing, "known_batches", lambda topic, route, producer: {})
+
+
+@mutant("tests/rules/test_growing.py")
+def notes_not_which_rows_a_part_has(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(routing, "_strays", lambda homes, partition, rows: ())
+
+
+@mutant("tests/rules/test_everything_is_answered.py")
+def forgets_who_waits_when_a_step_breaks_off(patch: pytest.MonkeyPatch) -> None:
+    inner = Partition._fail
+
+    def fail(self: Partition, error: DejaQError) -> None:
+        self._in_hand.clear()
+        inner(self, error)
+
+    patch.setattr(Partition, "_fail", fail)
 
 
 @mutant("tests/rules/test_rule_08_fair.py")

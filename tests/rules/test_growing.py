@@ -10,10 +10,13 @@ import pytest
 
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.peek import peek
-from dejaqueue.broker.places import Places
-from dejaqueue.errors import BadRequest
+from dejaqueue.broker.places import key_partitions
+from dejaqueue.broker.requests import Request
+from dejaqueue.broker.writer import Writer
+from dejaqueue.errors import BadRequest, ResourceExhausted
 from dejaqueue.model import RowStatus
 from dejaqueue.settings import DispatchSettings
+from dejaqueue.wire.frames import Reply
 from tests.rules.broker_fixture import BrokerFixture
 from tests.rules.conftest import MakeBroker
 
@@ -123,7 +126,7 @@ def test_a_batch_sent_again_is_not_taken_for_others_of_as_many_rows(on_files: Ma
     """Its parts were told by their sizes, and another number of partitions may give the same."""
 
     def sizes(keys: list[str], count: int) -> list[list[int]]:
-        homes = Places().homes(hash_column(text_column(pa.array(keys))), count).tolist()
+        homes = key_partitions(hash_column(text_column(pa.array(keys))), count).tolist()
         return [[row for row, home in enumerate(homes) if home == place] for place in range(3)]
 
     for turn in range(1_000):
@@ -146,6 +149,66 @@ def test_a_batch_sent_again_is_not_taken_for_others_of_as_many_rows(on_files: Ma
     for number, names, known in ((5, keys, first), (6, others, second)):
         again = broker.send([b"x"] * 12, dues, names, producer="p", number=number)
         assert again.all_ids().tolist() == known.all_ids().tolist()
+
+
+def keys_by_homes(old: int, new: int) -> list[str]:
+    """A key for each pair of homes, one by each number of partitions; those that move."""
+    found: dict[tuple[int, int], str] = {}
+    for number in range(1_000):
+        hashes = hash_column(text_column(pa.array([f"k{number}"])))
+        homes = tuple(int(key_partitions(hashes, count)[0]) for count in (old, new))
+        if homes[0] != homes[1]:
+            found.setdefault((homes[0], homes[1]), f"k{number}")
+    return [found[homes] for homes in sorted(found)]
+
+
+@pytest.mark.parametrize("lost", [None, 0, 1, 2, 3])
+@pytest.mark.parametrize("grows_again", [False, True])
+def test_a_batch_is_there_once__keys_lived_in_an_older_home(
+    on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch, lost: int | None, grows_again: bool
+) -> None:
+    """They are gone when it is sent again, so that it would be split in another way; and at the
+    first sending one of the partitions took nothing."""
+    broker = on_files(partitions=3, on_duplicate="replace")
+    keys = keys_by_homes(3, 4)
+    send_keys(broker, keys[::2])
+    grow(broker, 4)
+    batch = [*keys, "", "", *(f"new-{number}" for number in range(20))]
+    dues, payloads = [broker.now_ms + SOON] * len(batch), [b"%d" % n for n in range(len(batch))]
+
+    def send() -> Reply:
+        return broker.send(payloads, dues, batch, producer="p", number=5)
+
+    with monkeypatch.context() as patch:
+        inner = Writer._put
+
+        def put(self: Writer, partition: int, request: Request) -> None:
+            if partition == lost:
+                raise ResourceExhausted("no room", 50)
+            inner(self, partition, request)
+
+        patch.setattr(Writer, "_put", put)
+        first = send()
+    assert (first.error is None) == (lost is None)
+    stored = [row for row in broker.peek(limit=1_000) if row["payload"].isdigit()]
+    assert (lost is None) == (len(stored) == len(batch))
+    gone = [row["key"] for row in stored if row["key"] in keys]
+    broker.write("cancel", {"key": pa.array(keys)})  # some are of before, and were not replaced
+    if grows_again:
+        grow(broker, 5)
+    broker.restart()
+    second = send()
+    assert second.error is None, second.error
+    assert not second.all_statuses().any()
+    ids_of = {int(row["payload"]): row["id"] for row in stored}
+    assert all(second.all_ids()[row] == number for row, number in ids_of.items())
+    assert len(set(second.all_ids().tolist())) == len(batch)
+    assert broker.counts()["scheduled"] == len(batch) - len(gone)
+    third = send()
+    assert third.all_ids().tolist() == second.all_ids().tolist()
+    other = broker.send([b"x"] * 3, dues[:3], batch[:3], producer="p", number=5)
+    assert isinstance(other.error, BadRequest)
+    assert "other rows were sent with this number before" in str(other.error)
 
 
 def test_consumers_get_from_new_partitions_at_once(make_broker: MakeBroker) -> None:

@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dejaqueue.broker import dead_letters, duplicates, growth, staging, transactions, writer
+from dejaqueue.broker import (
+    dead_letters,
+    duplicates,
+    growth,
+    routing,
+    staging,
+    transactions,
+    writer,
+)
 from dejaqueue.broker.branches import Record
 from dejaqueue.broker.cron import fire, firings
 from dejaqueue.broker.dead_letters import Carrier
@@ -256,6 +264,7 @@ def does_not_ask_older_homes(patch: pytest.MonkeyPatch) -> None:
         return np.zeros(homes.size, np.bool_)
 
     patch.setattr(growth, "find_old_homes", find)
+    patch.setattr(routing, "find_old_homes", find)
     patch.setattr(writer, "find_old_homes", find)
 
 

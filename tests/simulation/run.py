@@ -29,8 +29,6 @@ class Run:
 
     Attributes:
         faults: rules that were broken.
-        is_open: they are of the one kind that is known and not mended (docs/reliability.md): part
-            of a keyed batch that was sent again while partitions were added is there twice.
         fingerprint: of everything that happened: equal for equal seeds.
     """
 
@@ -41,7 +39,6 @@ class Run:
     virtual_seconds: float
     happened: int
     deaths: int
-    is_open: bool = False
 
 
 def simulate(seed: int) -> Run:
@@ -73,7 +70,6 @@ def simulate(seed: int) -> Run:
     digest = hashlib.blake2b(history.text().encode(), digest_size=12)
     digest.update(f"{world.happened} {world.now_us}".encode())
     faults = judge(history)
-    rules = {fault.rule for fault in faults}
     return Run(
         seed,
         faults,
@@ -82,7 +78,6 @@ def simulate(seed: int) -> Run:
         (world.now_us - 1_700_000_000 * SECOND) / SECOND,
         world.happened,
         machine.deaths,
-        scenario.grows and 10 in rules and rules <= {1, 10},
     )
 
 

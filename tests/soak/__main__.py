@@ -8,6 +8,7 @@ memory and disk must be as flat in the last third of the time as in the one befo
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import statistics
 import sys
@@ -20,6 +21,7 @@ from pathlib import Path
 from dejaqueue import Client, DejaQError
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.load import Load
+from tests.crash.stall import watched
 
 MB = 1 << 20
 SAMPLES_PER_MINUTE = 30
@@ -93,17 +95,25 @@ def _soak(place: Path, seconds: float) -> list[str]:
         Load(broker.url, "fair", workers=1, pause_s=0.05, kind="fair"),
     ]
     drained = False
-    try:
-        _put_entries(broker)
+    with contextlib.ExitStack() as stalls:
         for load in loads:
-            load.begin()
-        samples = _run(broker, place / "data", seconds)
-        fired = samples.fired + _drain_entries(broker)
-        drained = True
-    finally:
-        for load in loads:
-            load.end(drained=drained)
-        broker.kill()
+            stalls.enter_context(watched(load.progress, broker))
+        try:
+            _put_entries(broker)
+            for load in loads:
+                load.begin()
+            samples = _run(broker, place / "data", seconds)
+            fired = samples.fired + _drain_entries(broker)
+            drained = True
+        finally:
+            try:
+                for load in loads:
+                    load.end(drained=drained)
+            except AssertionError:
+                print(broker.log_text()[-5_000:])
+                raise
+            finally:
+                broker.kill()
     sent = sum(len(load.history.sent) for load in loads)
     acked = sum(len(load.history.acked_us) for load in loads)
     print(f"{sent:,} sent, {acked:,} acked, {fired:,} fired")

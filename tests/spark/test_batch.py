@@ -19,8 +19,11 @@ import pyarrow.parquet as parquet
 import pytest
 
 import dejaqueue
+from dejaqueue.spark import save as write
+from dejaqueue.spark import writes
 from dejaqueue.spark.refusals import status_counts
 from tests.crash.broker_process import BrokerProcess
+from tests.spark.scenarios import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -242,6 +245,64 @@ def test_refusals_may_fail_the_job__then_nothing_of_it_is_there(
         save(keyed(spark, 150), broker, topic, refusals="fail", refusals__path=str(folder))
     assert payloads(spark, broker, topic) == expected(100)
     assert parquet.read_table(folder).num_rows == 100  # which rows they were, is known
+
+
+def test_a_write_returns_how_many_rows_had_which_status__and_the_broker_remembers(
+    spark: SparkSession, broker: BrokerProcess, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    assert write(keyed(spark, 100), url=broker.url, topic=topic) == {"OK": 100}
+    assert write(keyed(spark, 150), url=broker.url, topic=topic) == {"OK": 50, "DUPLICATE": 100}
+    assert payloads(spark, broker, topic) == expected(150)
+    # Whoever writes as ever asks afterwards, by a name of its own or for the last of all.
+    save(keyed(spark, 160), broker, topic, label="spring")
+    [one] = writes(url=broker.url, topic=topic, label="spring")
+    assert (one.label, one.epoch, one.is_committed) == ("spring", -1, True)
+    assert one.counts == {"OK": 10, "DUPLICATE": 150}
+    assert one.at_ms > 1_600_000_000_000
+    with pytest.raises(Exception, match="160 DUPLICATE of 170 rows"):
+        save(keyed(spark, 170), broker, topic, refusals="fail")
+    last = writes(url=broker.url, topic=topic)[-1]
+    assert not last.is_committed
+    assert last.counts == {"OK": 10, "DUPLICATE": 160}
+    assert payloads(spark, broker, topic) == expected(160)
+    assert writes(url=broker.url, topic=topic, label="autumn") == []
+
+
+def test_keys_hold_between_jobs_and_other_producers__of_what_is_there_and_of_what_is_staged(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    client: dejaqueue.Client,
+    marks: Path,
+) -> None:
+    topic, url = make_topic(), broker.url
+    rows = {"payload": [b"p%d" % n for n in range(50)], "key": [f"k{n}" for n in range(50)]}
+    due = pa.array([FUTURE_MS] * 50)
+    client.send_batch(topic, pa.table(rows | {"due": due})).raise_for_status()
+    assert write(keyed(spark, 100), url=url, topic=topic) == {"OK": 50, "DUPLICATE": 50}
+    again = client.send_batch(topic, pa.table(rows | {"due": due}))
+    assert set(again.statuses.tolist()) == {dejaqueue.RowStatus.DUPLICATE}
+
+    def rival(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """When rows of the third task are staged, somebody sends messages with their keys."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        if context.partitionId() == 3:
+            with dejaqueue.Client(url) as other:
+                wait_for(lambda: other.counts(topic)["staged"] == 50)
+                table = {"payload": [b"rival"] * 50, "key": [f"k{n}" for n in range(100, 150)]}
+                sent = other.send_batch(topic, pa.table(table | {"due": due}))
+            (marks / "rival").write_text(str(set(sent.statuses.tolist())))
+        yield from batches
+
+    table = keyed(spark, 200)
+    counts = write(table.mapInArrow(rival, table.schema), url=url, topic=topic)
+    assert (marks / "rival").read_text() == str({int(dejaqueue.RowStatus.DUPLICATE)})
+    assert counts == {"OK": 100, "DUPLICATE": 100}
+    assert payloads(spark, broker, topic) == expected(200)
 
 
 BAD_TABLES = [

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -243,6 +243,59 @@ def test_batches_are_about_as_large_as_max_bytes(
     assert sizes == [1_000, 1_000, 1_000]
     assert sum(found(tmp_path).values()) == 3_000
     assert live(client, topic) == {}
+
+
+def test_a_finished_batch_is_acked_while_the_query_runs__though_spark_commits_it_only_with_the_next(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    client: dejaqueue.Client,
+    tmp_path: Path,
+) -> None:
+    topic = make_topic()
+    fill(client, topic, 0, 100)
+    writer = stream(spark, broker, topic).writeStream.format("parquet")
+    writer = writer.option("path", str(tmp_path / "out"))
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(processingTime="50 milliseconds").start()
+    try:
+        # There is no batch after it, so Spark calls no commit() for it.
+        wait_for(lambda: live(client, topic) == {})
+        assert query.exception() is None
+        assert found(tmp_path) == expected(100)
+        fill(client, topic, 100, 100)
+        wait_for(lambda: live(client, topic) == {})
+    finally:
+        query.stop()
+    assert found(tmp_path) == expected(200)
+
+
+def test_available_now_ends_with_what_was_due_when_it_began__though_more_comes(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    make_topic: MakeTopic,
+    client: dejaqueue.Client,
+    tmp_path: Path,
+) -> None:
+    topic, url = make_topic(), broker.url
+    fill(client, topic, 0, 1_000)
+
+    def more(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Each task of each batch has somebody send as many again."""
+        for batch in batches:
+            with dejaqueue.Client(url) as other:
+                other.send_batch(topic, pa.table({"payload": [b"more"] * batch.num_rows}))
+            yield batch
+
+    table = stream(spark, broker, topic, max__rows=400)
+    progress = drain(table.mapInArrow(more, table.schema), tmp_path)
+    sizes = [batch["numInputRows"] for batch in progress if batch["numInputRows"]]
+    assert sizes == [400, 400, 200]
+    # A query's progress says how much was due beside the batch.
+    ready = [int(batch["sources"][0]["latestOffset"]["ready"]) for batch in progress]
+    assert max(ready) >= 600
+    assert live(client, topic) == {"ready": 1_000}
+    assert sum(found(tmp_path).values()) == 1_000
 
 
 def test_what_a_dead_query_claimed_returns_after_its_claim_timeout(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dejaqueue.spark import writes
 from dejaqueue.spark.refusals import status_counts
 from tests.crash.broker_process import BrokerProcess
 from tests.spark.test_batch import failing_once, payloads
@@ -67,6 +68,9 @@ def test_batches_follow_each_other__a_restarted_query_goes_on(
     add_file(tmp_path / "in", 3)
     run(read(spark, tmp_path / "in"), broker, topic, tmp_path / "checkpoint")
     assert payloads(spark, broker, topic) == expected(1, 2, 3)
+    epochs = writes(url=broker.url, topic=topic)
+    assert [(one.epoch, one.counts) for one in epochs] == [(n, {"OK": ROWS}) for n in range(3)]
+    assert len({one.label for one in epochs}) == 1  # the query's id
 
 
 @pytest.mark.parametrize("with_key", [True, False])

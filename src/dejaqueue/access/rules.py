@@ -171,6 +171,8 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "commit_epoch": Rule(also=_epoch),
     "abort_transaction": Rule(also=_participants),
     "transactions": _LOOKS,
+    "note_write": Rule((PRODUCE,)),
+    "writes": Rule((PRODUCE, MANAGE)),
     "create_key": _KEYS,
     "list_keys": _KEYS_LISTED,
     "revoke_key": _KEYS,

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.access.key_ring import KeyRing
-from dejaqueue.broker import browse, by_filter, claims, news, scan
+from dejaqueue.broker import browse, by_filter, claims, handing_over, news, notes, scan
 from dejaqueue.broker.counting import BrokerCounts
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
@@ -24,6 +24,7 @@ from dejaqueue.broker.dispatch import Sink
 from dejaqueue.broker.history import reading as history_reading
 from dejaqueue.broker.history.history import History
 from dejaqueue.broker.history.history import directory_of as history_directory
+from dejaqueue.broker.opening import OPENERS
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.peek import peek
@@ -98,6 +99,7 @@ class Broker:
         self._topics: dict[str, TopicRuntime] = {}
         self._workers: list[PartitionWorker] = []
         self.snapshot_writer = self._threads.executor("dejaq-snapshots")
+        self._opener = None if shared is None else self._threads.executor("dejaq-open", OPENERS)
         self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
         executor = self._threads.executor("dejaq-history")
         directory = history_directory(self.settings)
@@ -125,10 +127,12 @@ class Broker:
             reserve_bytes=journal.reserve_bytes,
             mirror=journal.mirror or None,
             mirror_bytes_max=journal.mirror_bytes_max or None,
+            patience_seconds=journal.patience_ms / 1_000,
         )
         try:
             shared = self._shared
             self._catalogue = Catalogue(self.store) if shared is None else shared.catalogue()
+            self.history.journals_of = None if shared is None else self._catalogue.journals
             self.keys.open(self.store if shared is None else shared)
         except BaseException:
             self.store.close()
@@ -167,6 +171,8 @@ class Broker:
             worker.stop()
         self.transactions.close()
         self.snapshot_writer.shutdown()
+        if self._opener is not None:
+            self._opener.shutdown()
         self.history.close()
         self.keys.close()
         self.store.close()
@@ -210,6 +216,7 @@ class Broker:
             self._shared,
             self.history,
             name,
+            self._opener,
         )
 
     def _grow_topic(self, name: str, count: int) -> None:
@@ -290,11 +297,14 @@ class Broker:
             drain: finish what waits and take snapshots, so that the next owner has little to read;
                 False = let go at once.
         """
+        served = self._topics.get(name)
+        if drain and served is not None:
+            handing_over.prepare(served)
         with self._lock:
             runtime = self._topics.pop(name, None)
         if runtime is None:
             return
-        runtime.close(self._close_partition if drain else lambda partition: partition.close())
+        runtime.close(handing_over.let_go if drain else lambda partition: partition.close())
         runtime.dispatcher.end_all(Unavailable(f"topic {name} is served by another broker now", 50))
 
     def catalogue_changed(self) -> None:
@@ -312,6 +322,7 @@ class Broker:
             runtimes = [self._topics.pop(name) for name in gone]
         for runtime in runtimes:
             runtime.close(lambda partition: partition.close())
+            self.history.drop(runtime.topic.name)
             runtime.dispatcher.end_all(TopicUnknown(runtime.topic.name))
 
     def runtimes(self) -> list[TopicRuntime]:
@@ -505,13 +516,30 @@ class Broker:
 
     def history_files(self, body: dict[str, Any]) -> dict[str, Any]:
         """Which files of history a topic has (broker/history/reading.py)."""
-        return history_reading.list_files(self.history.files, self.runtime(body["name"]), body)
+        return history_reading.list_files(self.history, self._recorded(body["name"], body), body)
 
     def read_history(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """A file of history, batch by batch (broker/history/reading.py)."""
-        name = self.runtime(browse.topic_name(ticket)).topic.name
+        name = browse.topic_name(ticket)
+        self._recorded(name, ticket)
         checked = history_reading.parse(self.history.files, name, ticket)
         return checked.schema, history_reading.read(name, checked)
+
+    def _recorded(self, name: str, values: dict[str, Any]) -> TopicRuntime | None:
+        """A topic whose history is asked for; None: it is served elsewhere, and what this broker
+        recorded of it is wanted."""
+        if history_reading.wants_here(values):
+            self.topic(name)
+            return self._topics.get(name)
+        return self.runtime(name)
+
+    def note_write(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Keep what became of a write (broker/notes.py)."""
+        return notes.note_write(self.runtime(browse.topic_name(body)), body, self.clock.now_ms())
+
+    def writes(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What was noted of the last writes into a topic (broker/notes.py)."""
+        return notes.writes(self.runtime(browse.topic_name(body)), body)
 
     def counts(self, values: dict[str, Any]) -> dict[str, Any]:
         """How many messages there are by state, group or tag (broker/browse.py)."""

@@ -226,6 +226,7 @@ class Commits:
 
     def _append(self, group: Group) -> None:
         """Append a group, then answer and send. Does not raise."""
+        answered = sent = 0
         try:
             if group.entries:
                 began_us = self._clock.now_us()
@@ -237,17 +238,21 @@ class Commits:
                 self.entry_count += len(group.entries)
                 self._counting.topic.appended(took_us, len(group.entries), group.rows)
             for reply_to, reply in group.replies:
+                answered += 1
                 reply_to(reply)
             if group.pushes:
                 self._counting.pushed([push for _, push in group.pushes], self._clock.now_us())
             for consumer, push in group.pushes:
+                sent += 1
                 self._send(consumer, push)
             if self._recorder is not None and group.entries:
                 self._record(self._recorder, group)
             for freed in group.freed:
                 self._journal.free(freed)
         except DejaQError as error:
-            self._error, self._failed = error, group
+            left = group.replies[answered:], group.pushes[sent:]
+            self._error, self._failed = error, Group(replies=left[0], pushes=left[1])
         except Exception as wrong:  # noqa: BLE001 - our bug: the partition is read again
             self._error = InternalError(f"append: {type(wrong).__name__}: {wrong}")
-            self._failed = Group()  # some of it may have been answered
+            left = group.replies[answered:], group.pushes[sent:]
+            self._failed = Group(replies=left[0], pushes=left[1])

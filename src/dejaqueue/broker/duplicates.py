@@ -22,9 +22,9 @@ from dejaqueue import limits
 from dejaqueue.broker.branches import sibling_sequences
 from dejaqueue.broker.keys import find_in, find_repeats
 from dejaqueue.broker.merging import Merged
-from dejaqueue.broker.requests import EnqueueRequest
 from dejaqueue.engine.commands import Int64s, SubBatch, UInt8s
 from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.producers import Answer
 from dejaqueue.engine.runs import Mask
 from dejaqueue.engine.table import LEASED, SCHEDULED
 from dejaqueue.model import OnDuplicate, RowStatus, pack_id
@@ -146,7 +146,9 @@ def sub_batches(
     for place, request in enumerate(merged.requests):
         first, end = int(merged.starts[place]), int(merged.starts[place + 1])
         if resolution is None:
-            batches.append(SubBatch(request.producer, request.number, end - first))
+            batches.append(
+                SubBatch(request.producer, request.number, end - first, strays=request.strays)
+            )
             continue
         statuses = resolution.statuses[first:end]
         refused = np.flatnonzero(statuses)
@@ -159,18 +161,19 @@ def sub_batches(
                 tuple(refused.tolist()),
                 tuple(ids.tolist()),
                 tuple(statuses[refused].tolist()),
+                request.strays,
             )
         )
     return tuple(batches)
 
 
 def enqueue_reply(
-    request: EnqueueRequest, batch: SubBatch, partition: int, first_sequence: int
+    number: int, batch: SubBatch | Answer, partition: int, first_sequence: int
 ) -> Reply:
     """The reply to a producer's batch, whose taken rows got sequences from `first_sequence` on."""
     first_id = pack_id(partition, first_sequence)
     if not batch.refused_indices:
-        return Reply(request.number, batch.count, first_id)
+        return Reply(number, batch.count, first_id)
     rows = batch.count + len(batch.refused_indices)
     refused = np.array(batch.refused_indices, dtype=np.int64)
     taken_mask = np.ones(rows, dtype=bool)
@@ -180,4 +183,4 @@ def enqueue_reply(
     ids[refused] = batch.refused_ids
     statuses = np.zeros(rows, dtype=np.uint8)
     statuses[refused] = batch.refused_statuses
-    return Reply(request.number, rows, -1, ids, statuses)
+    return Reply(number, rows, -1, ids, statuses)

@@ -373,12 +373,16 @@ def _pack_sub_batches(sub_batches: tuple[SubBatch, ...]) -> list[Any]:
     """The producers' batches for JSON; none if no answer has to be remembered."""
     if not any(batch.producer for batch in sub_batches):
         return []
-    return [
-        [b.producer, b.number, b.count, b.refused_indices, b.refused_ids, b.refused_statuses]
-        if b.refused_indices
-        else [b.producer, b.number, b.count]
-        for b in sub_batches
-    ]
+    return [_pack_sub_batch(batch) for batch in sub_batches]
+
+
+def _pack_sub_batch(batch: SubBatch) -> list[Any]:
+    values: list[Any] = [batch.producer, batch.number, batch.count]
+    if batch.refused_indices or batch.strays:
+        values += [batch.refused_indices, batch.refused_ids, batch.refused_statuses]
+    if batch.strays:
+        values.append(batch.strays)
+    return values
 
 
 def _unpack_sub_batches(batches: list[Any]) -> tuple[SubBatch, ...]:

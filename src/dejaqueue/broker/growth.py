@@ -3,7 +3,7 @@
 Room: broker. Any thread; what is asked of a partition runs on its worker.
 Holds: a key is live in one partition only, and found there, however often the topic grew; a batch
 sent again is recognised by the partition that stored it.
-See: docs/guides/growing.md; writer.py, which routes by it.
+See: docs/guides/growing.md; routing.py, which routes by it.
 
 A key's home follows from its hash and the number of partitions. After a raise new messages go to
 the new home, once the older homes were asked and do not have the key. An older home never takes a
@@ -13,16 +13,22 @@ was made by, and a partition sends back what was routed before the raise.
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dejaqueue import limits
 from dejaqueue.broker.keys import find_in
 from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.producers import Answer
 from dejaqueue.engine.runs import Mask
+from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 
 if TYPE_CHECKING:
     from dejaqueue.broker.partition import Partition
@@ -120,52 +126,142 @@ def _ask(
     return here
 
 
-def remembered_as(route: Route, producer: str, count: int) -> str:
-    """The name by which partitions remember what a producer sent while they were so many.
+def part_name(route: Route, producer: str, count: int, turn: int = 0) -> str:
+    """The name by which partitions remember a part of what a producer sent while they were so many.
 
-    Where the rows of a batch went follows from it; how many went to a partition tells it not, as
-    another number of partitions may send as many there.
+    Args:
+        turn: how many other parts of the same batch were remembered there before, at this count.
     """
-    return producer if count == route.counts[0] or not producer else f"{producer}\n{count}"
+    if not producer or (count == route.counts[0] and not turn):
+        return producer
+    return f"{producer}\n{count}\n{turn}" if turn else f"{producer}\n{count}"
 
 
-Known: TypeAlias = dict[int, dict[int, int]]
-"""Number of a batch → partition → rows that it stored of it."""
+PARTS_MAX = 8
+"""Parts of one batch that one partition remembers for each number of partitions there were. Each
+more than the first takes a raise, or a key that went, while the batch was on its way."""
 
 
-def known_batches(topic: TopicRuntime, route: Route, producer: str) -> dict[int, Known]:
-    """Batches of a producer that partitions know, by how many partitions there were."""
-    found: dict[int, Known] = {}
-    names = {remembered_as(route, producer, count): count for count in route.counts}
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A part of a batch that a partition has.
 
-    def ask(place: Partition) -> list[tuple[int, int, int]]:
+    Attributes:
+        name: by which it remembers it.
+        count: how many partitions there were when it was routed.
+    """
+
+    partition: int
+    name: str
+    count: int
+    answer: Answer
+
+
+Known: TypeAlias = dict[int, list[Stored]]
+"""Number of a batch → its parts that are stored."""
+
+
+def known_batches(topic: TopicRuntime, route: Route, producer: str) -> Known:
+    """The batches of a producer that partitions remember, as durable as they are."""
+    found: Known = {}
+    names = {
+        part_name(route, producer, count, turn): count
+        for count in route.counts
+        for turn in range(PARTS_MAX)
+    }
+
+    def ask(place: Partition) -> list[tuple[int, Stored]]:
         by_name = place.engine.state.producers.by_name
         return [
-            (count, number, answer.count + len(answer.refused_ids))
+            (number, Stored(place.number, name, count, answer))
             for name, count in names.items()
             if name in by_name
             for number, answer in by_name[name].answers.items()
         ]
 
-    numbers = topic.partitions.numbers_of(route.count)
-    waits = [topic.look(partition, ask) for partition in numbers]
-    for partition, wait in zip(numbers, waits, strict=True):
-        for count, number, rows in wait.result(WAIT_SECONDS):
-            found.setdefault(count, {}).setdefault(number, {})[partition] = rows
+    waits = [topic.look(partition, ask) for partition in topic.partitions.numbers_of(route.count)]
+    for wait in waits:
+        for number, stored in wait.result(WAIT_SECONDS):
+            found.setdefault(number, []).append(stored)
     return found
 
 
-def repeats(known: dict[int, int], old_homes: Int64s, homes: Int64s) -> Mask:
-    """Which rows of a batch were stored before; `homes` is set to where.
+def rows_of(part: Stored, homes: Int64s, number: int) -> Int64s:
+    """Which rows of a batch a part has.
 
     Args:
-        known: partition → rows it stored of this batch.
-        old_homes: where rows went when it was sent.
-        homes: changed in place.
+        homes: where the rows belonged when it was routed.
+
+    Raises:
+        BadRequest: it is of another batch with this number.
     """
-    stored_mask = np.zeros(homes.size, dtype=np.bool_)
-    for partition, rows in split_rows(old_homes):
-        if known.get(partition) == len(rows):
-            stored_mask[rows] = True
-            homes[rows] = partition
-    return stored_mask
+    here_mask = homes == part.partition
+    strays = np.array(part.answer.strays, dtype=np.int64)
+    if not strays.size or strays[-1] < homes.size:
+        here_mask[strays] ^= True
+        rows = np.flatnonzero(here_mask)
+        if rows.size == part.answer.rows:
+            return rows
+    limit = f"another one: {part.answer.rows} other rows were sent with this number before"
+    raise BadRequest("number", limit, number)
+
+
+class Sending(NamedTuple):
+    """A sending that waits for its turn: it begins, or is refused, and calls `end` then."""
+
+    begin: Callable[[], None]
+    refuse: Callable[[DejaQError], None]
+
+
+class Turns:
+    """Sendings of a producer's batch in a topic that grew: one at a time, so that what one finds
+    stored is all there is. Any thread.
+
+    Args:
+        again: runs a call on a thread that may wait.
+    """
+
+    def __init__(self, again: Callable[[Callable[[], None]], None]) -> None:
+        self._again = again
+        self._lock = Lock()
+        self._waiting: dict[tuple[str, int], deque[Sending]] = {}
+        self._last: dict[str, object] = {}
+
+    def begin(self, producer: str, number: int, sending: Sending) -> bool:
+        """True: the caller may send now, and calls `end`. False: `sending` begins in its turn, or
+        is refused."""
+        with self._lock:
+            waiting = self._waiting.get((producer, number))
+            if waiting is None:
+                self._waiting[producer, number] = deque()
+                return True
+            waiting.append(sending)
+            return False
+
+    def end(self, producer: str, number: int, sender: object) -> None:
+        """All of the batch is answered: the next sending of it begins."""
+        with self._lock:
+            self._note(producer, sender)
+            waiting = self._waiting[producer, number]
+            following = waiting.popleft() if waiting else None
+            if following is None:
+                del self._waiting[producer, number]
+        if following is None:
+            return
+        try:
+            self._again(following.begin)
+        except Unavailable as closed:
+            following.refuse(closed)
+
+    def is_of(self, producer: str, sender: object) -> bool:
+        """True if nobody else sent in the producer's name since this sender asked last."""
+        with self._lock:
+            same = self._last.get(producer) is sender
+            self._note(producer, sender)
+            return same
+
+    def _note(self, producer: str, sender: object) -> None:
+        self._last.pop(producer, None)
+        self._last[producer] = sender
+        if len(self._last) > limits.PRODUCERS_MAX:
+            del self._last[next(iter(self._last))]

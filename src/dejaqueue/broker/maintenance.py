@@ -138,6 +138,17 @@ class Maintenance:
 
         self._write = self._writer.submit(write)
 
+    def entry_count(self, partition: Partition) -> int:
+        """Entries that no snapshot covers, or will once it is written."""
+        return partition.position - self._snapshot_position
+
+    def snapshot_beside(self, partition: Partition) -> Future[None] | None:
+        """Take a snapshot of what is durable now; what is waited for until it is written."""
+        if not self.busy:
+            self.begin_snapshot(partition)
+        self._copy_some(partition, None)
+        return self._write
+
     def wait_written(self, partition: Partition) -> None:
         """Wait for a snapshot that is being written, if there is one."""
         self._copy_some(partition, None)

@@ -68,6 +68,12 @@ def failed(topic: str, partition: int, error: DejaQError, *, final: bool) -> Non
     )
 
 
+def broke_off(topic: str, partition: int) -> None:
+    """A step raised what it must not, called where that is caught: a bug, with its traceback."""
+    text = "topic %s, partition %d: a step broke off"
+    log.exception(text, topic, partition, extra=_place(topic, partition))
+
+
 def synced(topic: str, partition: int, entry_count: int, duration_us: int) -> None:
     """A group of entries is durable; said only if the disk was slow."""
     duration_ms = duration_us // 1_000

@@ -2,7 +2,8 @@
 
 Room: broker. Runs on its worker's thread alone; other threads only put requests into the inbox.
 Holds: nothing is answered or sent to a consumer before it is durable (rule 1); the engine is never
-ahead of the journal when a step ends, or it is thrown away and read again.
+ahead of the journal when a step ends, or it is thrown away and read again; whatever breaks off,
+each request is answered.
 See: partition_worker.py, which calls `step`; docs/internals/README.md.
 
     step = take requests → apply them to the engine → lease what is due → append once → answer all
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -32,16 +34,18 @@ from dejaqueue.broker.duplicates import (
 from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.leasing import dispatch, next_wake_us
 from dejaqueue.broker.merging import merge
+from dejaqueue.broker.opening import Opened, Opening, read_again
 from dejaqueue.broker.places import Places
 from dejaqueue.broker.quotas import Backlog, shortage
 from dejaqueue.broker.requests import (
     ChangeRequest,
+    Changing,
     EnqueueRequest,
     LookRequest,
     RenameRequest,
-    ReplyTo,
     Request,
     SettleRequest,
+    turn_away,
 )
 from dejaqueue.broker.staging import refusal
 from dejaqueue.engine.commands import (
@@ -55,12 +59,9 @@ from dejaqueue.engine.commands import (
     Int64s,
     Move,
     Nack,
-    OpenEpoch,
-    SubBatch,
 )
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.rules import Rules
-from dejaqueue.engine.snapshot import restore
 from dejaqueue.errors import (
     BadRequest,
     DejaQError,
@@ -128,17 +129,20 @@ class Partition:
         self.shared: Shared | None = None
         self.served_as = ""
         self.places = Places()
+        self.opener: Executor | None = None
+        self._opening: Opening | None = None
         self._reopens = False
         self.recorder: Recorder | None = None
         self.claimed_dues: dict[int, Int64s] = {}
         self.engine: Engine
         self.journal: Journal
-        self._open_journal = open_journal
+        self.open_journal = open_journal
         self._topic_backlog = topic_backlog
         self._committer = committer
         self._ring = ring
         self._inbox: deque[Request] = deque()
         self._inbox_lock = Lock()
+        self._in_hand: dict[int, Request] = {}
         self.inbox_bytes = 0
         self._payload_bytes_sum = 0
         self._payload_rows_sum = 0
@@ -195,6 +199,9 @@ class Partition:
             has_chores = self.maintenance is not None and self.maintenance.step(self)
         except DejaQError as error:
             self._fail(error)
+        except Exception as wrong:  # noqa: BLE001 - our bug: the engine may be ahead of the journal
+            news.broke_off(self.topic().name, self.number)
+            self._fail(InternalError(f"{type(wrong).__name__}: {wrong}"))
         if not self.loaded:
             if not self._inbox and self.topic().kind is TopicKind.CRON:
                 return self.clock.now_us() + 1_000_000  # its entries go on by themselves
@@ -207,6 +214,8 @@ class Partition:
 
     def _next_try_us(self) -> int | None:
         """When to read it again though nobody asks: a server may be back, or we its owner again."""
+        if self._opening is not None:
+            return None  # it rings
         if self._failed is None and (self._reopens or self.shared is not None):
             return self.clock.now_us() + RETRY_US
         return None
@@ -214,6 +223,9 @@ class Partition:
     def close(self) -> None:
         """Answer what waits with Unavailable and close the journal."""
         self._closed = True
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.let_go()
         self._refuse_inbox(Unavailable("the broker is stopping", 1_000))
         if self.loaded:
             self.loaded = False
@@ -221,6 +233,11 @@ class Partition:
             self.journal.close()
             if self.recorder is not None:
                 self.recorder.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """True if it will not be served by this object any more."""
+        return self._closed
 
     @property
     def position(self) -> int:
@@ -262,17 +279,26 @@ class Partition:
     # --- loading and failing ----------------------------------------------------------------
 
     def _load(self) -> bool:
-        """Read snapshot and journal. False: it can't be; whoever waits was told why."""
+        """Read snapshot and journal. False: not yet, or it can't be; then who waits was told."""
+        if self._opening is not None and not self._opening.is_done:
+            return False
+        opening, self._opening = self._opening, None
         if self._failed is not None:
             self._refuse_inbox(self._failed)
             return False
         refusal = None if self.shared is None else self.shared.refusal(self.served_as)
         if refusal is not None:
+            if opening is not None:
+                opening.let_go()
             self._refuse_inbox(refusal)
             return False
+        if opening is None and self.opener is not None:
+            self._opening = Opening(self, self.opener)
+            return False
         try:
-            self._recover()
-        except DejaQError as error:
+            self._begin(read_again(self) if opening is None else opening.result())
+        except Exception as wrong:  # noqa: BLE001 - if it is not one of ours, it is our bug
+            error = wrong if isinstance(wrong, DejaQError) else InternalError(repr(wrong))
             news.failed(self.topic().name, self.number, error, final=False)
             self._unreadable = error
             self._refuse_inbox(error)
@@ -281,43 +307,17 @@ class Partition:
         self.loaded = True
         return True
 
-    def _recover(self) -> None:
-        began_us = self.clock.now_us()
-        journal = self._open_journal()
-        try:
-            snapshot = journal.latest_snapshot()
-            tail = 0
-            engine = Engine(self.number)
-            if snapshot is not None:
-                engine = restore(snapshot.meta, journal.read_snapshot_file)
-                tail = snapshot.position
-            recorder = self.recorder
-            if recorder is not None:
-                recorder.loading(tail, on=self.topic().history, at_ms=engine.now_ms)
-                engine.note_changes(recorder.is_on)
-            for position, _epoch, entry in journal.scan(tail):
-                effects = engine.apply(entries.to_command(entry, position))
-                if recorder is not None:
-                    recorder.replayed(position, entry, effects)
-                tail = position
-            journal.adopt(engine.live_locators())
-            now_ms = max(self.clock.now_ms(), engine.now_ms)
-            command = OpenEpoch(now_ms, engine.epoch + 1)
-            entry = entries.to_entry(command)
-            tail = journal.append([entry], tail, command.epoch)
-            effects = engine.apply(command)
-            if recorder is not None:
-                recorder.replayed(tail, entry, effects)
-        except BaseException:
-            journal.close()
-            raise
+    def _begin(self, opened: Opened) -> None:
+        """Serve what was read."""
+        journal, tail = opened.journal, opened.tail
+        engine = opened.engine
         self.engine, self.journal = engine, journal
         self._reopens = journal.reopens
         self._rules_topic = None
         self._commits = Commits(
             journal,
             tail,
-            command.epoch,
+            opened.epoch,
             self.dispatcher,
             self.number,
             self.clock,
@@ -327,9 +327,9 @@ class Partition:
             self.topic().name,
             self.recorder,
         )
-        read_from = 0 if snapshot is None else snapshot.position
-        duration_ms = (self.clock.now_us() - began_us) // 1_000
-        news.recovered(self.topic().name, self.number, tail - 1 - read_from, duration_ms)
+        read_from = opened.read_from
+        entry_count = tail - 1 - read_from
+        news.recovered(self.topic().name, self.number, entry_count, opened.duration_ms)
         news.mended(self.topic().name, self.number, journal.repairs)
         self.counting.loaded(engine, journal)
         if self.maintenance is not None:
@@ -349,6 +349,10 @@ class Partition:
             self.shared.fenced(self.served_as)
         self._commits.abandon(error)
         self.loaded = False
+        self._unreadable = error
+        in_hand, self._in_hand = list(self._in_hand.values()), {}
+        for request in in_hand:
+            turn_away(request, self, error)
         self.journal.close()
         if self._failed is not None:
             self._refuse_inbox(self._failed)
@@ -357,11 +361,7 @@ class Partition:
 
     def _refuse_inbox(self, error: DejaQError) -> None:
         while self._inbox:
-            request = self._pop()
-            if isinstance(request, LookRequest):
-                request.look(self)
-            else:
-                request.reply(Reply(request.number, error=error))
+            turn_away(self._pop(), self, error)
 
     @property
     def failure(self) -> DejaQError | None:
@@ -393,8 +393,10 @@ class Partition:
             if not self._inbox or rows >= rows_max:
                 break
             request = self._pop()
+            self._in_hand[id(request)] = request
             if isinstance(request, EnqueueRequest):
                 if request.goes_back is not None and request.goes_back(self):
+                    del self._in_hand[id(request)]
                     continue
                 rows += request.columns.rows
                 is_small = (
@@ -424,6 +426,7 @@ class Partition:
             case LookRequest():
                 # What it sees must be durable, and it may append on its own.
                 self._commits.commit_all()
+                del self._in_hand[id(request)]
                 request.look(self)
             case ChangeRequest():
                 self._change(request)
@@ -435,10 +438,8 @@ class Partition:
         except (BadRequest, TryLater) as refused:
             error = refused
         except Exception as wrong:  # the engine may be ahead of the group: read it again
-            error = InternalError(f"{type(wrong).__name__}: {wrong}")
-            request.reply(Reply(request.number, error=error))
-            raise error from wrong
-        self._answer("all", request.reply, Reply(request.number, error=error))
+            raise InternalError(f"{type(wrong).__name__}: {wrong}") from wrong
+        self._answer(request, Reply(request.number, error=error), "all")
 
     def now_ms(self) -> int:
         """The partition's time: the clock's, but never before the last command's."""
@@ -448,11 +449,16 @@ class Partition:
         """Position that the next entry of this step gets."""
         return self._commits.next_position
 
-    def _answer(self, acks: str, reply_to: ReplyTo, reply: Reply) -> None:
+    def _answer(self, request: Changing, reply: Reply, acks: str) -> None:
+        del self._in_hand[id(request)]
         if acks == "leader":
-            reply_to(reply)
+            request.reply(reply)
         elif acks == "all":
-            self._commits.group.replies.append((reply_to, reply))
+            self._commits.group.replies.append((request.reply, reply))
+
+    def _refuse(self, request: Changing, error: DejaQError, rows: int = 0) -> None:
+        del self._in_hand[id(request)]
+        request.reply(Reply(request.number, rows, error=error))
 
     # --- enqueue ----------------------------------------------------------------------------
 
@@ -477,22 +483,16 @@ class Partition:
         answer = self.engine.answer(request.producer, request.number)
         if answer is None:
             return False
-        rows = answer.count + len(answer.refused_ids)
-        if rows != request.columns.rows:
-            limit = f"another one: a batch of {rows} rows was sent here with this number before"
-            request.reply(Reply(request.number, error=BadRequest("number", limit, request.number)))
+        if answer.rows != request.columns.rows or answer.strays != request.strays:
+            if request.goes_back is not None and request.goes_back(self):
+                del self._in_hand[id(request)]
+                return True  # other rows of it are here: it is routed again, knowing that
+            limit = f"another one: {answer.rows} rows were sent here with this number before"
+            self._refuse(request, BadRequest("number", limit, request.number))
             return True
-        batch = SubBatch(
-            request.producer,
-            request.number,
-            answer.count,
-            answer.refused_indices,
-            answer.refused_ids,
-            answer.refused_statuses,
-        )
         self.counting.topic.repeated.add()
-        reply = enqueue_reply(request, batch, self.number, answer.first_sequence)
-        self._answer(request.acks, request.reply, reply)
+        reply = enqueue_reply(request.number, answer, self.number, answer.first_sequence)
+        self._answer(request, reply, request.acks)
         return True
 
     def _enqueue_new(self, requests: list[EnqueueRequest]) -> None:
@@ -507,7 +507,7 @@ class Partition:
             full = refusal(self, requests[0].stage) or full
         if full is not None:
             for request in requests:
-                request.reply(Reply(request.number, request.columns.rows, error=full))
+                self._refuse(request, full, request.columns.rows)
             return
         now_ms = self.now_ms()
         resolution = resolve_batch(self, merged, now_ms)
@@ -539,8 +539,8 @@ class Partition:
         else:
             sequence = self.engine.next_sequence
         for request, batch in zip(requests, batches, strict=True):
-            reply = enqueue_reply(request, batch, self.number, sequence)
-            self._answer(request.acks, request.reply, reply)
+            reply = enqueue_reply(request.number, batch, self.number, sequence)
+            self._answer(request, reply, request.acks)
             sequence += batch.count
 
     # --- move, cancel, ack, nack, extend ------------------------------------------------------
@@ -565,13 +565,13 @@ class Partition:
             np.where(sequences >= 0, sequences | (self.number << limits.SEQUENCE_BITS), -1),
             statuses,
         )
-        self._answer(request.acks, request.reply, reply)
+        self._answer(request, reply, request.acks)
 
     def _settle(self, request: SettleRequest) -> None:
         now_ms = self.now_ms()
         refused = refusal(self, request.stage) if request.stage is not None else None
         if refused is not None:
-            request.reply(Reply(request.number, error=refused))
+            self._refuse(request, refused)
             return
         rows = (request.lease_id, request.sequences, request.attempts)
         command: Ack | Nack | Extend
@@ -588,4 +588,5 @@ class Partition:
         count = len(request.sequences) if request.sequences is not None else 0
         if statuses is not None:
             count = len(statuses)
-        self._answer(request.acks, request.reply, Reply(request.number, count, statuses=statuses))
+        reply = Reply(request.number, count, statuses=statuses)
+        self._answer(request, reply, request.acks)

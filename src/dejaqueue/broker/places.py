@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from dejaqueue.broker.partition import Partition
 
 
+def key_partitions(key_hashes: Int64s, count: int) -> npt.NDArray[np.int64]:
+    """Partition of each key. The low bits of the hash choose; int64 array, shape (n,)."""
+    return (key_hashes & np.int64((1 << 31) - 1)) % count
+
+
 class Places:
     """Partitions in the order of their numbers.
 
@@ -66,9 +71,9 @@ class Places:
         The low bits of the hash choose. Those of a shard are homes of all keys that come here; for
         keys that belong to it that is the same partition as without shards.
         """
-        low = hashes & np.int64((1 << 31) - 1)
         if self._step == 1:
-            return low % count
+            return key_partitions(hashes, count)
+        low = hashes & np.int64((1 << 31) - 1)
         return self._first + self._step * (low // self._step % (count // self._step))
 
     def __contains__(self, number: object) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from dejaqueue.engine.commands import Int64s, Stage, UInt16s, Words
+from dejaqueue.errors import DejaQError
 from dejaqueue.schema.checks import SendColumns
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -37,7 +38,14 @@ class EnqueueRequest:
     """None = there are no keys, or nobody has hashed them yet."""
     stage: Stage | None = None
     goes_back: Callable[[Partition], bool] | None = None
-    """True: it must not be applied there (any more), and was taken back (growth.py)."""
+    """True: it must not be applied there (any more), and was taken back (routing.py)."""
+    strays: tuple[int, ...] = ()
+    """As in `commands.SubBatch`."""
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return self.columns.rows
 
     @property
     def byte_count(self) -> int:
@@ -120,4 +128,14 @@ class ChangeRequest:
     byte_count: int = 0
 
 
-Request: TypeAlias = EnqueueRequest | RenameRequest | SettleRequest | LookRequest | ChangeRequest
+Changing: TypeAlias = EnqueueRequest | RenameRequest | SettleRequest | ChangeRequest
+"""A request that gets a reply."""
+Request: TypeAlias = Changing | LookRequest
+
+
+def turn_away(request: Request, place: Partition, error: DejaQError) -> None:
+    """Answer what the partition does not do. A look asks it itself what is wrong."""
+    if isinstance(request, LookRequest):
+        request.look(place)
+    else:
+        request.reply(Reply(request.number, error=error))

@@ -16,9 +16,10 @@ from dejaqueue.broker.counting import PartitionCounts, TopicCounts
 from dejaqueue.broker.dead_letters import Carrier, DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.forecast import Forecast, ForecastChore
-from dejaqueue.broker.growth import Route
+from dejaqueue.broker.growth import Route, Turns
 from dejaqueue.broker.history.history import History
 from dejaqueue.broker.maintenance import Maintenance
+from dejaqueue.broker.notes import Notes
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.places import Places
@@ -29,7 +30,7 @@ from dejaqueue.broker.staging import StagedWatch
 from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.transactions import Transactions
 from dejaqueue.clock import Clock
-from dejaqueue.errors import DejaQError, InternalError
+from dejaqueue.errors import DejaQError, InternalError, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Assignment, Topic, TopicKind, parse_shard
 from dejaqueue.settings import BrokerSettings
@@ -51,6 +52,7 @@ class TopicRuntime:
         counting: what its partitions count together.
         rates: how fast its producers send.
         route: how keys find their partition.
+        turns: of who sends the same batch again.
         partitions: by number; each is loaded when it is first used.
         served_as: the topic's name, or that of the one shard of it that is served.
     """
@@ -72,16 +74,19 @@ class TopicRuntime:
         shared: Shared | None = None,
         history: History | None = None,
         served_as: str = "",
+        opener: Executor | None = None,
     ) -> None:
         self.served_as = served_as or topic.name
         self.shard = parse_shard(self.served_as)
         self.topic = share_of(topic) if self.shard else topic
         self.dispatcher = Dispatcher(_silence_us(settings), self.ring_all)
         self.counting = TopicCounts()
+        self.notes = Notes()
         self._workers: list[PartitionWorker] = []
         self.partitions = Places() if self.shard is None else Places(*self.shard[1:])
         self.rates = Rates()
         self.route = Route(counts or (topic.partitions,))
+        self.turns = Turns(self.again)
         self._clock = clock
         self._threads = threads
         self._again: Executor | None = None
@@ -108,7 +113,7 @@ class TopicRuntime:
             partition.dead_letters = DeadLetters(carrier)
             partition.staged_watch = StagedWatch(transactions)
             partition.forecast = ForecastChore(self._forecast)
-            partition.shared = shared
+            partition.shared, partition.opener = shared, opener
             partition.served_as, partition.places = self.served_as, self.partitions
             if history is not None:
                 partition.recorder = history.recorder(topic.name, number, self.counting)
@@ -148,11 +153,15 @@ class TopicRuntime:
         self.ring_all()
 
     def again(self, send: Callable[[], None]) -> None:
-        """Run `send`, which may wait for partitions, on a thread that may; in order."""
+        """Run `send`, which may wait for partitions, on a thread that may; in order. Raises
+        Unavailable: the topic is being closed."""
         with self._again_lock:
             if self._again is None:
                 self._again = self._threads.executor("dejaq-again")
-            self._again.submit(send)
+            try:
+                self._again.submit(send)
+            except RuntimeError:  # it was shut down
+                raise Unavailable("the topic is closed", 1_000) from None
 
     def assignments(self) -> dict[str, Any]:
         """Who has which partition: `assignment`, `partitions`, `standby`."""

@@ -15,8 +15,8 @@ from dejaqueue import limits
 from dejaqueue.broker.dispatch import Sink
 from dejaqueue.broker.growth import split_rows
 from dejaqueue.broker.requests import ReplyTo, SettleRequest, no_reply
+from dejaqueue.broker.routing import JoinedReply
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.broker.writer import JoinedReply
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
 from dejaqueue.settings import ClockSettings

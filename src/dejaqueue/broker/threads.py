@@ -24,9 +24,9 @@ class Threads:
         """A worker that is not started yet."""
         return PartitionWorker(name, clock, Committer(f"{name}-committer"))
 
-    def executor(self, name: str) -> Executor:
-        """Runs what it is given in order, one at a time."""
-        return ThreadPoolExecutor(1, thread_name_prefix=name)
+    def executor(self, name: str, count: int = 1) -> Executor:
+        """Runs what it is given in order, so many at a time."""
+        return ThreadPoolExecutor(count, thread_name_prefix=name)
 
     def future(self) -> Future[Any]:
         """What one thread waits for until another one answers."""

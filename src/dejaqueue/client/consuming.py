@@ -105,8 +105,8 @@ class ConsumeCore:
         self._extension: Appointment | None = None
         self._extension_us: int | None = None
         self._pinging: Appointment | None = None
-        self._pings = 0
-        self._answered_us = 0
+        self._pings = self._answered_us = self._until_us = 0
+        self._failures = 0  # attempts to open a stream since one was answered on
         self._together = Together(alarm, self._send_together)
         self._unanswered: set[Future[Reply]] = set()
 
@@ -120,24 +120,24 @@ class ConsumeCore:
         warm_up()
         self._connect()
 
-    def _connect(self) -> None:
-        """Open a stream; on failure try again until time is up, then the consumer is over."""
-        until_us = self.clock.now_us() + self._settings.retry_ms_max * 1000
-        failures = 0
+    def _connect(self, wrong: DejaQError | None = None) -> None:
+        """Open a stream, again while it fails or ends unanswered with `wrong`; until time is up."""
+        if not self._failures:
+            self._until_us = self.clock.now_us() + self._settings.retry_ms_max * 1000
         while not self._closed:
-            try:
-                self._connect_once()
-                return
-            except Unavailable as wrong:
-                pause_us = int(backoff_ms(failures) * 1000)
-                failures += 1
-                if self.clock.now_us() + pause_us > until_us:
-                    self._end(wrong)
-                    return
+            if self._failures:
+                pause_us = int(backoff_ms(self._failures - 1, wrong) * 1000)
+                if wrong is not None and self.clock.now_us() + pause_us > self._until_us:
+                    return self._end(wrong)
                 self.clock.wait_until(self.clock.now_us() + pause_us, self._stop)
-            except DejaQError as wrong:
-                self._end(wrong)
-                return
+            self._failures += 1
+            try:
+                return self._connect_once()
+            except Unavailable as unavailable:
+                wrong = unavailable
+            except DejaQError as refused:
+                return self._end(refused)
+        return None
 
     def _connect_once(self) -> None:
         with self._mutex:
@@ -195,7 +195,7 @@ class ConsumeCore:
         with self._mutex:
             if generation == self._generation:
                 self.offset.add_pong(pong.client_us, now_us, pong.broker_us)
-                self._answered_us = now_us
+                self._answered_us, self._failures = now_us, 0
         self._ring()  # what is held may be due a little earlier than was thought
 
     def _on_end(self, generation: int, error: DejaQError | None) -> None:
@@ -205,7 +205,8 @@ class ConsumeCore:
             self._channel = None
             self._on_way = 0
         if error is None or isinstance(error, Unavailable):
-            threading.Thread(target=self._connect, name="dejaq-reopen", daemon=True).start()
+            reopen = partial(self._connect, error)
+            threading.Thread(target=reopen, name="dejaq-reopen", daemon=True).start()
         else:
             self._end(error)
 
@@ -447,9 +448,7 @@ class ConsumeCore:
         if wrong is None:
             result = reply.result()
             if result.error is None:
-                # A reply may leave out its rows' count when all of them are OK.
-                result = result if result.rows else replace(result, rows=len(rows.ids))
-                answer.set_result(result)
+                answer.set_result(_by_row(result, len(rows.ids)))
                 return
             wrong = result.error
         if isinstance(wrong, Unavailable) and not self._closed:
@@ -596,3 +595,14 @@ class ConsumeCore:
             threading.Thread(target=self.close, name="dejaq-abandon", daemon=True).start()
         except RuntimeError:
             return  # the interpreter ends: the broken connection will tell the broker
+
+
+def _by_row(reply: Reply, count: int) -> Reply:
+    """The reply to a settle, with a status for each row.
+
+    It may leave out how many rows there are when all are OK; and of a whole lease that has ended
+    the broker may know the one thing only, that it is lost.
+    """
+    if reply.statuses is not None and len(reply.statuses) == 1 < count:
+        return replace(reply, rows=count, statuses=np.repeat(reply.statuses, count))
+    return reply if reply.rows else replace(reply, rows=count)

@@ -21,7 +21,9 @@ from pyarrow import flight
 
 from dejaqueue.client.credentials import Tls, headers_of
 from dejaqueue.client.flight_errors import error_of
+from dejaqueue.client.silence import SilenceWatch
 from dejaqueue.client.transport import Delivery
+from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
 from dejaqueue.wire import descriptors, frames
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -51,6 +53,8 @@ FLIGHT_OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
+
+_CLOCK = SteadyClock()
 
 Answer = TypeVar("Answer")
 
@@ -87,6 +91,11 @@ class _Stream:
         self.end: DejaQError | None = None
         self.thread: threading.Thread | None = None
         self.closing = False
+        self._since_us = 0
+
+    def waits_since_us(self) -> int | None:
+        """Since when a reply is waited for; see silence.py."""
+        return self._since_us if self.pending else None
 
     def register(self, number: int) -> Future[Reply]:
         """A future that the reply of this number will end. Call under the mutex."""
@@ -94,12 +103,15 @@ class _Stream:
         if self.end is not None:
             reply.set_exception(self.end)
         else:
+            if not self.pending:
+                self._since_us = _CLOCK.now_us()
             self.pending[number] = reply
         return reply
 
     def answer(self, frame: Reply) -> None:
         """End the future of a reply; called by the reading thread."""
         waiting = self.pending.pop(frame.number, None)
+        self._since_us = _CLOCK.now_us()
         if waiting is None:
             raise InternalError(f"the broker answered number {frame.number}, which was not asked")
         waiting.set_result(frame)
@@ -132,10 +144,15 @@ class FlightWriteChannel(_Stream):
     """An open DoPut stream. It opens with the first batch, whose schema is the stream's."""
 
     def __init__(
-        self, client: flight.FlightClient, stream: WriteStream, options: flight.FlightCallOptions
+        self,
+        client: flight.FlightClient,
+        stream: WriteStream,
+        options: flight.FlightCallOptions,
+        sent: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         self._client = client
+        self._sent = sent
         self._options = options
         self._stream = stream
         self._silent = stream.acks == "none"
@@ -166,6 +183,8 @@ class FlightWriteChannel(_Stream):
                 return reply
             if self._silent:
                 self.pending.pop(number, None)
+            else:
+                self._sent()
         if self._silent and not reply.done():
             reply.set_result(Reply(number, batch.num_rows))
         return reply
@@ -370,6 +389,7 @@ class FlightTransport:
         secured = {} if tls is None else tls.arguments()
         self._writes = flight.FlightClient(location, generic_options=FLIGHT_OPTIONS, **secured)
         self._consumes = flight.FlightClient(location, generic_options=FLIGHT_OPTIONS, **secured)
+        self._headers = headers
         self._stream_options = flight.FlightCallOptions(headers=headers)
         self._call_options = flight.FlightCallOptions(timeout=CALL_SECONDS_MAX, headers=headers)
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="dejaq-call")
@@ -378,6 +398,18 @@ class FlightTransport:
         )
         self._mutex = threading.Lock()
         self._closed = False
+        self._silence = SilenceWatch(self._write_streams, self._ask, _CLOCK)
+
+    def _write_streams(self) -> list[FlightWriteChannel]:
+        with self._mutex:
+            return [one for one in self._streams if isinstance(one, FlightWriteChannel)]
+
+    def _ask(self, seconds: float) -> None:
+        options = flight.FlightCallOptions(timeout=seconds, headers=self._headers)
+        try:
+            list(self._writes.do_action(flight.Action("clock", b"{}"), options))
+        except Exception as wrong:  # noqa: BLE001
+            raise error_of(wrong) from None
 
     def _check_open(self) -> None:
         if self._closed:
@@ -386,7 +418,9 @@ class FlightTransport:
     def open_write(self, stream: WriteStream) -> FlightWriteChannel:
         """A stream of batches; it connects with its first batch, and errors are its reply's."""
         self._check_open()
-        channel = FlightWriteChannel(self._writes, stream.check(), self._stream_options)
+        channel = FlightWriteChannel(
+            self._writes, stream.check(), self._stream_options, self._silence.sent
+        )
         with self._mutex:
             self._streams.add(channel)
         return channel
@@ -463,6 +497,7 @@ class FlightTransport:
                 return
             self._closed = True
             streams = list(self._streams)
+        self._silence.close()
         for stream in streams:
             stream.close()
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -19,18 +19,21 @@ import pyarrow as pa
 
 from dejaqueue.client.transport import Transport, WriteChannel
 from dejaqueue.clock import Clock, Wake
-from dejaqueue.errors import DejaQError, InternalError, Unavailable
+from dejaqueue.errors import DejaQError, Elsewhere, InternalError, Unavailable
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
 
 BACKOFF_MS_FIRST = 20
 BACKOFF_MS_MAX = 1_000
+MOVING_MS_MAX = 200
+"""The same, where a broker answered that it knows of no owner yet: that takes a moment."""
 _NUMBER_MAX = (1 << 32) - 1
 
 
-def backoff_ms(failures: int) -> float:
-    """How long to wait before the next attempt: doubling, with jitter of a half."""
-    full = min(BACKOFF_MS_FIRST * 2.0 ** min(failures, 20), BACKOFF_MS_MAX)
+def backoff_ms(failures: int, wrong: BaseException | None = None) -> float:
+    """How long to wait before the next attempt after this: doubling, with jitter of a half."""
+    most = MOVING_MS_MAX if isinstance(wrong, Elsewhere) else BACKOFF_MS_MAX
+    full = min(BACKOFF_MS_FIRST * 2.0 ** min(failures, 20), most)
     return full * (0.5 + random.random() / 2)
 
 
@@ -81,6 +84,7 @@ class WriteLink:
         self._channel: WriteChannel | None = None
         self._dropped: list[WriteChannel] = []
         self._failures = 0
+        self._wrong: BaseException | None = None
         self._retrying = False
         self._closed = False
         self._stop = Wake()
@@ -146,7 +150,8 @@ class WriteLink:
         """Under the order: a new channel, or why there can be none; (None, None) = try later."""
         try:
             channel = self._transport.open_write(self.stream)
-        except Unavailable:
+        except Unavailable as wrong:
+            self._wrong = wrong
             return None, None
         except DejaQError as wrong:
             return None, wrong
@@ -179,6 +184,7 @@ class WriteLink:
         if isinstance(wrong, Unavailable):
             # Only the first failure on a channel counts: what follows is sent again with it.
             if was_current:
+                self._wrong = wrong
                 self._start_retrying()
             return
         # The broker ended the stream for a reason that sending again would not change.
@@ -217,7 +223,7 @@ class WriteLink:
         ended = False
         while not ended:
             if self._failures:
-                pause_us = int(backoff_ms(self._failures - 1) * 1000)
+                pause_us = int(backoff_ms(self._failures - 1, self._wrong) * 1000)
                 self._clock.wait_until(self._clock.now_us() + pause_us, self._stop)
             self._failures += 1
             self._give_up_late()

@@ -60,14 +60,21 @@ class ClusterCatalogue(Catalogue):
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._kept: dict[str, _Kept] = {}
-        self._refreshing = threading.Lock()
+        self._refreshing, self._asking = threading.Lock(), threading.Lock()
+        self._begun, self._is_news = 0, False
         self._topics: dict[str, Topic] = {}
         self._counts: dict[str, tuple[int, ...]] = {}
         self.refresh()
 
     def refresh(self) -> bool:
-        """Read it again; True if something changed. Raises Unavailable."""
+        """Read it again; True if it changed since this was last asked. Raises Unavailable."""
+        self._read()
+        changed, self._is_news = self._is_news, False
+        return changed
+
+    def _read(self) -> None:
         with self._refreshing:  # an older answer must not replace a newer one
+            self._begun += 1
             facts = self._coordinator.list(PREFIX)
             known = self._kept
             kept: dict[str, _Kept] = {}
@@ -76,15 +83,26 @@ class ClusterCatalogue(Catalogue):
                 old = known.get(name)
                 same = old is not None and old.revision == fact.revision
                 kept[name] = old if same and old is not None else _Kept.of(fact)
-            if kept == known:
-                return False
-            self._adopt(kept)
-            return True
+            if kept != known:
+                self._adopt(kept)
+                self._is_news = True
 
     def _adopt(self, kept: dict[str, _Kept]) -> None:
         self._kept = kept
         self._counts = {name: one.counts for name, one in kept.items()}
         self._topics = {name: one.topic for name, one in kept.items()}
+
+    def get(self, name: str) -> Topic:
+        """The topic of this name, or TopicUnknown: one that another broker made is asked for.
+
+        Whoever made it there may come here before the bell has rung.
+        """
+        if name not in self._topics:
+            begun = self._begun
+            with self._asking:  # several ask at once; one list that began after all is enough
+                if self._begun == begun:
+                    self._read()
+        return super().get(name)
 
     def journals(self, name: str) -> str:
         """What the topic is called in the store of its journals."""
@@ -103,7 +121,7 @@ class ClusterCatalogue(Catalogue):
 
     def _again(self, change: Any) -> Topic:
         for _ in range(TRIES):
-            self.refresh()
+            self._read()
             try:
                 changed: Topic = change()
             except Conflict:
@@ -114,13 +132,13 @@ class ClusterCatalogue(Catalogue):
     def delete(self, name: str) -> None:
         """Forget a topic, or raise TopicUnknown."""
         for _ in range(TRIES):
-            self.refresh()
+            self._read()
             self.get(name)
             try:
                 self._coordinator.delete(PREFIX + name, self._kept[name].revision)
             except Conflict:
                 continue
-            self.refresh()
+            self._read()
             return
         raise Unavailable("others keep changing this topic", 100)
 
@@ -132,5 +150,5 @@ class ClusterCatalogue(Catalogue):
         else:
             kept = _Kept(topic, counts or known.counts, known.journals, known.revision)
         self._coordinator.put(PREFIX + topic.name, kept.to_bytes(), kept.revision)
-        self.refresh()
+        self._read()
         return topic

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ ROUND_MS = 1_000
 REFRESH_MS = 10_000
 """Topics are read again at least so often, whatever the bells say."""
 PLACED_SECONDS_MAX = 5.0
+CLAIMS_AT_ONCE = 8
 
 log = logging.getLogger("dejaqueue.cluster")
 
@@ -349,7 +351,7 @@ class Node:
         plan = ownership.plan(self.name, session, self._view, units)
         for unit in plan.drop:
             self._stop_serving(unit, units[unit], drain=False)
-        claimed = [unit for unit in plan.claim if self._claim(unit, session)]
+        claimed = self._claim_all(plan.claim, session)
         with self._serving:
             if self._membership is not membership or not membership.is_valid():
                 return False
@@ -363,6 +365,14 @@ class Node:
         with self._seen:
             self._seen.notify_all()
         return len(claimed) < len(plan.claim)
+
+    def _claim_all(self, units: Sequence[str], session: str) -> list[str]:
+        """Those of the units that are ours now: several are asked for at once, each a change."""
+        if len(units) < 2:
+            return [unit for unit in units if self._claim(unit, session)]
+        with ThreadPoolExecutor(min(CLAIMS_AT_ONCE, len(units)), "dejaq-claim") as threads:
+            won = list(threads.map(lambda unit: self._claim(unit, session), units))
+        return [unit for unit, is_ours in zip(units, won, strict=True) if is_ours]
 
     def _claim(self, unit: str, session: str) -> bool:
         """Own a unit; False if somebody else was quicker."""

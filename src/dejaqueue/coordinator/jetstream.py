@@ -34,9 +34,7 @@ LISTENER_NS = 30_000_000_000
 SUBJECTS_PAGE = 100_000
 ASKED_AT_ONCE = 256
 
-NO_MESSAGE, NAME_IN_USE, WRONG_LAST = 10037, 10058, 10071
-NO_PEERS = 10005
-"""Not so many servers are there as there are to be copies."""
+NO_PEERS, NO_MESSAGE, NAME_IN_USE, WRONG_LAST = 10005, 10037, 10058, 10071
 REVISION = "Dejaq-Revision"
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _GONE = ("KV-Operation", "Nats-Marker-Reason")
@@ -248,7 +246,7 @@ class JetStreamCoordinator(Coordinator):
         try:
             self._connection.api(f"STREAM.CREATE.{self._stream}", config, ANSWER_S)
         except ApiRefusal as refusal:
-            if refusal.number == NO_PEERS:  # the others may only be starting
+            if refusal.number == NO_PEERS:  # the other servers may only be starting
                 raise Unavailable(f"{self._connection.url!r}: {refusal}") from refusal
             if refusal.number != NAME_IN_USE:
                 raise Refused(f"{self._connection.url!r}: {refusal}") from refusal

@@ -47,6 +47,8 @@ class SubBatch:
         refused_indices: places in the batch, as it was sent, of the rows that were refused.
         refused_ids: for each of them the id that the reply gives (of the live message).
         refused_statuses: for each of them its RowStatus.
+        strays: in a topic that grew: rows of the whole batch that are here though their home is
+            another partition, and those that are not though it is this one; ascending.
     """
 
     producer: str
@@ -55,6 +57,7 @@ class SubBatch:
     refused_indices: tuple[int, ...] = ()
     refused_ids: tuple[int, ...] = ()
     refused_statuses: tuple[int, ...] = ()
+    strays: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

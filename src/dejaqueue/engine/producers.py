@@ -8,7 +8,7 @@ See: rule 10.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dejaqueue import limits
 from dejaqueue.engine.commands import SubBatch
@@ -21,7 +21,7 @@ class Answer:
     Attributes:
         first_sequence: of its first accepted row.
         count: accepted rows.
-        refused_indices, refused_ids, refused_statuses: as in `commands.SubBatch`.
+        refused_indices, refused_ids, refused_statuses, strays: as in `commands.SubBatch`.
     """
 
     first_sequence: int
@@ -29,6 +29,13 @@ class Answer:
     refused_indices: tuple[int, ...] = ()
     refused_ids: tuple[int, ...] = ()
     refused_statuses: tuple[int, ...] = ()
+    strays: tuple[int, ...] = field(default=(), repr=False)
+    """Not in `repr`: the hash of a state is of that, and older than this."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the batch, accepted or not."""
+        return self.count + len(self.refused_indices)
 
 
 class Producer:
@@ -65,6 +72,7 @@ class Producers:
             batch.refused_indices,
             batch.refused_ids,
             batch.refused_statuses,
+            batch.strays,
         )
         if len(answers) > limits.PRODUCER_WINDOW_BATCHES:
             del answers[next(iter(answers))]

@@ -14,7 +14,7 @@ again without their content. Everything else is small and is written each time.
     run-…      keys int64 × rows · sequences int64 × rows     (order-… alike)
     leases-…   ids int64 × n · sizes int64 × n · sequences int64 × m · attempts uint16 × m
     small-…    JSON: rules, names of groups and tag sets, the dead, transactions (state_hash.py)
-    producers-…  JSON: {name: [last_ms, [[number, first, count, [places], [ids], [statuses]], …]]}
+    producers-…  JSON: {name: [last_ms, [[number, first, count, [places], [ids], [statuses], [strays]?], …]]}
 
 All numbers are little-endian.
 """  # noqa: E501
@@ -239,6 +239,7 @@ def _producers_text(state: PartitionState) -> bytes:
                     answer.refused_indices,
                     answer.refused_ids,
                     answer.refused_statuses,
+                    *((answer.strays,) if answer.strays else ()),
                 ]
                 for number, answer in producer.answers.items()
             ],
@@ -266,7 +267,9 @@ def restore(meta: str, read: Read, layout: Layout = STANDARD) -> Engine:
         state = engine.state
         state.now_ms, state.epoch = int(values["now_ms"]), int(values["epoch"])
         state.snapshot_number = int(values["snapshot_number"])
-        state.counts = Counts(**values["counts"])
+        counts = values["counts"]
+        _check(all(type(count) is int for count in counts.values()), "counts are no numbers")
+        state.counts = Counts(**counts)
         small = json.loads(bytes(read(str(values["small"]))))
         _restore_table(state, values, small[1], read)
         starts = _restore_small(state, small)
@@ -280,7 +283,7 @@ def restore(meta: str, read: Read, layout: Layout = STANDARD) -> Engine:
             state.ready.restore(starts)
         _restore_leases(state, values["leases"], read)
         _restore_producers(state, values["producers"], read)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise JournalDamaged(f"snapshot: not what was planned ({error!r})") from error
     return engine
 
@@ -440,8 +443,8 @@ def _restore_producers(state: PartitionState, name: str, read: Read) -> None:
     for producer_name, (last_ms, answers) in json.loads(bytes(read(name))).items():
         producer = Producer()
         producer.last_ms = int(last_ms)
-        for number, first_sequence, count, places, ids, statuses in answers:
+        for number, first_sequence, count, *rows in answers:
             producer.answers[int(number)] = Answer(
-                int(first_sequence), int(count), tuple(places), tuple(ids), tuple(statuses)
+                int(first_sequence), int(count), *(tuple(part) for part in rows)
             )
         state.producers.by_name[producer_name] = producer

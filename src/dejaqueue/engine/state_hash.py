@@ -43,7 +43,7 @@ def hash_state(state: PartitionState) -> int:
     for name, producer in state.producers.by_name.items():
         producers.update(f"{name!r} {producer.last_ms} {len(producer.answers)};".encode())
         for number, answer in producer.answers.items():
-            producers.update(f"{number} {answer};".encode())
+            producers.update(f"{number} {answer}{answer.strays or ''};".encode())
     whole = xxhash.xxh3_64()
     scalars = [state.now_ms, state.epoch, table.next_sequence, *asdict(state.counts).values()]
     whole.update(" ".join(str(scalar) for scalar in scalars).encode())

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from dejaqueue.broker.writer import Writer
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, ResourceExhausted
 from dejaqueue.flight.sharded import ShardedTarget
 from dejaqueue.wire import frames
 from dejaqueue.wire.descriptors import WriteStream
@@ -83,7 +83,7 @@ def serve_writer(
         check_caller: raises Unauthenticated if the caller's key was revoked; asked for each batch.
 
     Raises:
-        BadRequest: the schema is wrong. Unauthenticated.
+        BadRequest: the schema is wrong. Unauthenticated. ResourceExhausted: there is no memory.
     """
     target.check_schema(reader.schema)
     replies = _Replies(writer)
@@ -95,6 +95,9 @@ def serve_writer(
                 chunk = reader.read_chunk()
             except StopIteration:
                 break
+            except MemoryError:
+                text = "no memory to read the batch (server.memory_bytes_max); send smaller ones"
+                raise ResourceExhausted(text, 1_000) from None
             except (pa.ArrowException, OSError):
                 break  # the client went away in the middle of a batch: it was never sent whole
             check_caller()

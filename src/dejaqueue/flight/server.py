@@ -178,8 +178,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "ack_claims": self._ack_claims,
             "assignments": self._assignments,
             "cluster": self._cluster,
-            "remove_node": partial(self._act_on_servers, "remove_node"),
-            "repair_node": partial(self._act_on_servers, "repair_node"),
+            "remove_node": self._remove_node,
+            "repair_node": self._repair_node,
             "node_progress": self._node_progress,
             "counts": self._counts,
             "histogram": self._histogram,
@@ -192,6 +192,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "commit_epoch": self._commit_epoch,
             "abort_transaction": self._abort_transaction,
             "transactions": self._transactions,
+            "note_write": self._note_write,
+            "writes": self._writes,
             **{name: partial(self._key, name) for name in administration.ACTIONS},
         }
 
@@ -446,7 +448,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         return self._broker.scan_ranges(name)
 
     def _history_files(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Which files of history a topic has, and what is in each: name, at_from, at_to."""
+        """Which files of history a topic has, and what is in each: name, at_from, at_to, here."""
         return self._broker.history_files(body | {"name": _topic_name(dict(body))})
 
     def _claim(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -495,8 +497,15 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             raise BadRequest("topic", "the name of a topic", topic)
         return self._broker.cluster(topic, servers=body.get("servers") is True)
 
+    def _remove_node(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Begin to have a node leave an embedded cluster: node."""
+        return self._act_on_servers("remove_node", body)
+
+    def _repair_node(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Begin to rebuild the copies that a node's server has: node."""
+        return self._act_on_servers("repair_node", body)
+
     def _act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Begin to change the servers beneath the cluster (cluster/care.py): node."""
         descriptors.check_fields(body, ["node"])
         return self._broker.act_on_servers(name, {"node": body.get("node"), "start": True})
 
@@ -536,6 +545,14 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     def _transactions(self, body: dict[str, Any]) -> dict[str, Any]:
         """Undecided transactions that have something staged in a topic: topic."""
         return self._broker.transactions.act("transactions", body).result()
+
+    def _note_write(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Keep what became of a write, for `writes`: topic, label, epoch, committed, counts."""
+        return self._broker.note_write(body)
+
+    def _writes(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What was noted of the last writes into a topic: topic, label, or all."""
+        return self._broker.writes(body)
 
 
 def _topic_name(body: dict[str, Any]) -> str:

@@ -111,8 +111,10 @@ class MemoryFileSystem(FileSystem):
     def names(self, directory: Path) -> list[str]:
         """Names in a directory, sorted."""
         with self._guard:
-            paths = [*self._contents, *self._directories]
-        return sorted({path.name for path in paths if path.parent == directory})
+            paths = [str(path) for path in (*self._contents, *self._directories)]
+        head = f"{directory}/"  # as text: a simulation asks very often
+        below = {path[len(head) :] for path in paths if path.startswith(head)}
+        return sorted(name for name in below if "/" not in name)
 
     def make_directory(self, directory: Path) -> None:
         """Create a directory and those above it."""

@@ -39,8 +39,9 @@ def open_store(url: str, **settings: Any) -> JournalStore:
     """Open the store of a plain path, `segment:///path`, `memory:`, or of a server's URL.
 
     Args:
-        settings: `segment_bytes`, `reserve_bytes`: see SegmentStore; `mirror`, `mirror_bytes_max`:
-            see RecordJournalStore, which has no use for `reserve_bytes`; None = the default.
+        settings: `segment_bytes`, `reserve_bytes`: see SegmentStore; `mirror`, `mirror_bytes_max`,
+            `patience_seconds`: see RecordJournalStore, which has no use for `reserve_bytes`; None =
+            the default.
 
     Raises:
         BadRequest: no backend has this URL, or what it needs is not installed. Locked: another
@@ -53,7 +54,7 @@ def open_store(url: str, **settings: Any) -> JournalStore:
     scheme, colon, _ = url.partition("://")
     if colon and scheme != "segment":
         raise BadRequest("journal", URL_WORDS, f"{scheme}://")
-    for name in ("mirror", "mirror_bytes_max"):
+    for name in ("mirror", "mirror_bytes_max", "patience_seconds"):
         given.pop(name, None)
     path = store_path(url)
     if path is None:

@@ -17,6 +17,8 @@ from dejaqueue import limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.pipelines.auditing.faults import (
     FAULTS,
+    GAP_COLUMNS,
+    HISTORY_COLUMNS,
     Bounds,
     faults_of,
     gaps_of,
@@ -96,14 +98,15 @@ def run(options: Options, run: Run) -> Outcome:
         with run.step("asking the broker what it has"):
             live = _live(options, spark).persist()
             live.count()  # before the history is read
-    history = _history(options, spark)
-    lives = with_lives(history).persist()
+    # Each is a table of its own: the broker sends no more than it takes, and few files have gaps.
+    lives = with_lives(_history(options, spark, HISTORY_COLUMNS), _gaps(options, spark)).persist()
+    bounds = Bounds(options.late_ms, options.lost_ms, until_ms)
+    faults = faults_of(lives, bounds, live).persist()
+    gaps = _gaps(options, spark).persist()
     try:
-        bounds = Bounds(options.late_ms, options.lost_ms, until_ms)
-        faults = faults_of(lives, bounds, live)
-        gaps = gaps_of(history)
         with run.step("reading the history"):
             counted = lives.count()
+            gaps.count()  # again: one that came meanwhile is told
         figures = figures_of(lives, faults)
         found = _collect(run, lives, faults, gaps, figures)
         if options.figures is not None:
@@ -113,9 +116,9 @@ def run(options: Options, run: Run) -> Outcome:
             with run.step("writing faults"):
                 faults.write.mode("overwrite").parquet(options.faults)
     finally:
-        lives.unpersist()
-        if live is not None:
-            live.unpersist()
+        for table in (faults, lives, gaps, live):
+            if table is not None:
+                table.unpersist()
     shown = _shown(found, counted)
     if options.report is not None:
         from dejaqueue.pipelines.auditing.page import write_report
@@ -125,18 +128,19 @@ def run(options: Options, run: Run) -> Outcome:
     return Outcome(shown, is_good=found.is_good)
 
 
-def _history(options: Options, spark: SparkSession) -> DataFrame:
-    """The history that is asked for."""
+def _history(options: Options, spark: SparkSession, columns: tuple[str, ...]) -> DataFrame:
+    """The history that is asked for, these columns."""
     if options.history is None:
+        named = options.source_options(view="history", columns=",".join(columns))
         tables = [
-            spark.read.format("dejaq").options(**options.source_options(view="history")).load(topic)
-            for topic in options.topics
+            spark.read.format("dejaq").options(**named).load(topic) for topic in options.topics
         ]
         history = tables[0]
         for table in tables[1:]:
             history = history.unionByName(table)
     else:
         history = spark.read.parquet(options.history).withColumn("topic", _text("topic"))
+        history = history.select(*columns)
         if options.topics:
             history = history.where(history["topic"].isin(*options.topics))
     if options.from_ms is not None:
@@ -144,6 +148,11 @@ def _history(options: Options, spark: SparkSession) -> DataFrame:
     if options.to_ms is not None:
         history = history.where(history["at_ms"] < options.to_ms)
     return history
+
+
+def _gaps(options: Options, spark: SparkSession) -> DataFrame:
+    """Where it has gaps; read anew each time."""
+    return gaps_of(_history(options, spark, GAP_COLUMNS).where("change = 'gap'"))
 
 
 def _text(name: str) -> Any:

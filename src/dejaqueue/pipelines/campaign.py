@@ -234,10 +234,8 @@ def run(options: Options, run: Run) -> Outcome:
     }
     if not options.dry_run and plan.load.total:
         with run.step(f"scheduling {plan.load.total:,} messages"):
-            before = _refusal_counts(options)
-            _write(_to_messages(rows, plan, options), options)
+            statuses = _write(_to_messages(rows, plan, options), options)
         figures["waiting"] = _waiting(options)
-        statuses = _refusal_counts(options) - before
         figures |= {f"rows_{name}": count for name, count in sorted(statuses.items())}
     if options.report is not None:
         from dejaqueue.pipelines.schedule.page import write_report
@@ -377,29 +375,18 @@ def _with_slots(placed: DataFrame, plan: Plan, rate: Rate) -> tuple[DataFrame, A
     return with_slot, due
 
 
-def _write(messages: DataFrame, options: Options) -> None:
-    """Schedule them, all or none."""
+def _write(messages: DataFrame, options: Options) -> Counter[str]:
+    """Schedule them, all or none; how many rows had which status."""
+    from dejaqueue.spark import save
+
     more = {"refusals_path": options.refusals} if options.refusals else {}
-    writer = messages.write.format("dejaq").options(
-        **options.source_options(topic=options.topic, **more)
-    )
-    writer.mode("append").save()
+    return save(messages, **options.source_options(topic=options.topic, **more))
 
 
 def _waiting(options: Options) -> int:
     """Messages of the campaign that wait in the topic now."""
     with options.client() as client:
         return client.cancel_where(options.topic, dry_run=True, group=options.campaign)
-
-
-def _refusal_counts(options: Options) -> Counter[str]:
-    """How many rows had which status, of all campaigns that noted it in --refusals."""
-    from dejaqueue.spark.refusals import status_counts
-
-    try:
-        return status_counts(options.refusals) if options.refusals else Counter()
-    except BadRequest:
-        return Counter()  # nobody wrote there yet
 
 
 def _load_figures(load: Load) -> dict[str, Any]:

@@ -4,9 +4,10 @@
     register(spark)
     spark.read.format("dejaq").option("topic", "reminders").load()
     table.write.format("dejaq").option("topic", "reminders").mode("append").save()
+    counts = save(table, topic="reminders")
 
 Room: spark. Loads the client, never the broker: executors need DejaQ and pyarrow, nothing more.
-Holds: pyspark is imported here only; the error of its absence names the extra.
+Holds: pyspark is imported where it is used; the error of its absence names the extra.
 See: docs/guides/spark.md.
 """
 
@@ -15,11 +16,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dejaqueue.errors import BadRequest
+from dejaqueue.spark.written import Written, save, writes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["Written", "register", "save", "writes"]
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 

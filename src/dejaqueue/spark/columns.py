@@ -64,10 +64,16 @@ WRITE = {
     "partition": ("int", "smallint", "tinyint", "bigint"),
 }
 """Columns to write and the types they may have. All but payload may be left out."""
-READ_SCHEMA = ", ".join(f"{name} {types[0]}" for name, types in READ.items())
-"""All columns to read, as Spark writes schemas."""
-HISTORY_SCHEMA = ", ".join(f"{name} {types[0]}" for name, types in HISTORY.items())
-"""All columns of the view `history`."""
+
+
+def schema_of(names: tuple[str, ...], known: dict[str, tuple[str, ...]]) -> str:
+    """These columns, or all that are known, as Spark writes schemas. Raises BadRequest."""
+    for name in names:
+        if name not in known:
+            raise BadRequest("option columns", f"names of {', '.join(known)}", name)
+    if len(set(names)) < len(names):
+        raise BadRequest("option columns", "each name once", ", ".join(names))
+    return ", ".join(f"`{name}` {known[name][0]}" for name in names or known)
 
 
 def check_read(schema: StructType, known: dict[str, tuple[str, ...]] = READ) -> None:

@@ -7,12 +7,16 @@ See: docs/guides/spark.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.credentials import Tls
+from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.client.routed_transport import RoutedTransport, connect
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import check_topic_name
@@ -25,7 +29,7 @@ STREAM_ROWS = 100_000
 CLAIM_SECONDS = 600
 RETRY_MS_MAX = 60_000
 VIEWS = ("messages", "history")
-_KNOWN = (
+KNOWN = (
     "url",
     "topic",
     "path",
@@ -39,12 +43,15 @@ _KNOWN = (
     "lost.claims",
     "refusals",
     "refusals.path",
+    "label",
+    "columns",
     "api_key",
     "tls.ca",
     "tls.certificate",
     "tls.key",
     "tls.server_name",
 )
+"""Every option there is."""
 
 _SPARKS_OWN = ("checkpointlocation", "queryname")
 """Options that streaming queries hand to their sinks."""
@@ -66,6 +73,8 @@ class Options:
         skips_lost: True: a claim that returned is left out of the batch that has it.
         fails_on_refusals: True: a row that is refused fails the job.
         refusals_path: where refused rows are written; "" = nowhere.
+        label: what a write is called when somebody asks what became of it; "" = a name of ours.
+        columns: to read, of those that there are; empty = all, or as a schema says.
         api_key: shown to the broker; None = none is.
         tls: files for dejaqs://, which every executor must have; None = the system's.
     """
@@ -82,6 +91,8 @@ class Options:
     skips_lost: bool
     fails_on_refusals: bool
     refusals_path: str
+    label: str = ""
+    columns: tuple[str, ...] = ()
     api_key: str | None = field(default=None, repr=False)
     tls: Tls | None = None
 
@@ -90,8 +101,8 @@ class Options:
         """The checked options; BadRequest names the option."""
         values = {name.lower(): value for name, value in given.items()}
         for name in values:
-            if name not in (*_KNOWN, *_SPARKS_OWN):
-                raise BadRequest(f"option {name}", f"one of {', '.join(_KNOWN)}", values[name])
+            if name not in (*KNOWN, *_SPARKS_OWN):
+                raise BadRequest(f"option {name}", f"one of {', '.join(KNOWN)}", values[name])
         topic = values.get("topic") or values.get("path")
         if not topic:
             raise BadRequest("option topic", "the name of a topic", None)
@@ -116,6 +127,8 @@ class Options:
             skips_lost=_choice(values, "lost.claims", ("fail", "skip")) == "skip",
             fails_on_refusals=refusals == "fail",
             refusals_path=values.get("refusals.path", ""),
+            label=_label(values.get("label", "")),
+            columns=_names(values.get("columns")),
             api_key=values.get("api_key"),
             tls=_tls(values),
         )
@@ -123,6 +136,25 @@ class Options:
     def transport(self) -> RoutedTransport:
         """A connection of one's own, to be closed."""
         return connect(self.url, self.api_key, self.tls)
+
+    def transport_to(self, url: str) -> FlightTransport:
+        """A connection of one's own to this broker and no other, to be closed."""
+        return FlightTransport(url, self.api_key, self.tls, follows=True)
+
+    def scan(self, ticket: dict[str, Any], url: str = "") -> Iterator[pa.RecordBatch]:
+        """What a ticket says, batch by batch, over a connection of its own.
+
+        Args:
+            url: of this broker and no other; "" = whoever serves the topic.
+
+        Raises:
+            BadRequest, Refused, Unavailable: also on the way.
+        """
+        transport = self.transport_to(url) if url else self.transport()
+        try:
+            yield from transport.scan(ticket)
+        finally:
+            transport.close()
 
     def client(self, name: str) -> ClientCore:
         """A client of one's own, to be closed."""
@@ -135,6 +167,22 @@ def _choice(values: Mapping[str, str], name: str, words: tuple[str, ...]) -> str
     if word not in words:
         raise BadRequest(f"option {name}", " or ".join(words), word)
     return word
+
+
+def _label(text: str) -> str:
+    if len(text.encode()) > limits.LABEL_BYTES_MAX:
+        raise BadRequest("option label", f"at most {limits.LABEL_BYTES_MAX} bytes", text)
+    return text
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    """Names with commas between them, in backticks or not."""
+    if text is None:
+        return ()
+    names = tuple(part.strip().strip("`") for part in text.split(","))
+    if not all(names):
+        raise BadRequest("option columns", "names of columns with commas between", text)
+    return names
 
 
 def _tls(values: Mapping[str, str]) -> Tls | None:

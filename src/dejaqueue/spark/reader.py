@@ -24,9 +24,14 @@ from dejaqueue.spark.options import Options
 
 @dataclass
 class Stretch(InputPartition):
-    """A stretch of a partition, as a scan's ticket."""
+    """A stretch of a partition, as a scan's ticket.
+
+    Attributes:
+        url: of the broker that has it; "" = the one that serves the topic.
+    """
 
     ticket: dict[str, Any]
+    url: str = ""
 
 
 class Reader(DataSourceReader):
@@ -78,12 +83,8 @@ class Reader(DataSourceReader):
         if not isinstance(partition, Stretch):
             return  # there is none
         shaper = Shaper(self._schema, self._options.topic)
-        transport = self._options.transport()
-        try:
-            for batch in transport.scan(partition.ticket | {"columns": shaper.wanted}):
-                yield shaper.shape(batch)
-        finally:
-            transport.close()
+        for batch in self._options.scan(partition.ticket | {"columns": shaper.wanted}):
+            yield shaper.shape(batch)
 
 
 class FilteringReader(Reader):

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from dejaqueue.errors import BadRequest
-from dejaqueue.spark.columns import HISTORY, HISTORY_SCHEMA, READ_SCHEMA, check_read
+from dejaqueue.spark.columns import HISTORY, READ, check_read, schema_of
 from dejaqueue.spark.history import FilteringHistoryReader, HistoryReader
 from dejaqueue.spark.options import Options
 from dejaqueue.spark.reader import FilteringReader, Reader
@@ -34,8 +34,9 @@ class DejaqSource(DataSource):
         return "dejaq"
 
     def schema(self) -> str:
-        """All columns; a user's own schema may have fewer."""
-        return HISTORY_SCHEMA if Options.of(self.options).view == "history" else READ_SCHEMA
+        """All columns, or those of the option; a user's own schema may have fewer."""
+        options = Options.of(self.options)
+        return schema_of(options.columns, HISTORY if options.view == "history" else READ)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch query."""

@@ -144,16 +144,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The messages of a stretch."""
         assert isinstance(partition, ClaimStretch)
         shaper = Shaper(self._schema, self._options.topic)
-        transport = self._options.transport()
         try:
-            for batch in transport.scan(partition.ticket | {"columns": shaper.wanted}):
+            for batch in self._options.scan(partition.ticket | {"columns": shaper.wanted}):
                 yield shaper.shape(batch)
         except Refused as over:
             if not self._options.skips_lost:
                 raise
             log.warning("left out, as it is somebody else's now: %s", over)
-        finally:
-            transport.close()
 
 
 def _limits_of(limit: ReadLimit) -> tuple[int, int]:
@@ -200,7 +197,7 @@ class _Driver:
                     full.append(partition)
             partitions = full
         self.ready = sum(ready.values())
-        self.hold(claims)
+        self._keep(claims)
         return claims
 
     def _asked(
@@ -236,13 +233,17 @@ class _Driver:
 
     def hold(self, claims: Claims) -> None:
         """Extend these claims from now on, until they are acked or the query ends."""
+        if self._keep(claims) and claims:
+            self._extend(claims)
+
+    def _keep(self, claims: Claims) -> bool:
+        """As `hold`, of claims whose time has just begun; True if they are others than before."""
         with self._mutex:
             is_new, self._held = self._held != claims, claims
-        if is_new and claims:
-            self._extend(claims)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="dejaq-claims", daemon=True)
             self._thread.start()
+        return is_new
 
     def close(self) -> None:
         """End the thread and the connection."""

@@ -28,7 +28,9 @@ from dejaqueue.spark.writer import (
     drop_refusals,
     keep_refusals,
     stage,
+    summary,
 )
+from dejaqueue.spark.written import note
 
 QUERY_PROPERTY = "sql.streaming.queryId"
 EPOCH_PROPERTY = "streaming.sql.batchId"
@@ -64,6 +66,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not done:
             return
         check_summary(self._options, done)
+        is_repeat = any(message.is_repeat for message in done)
         core = self._options.client("spark-stream")
         try:
             count = core.call("describe_topic", {"name": self._options.topic})["partitions"]
@@ -79,9 +82,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
                     "until_ms": min(message.until_ms for message in done),
                 },
             )
+            if not is_repeat:
+                note(core, self._options, summary(done), label=done[0].query, epoch=batchId)
         finally:
             core.close()
-        if not any(message.is_repeat for message in done):
+        if not is_repeat:
             keep_refusals(self._options, done, f"{done[0].query}-{batchId}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

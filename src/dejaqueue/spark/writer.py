@@ -27,6 +27,7 @@ from dejaqueue.model import RowStatus
 from dejaqueue.spark import refusals
 from dejaqueue.spark.columns import check_write, fill
 from dejaqueue.spark.options import Options
+from dejaqueue.spark.written import note
 
 log = logging.getLogger("dejaqueue.spark")
 
@@ -146,10 +147,10 @@ class Writer(DataSourceArrowWriter):
         try:
             check_summary(self._options, done)
         except Refused:
-            self._decide([], commit=False)
+            self._decide([], commit=False, counts=summary(done))
             self._keep(done)  # whoever is told of refusals wants to know of which
             raise
-        self._decide(done, commit=True)
+        self._decide(done, commit=True, counts=summary(done))
         self._keep(done)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -160,7 +161,10 @@ class Writer(DataSourceArrowWriter):
     def _keep(self, done: list[TaskStaged]) -> None:
         keep_refusals(self._options, done, self._transaction.replace("/", "."))
 
-    def _decide(self, done: list[TaskStaged], *, commit: bool) -> None:
+    def _decide(
+        self, done: list[TaskStaged], *, commit: bool, counts: Counter[str] | None = None
+    ) -> None:
+        """Commit or abort; with `counts` the broker is told of what."""
         places = [f"{self._options.topic}/{number}" for number in range(self._partition_count)]
         places += [place for message in done for place in message.staged.places]
         body = {
@@ -171,5 +175,7 @@ class Writer(DataSourceArrowWriter):
         core = self._options.client("spark-job")
         try:
             core.call("commit_transaction" if commit else "abort_transaction", body)
+            if counts is not None:
+                note(core, self._options, counts, label=self._transaction, committed=commit)
         finally:
             core.close()

@@ -8,7 +8,7 @@
 Room: testing; shipped, for whoever writes a backend. Knows the contract alone.
 Holds: a test names the duty it checks; all tests may share one server, since each has topics of
 its own; nothing sleeps: what takes its time is tried again until it is there.
-See: journal/records/interface.py, the numbered duties; cut_proxy.py.
+See: journal/records/interface.py, the numbered duties; cutting_proxy.py.
 """
 
 # A test's name says what it checks.
@@ -27,7 +27,7 @@ from typing import TypeVar
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.errors import DejaQError, Fenced, Unavailable
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
-from dejaqueue.testing.cut_proxy import Cut, CutProxy
+from dejaqueue.testing.cutting_proxy import Cut, CuttingProxy
 
 _Answer = TypeVar("_Answer")
 
@@ -218,7 +218,11 @@ class RecordConformance(ABC):
     def _lose(self, server: tuple[str, int], where: Cut) -> bool:
         """Lose the answer of an append; True if it had been made."""
         topic = self.topic()
-        with CutProxy(server) as proxy, self.store(proxy.address) as store, self.store() as other:
+        with (
+            CuttingProxy(server) as proxy,
+            self.store(proxy.address) as store,
+            self.store() as other,
+        ):
             log = store.open(topic, 0)
             log.append(0, [[b"one"]])
             log.last()
@@ -240,10 +244,10 @@ class RecordConformance(ABC):
         server = self.server_address()
         if server is None:
             return
-        with CutProxy(server) as proxy, self.store(proxy.address) as store:
+        with CuttingProxy(server) as proxy, self.store(proxy.address) as store:
             log = store.open(self.topic(), 0)
             log.append(0, [[b"one"]])
-            proxy.go_away()
+            proxy.cut()
             calls: list[Callable[[], object]] = [
                 lambda: log.append(1, [[b"two"]]),
                 log.last,
@@ -257,7 +261,7 @@ class RecordConformance(ABC):
             for call in calls:
                 refused(Unavailable, call)
             refused(Unavailable, lambda: self.make_store(proxy.address))
-            proxy.come_back()
+            proxy.mend()
             assert patiently(log.last) == 1
             patiently(lambda: log.append(1, [[b"two"]]))
             assert everything(log) == [(1, b"one"), (2, b"two")]

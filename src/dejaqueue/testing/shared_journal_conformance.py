@@ -31,7 +31,7 @@ from dejaqueue.journal.interface import Entry, EntryKind, SnapshotFile
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 from dejaqueue.journal.records.journal import RecordJournal
 from dejaqueue.journal.records.store import RecordJournalStore
-from dejaqueue.testing.cut_proxy import Cut, CutProxy
+from dejaqueue.testing.cutting_proxy import Cut, CuttingProxy
 from dejaqueue.testing.journal_conformance import (
     JournalConformance,
     fill,
@@ -473,7 +473,7 @@ class _Shared(AlteredStore):
 class ServedJournalConformance(SharedJournalConformance):
     """For a server that can be killed, with a way to it that can be cut."""
 
-    proxy: CutProxy
+    proxy: CuttingProxy
     """The way to the server that `make_records` takes."""
 
     @abstractmethod

@@ -255,6 +255,18 @@ def test_a_whole_delivery_is_settled_by_its_lease_and_a_part_by_its_rows(bench: 
     assert (ack.lease_id, ack.ids.tolist(), ack.attempts.tolist()) == (-1, [20], [3])
 
 
+def test_a_whole_delivery_that_was_lost_has_a_status_for_each_row(bench: Bench) -> None:
+    bench.channel.answers_settles = False
+    bench.deliver(0, 0, 0, lease_id=5)
+    whole = bench.core.take(10)
+    assert whole is not None
+    answer = bench.core.settle(SettleOp.ACK, whole)
+    lost = Reply(1, 1, statuses=np.array([3], dtype=np.uint8))
+    bench.channel.futures[0].set_result(lost)
+    reply = answer.result(SECONDS_MAX)
+    assert (reply.rows, reply.all_statuses().tolist()) == (3, [3, 3, 3])
+
+
 def test_acks_nobody_waits_for_travel_together(bench: Bench) -> None:
     bench.deliver(*[0] * 5)
     taken = bench.core.take(10)

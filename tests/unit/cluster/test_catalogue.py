@@ -78,3 +78,14 @@ def test_a_fact_that_is_no_topic_is_named(facts: ProcessFacts) -> None:
     facts.open().put(f"{PREFIX}t", b"{}")
     with pytest.raises(JournalDamaged, match="topics/t"):
         ClusterCatalogue(facts.open())
+
+
+def test_a_topic_that_another_broker_made_is_known_before_any_bell(two: Two) -> None:
+    mine, other = two
+    other.create(Topic("t"), exist_ok=False)
+    assert mine.find("t") is None
+    assert mine.get("t").name == "t"
+    assert mine.refresh()  # who serves by it is told all the same
+    assert not mine.refresh()
+    with pytest.raises(TopicUnknown):
+        mine.get("u")

@@ -1,7 +1,9 @@
 """The directory of history: where each file lies, and what its name says.
 
     topic=<topic>/partition=<n>/date=<yyyy-mm-dd>/hour=<hh>/<first>-<last>.parquet
+    …/<first>-<last>.gap.parquet                     a file in which a gap is noted, too
     topic=<topic>/partition=<n>/_recorded-<last>     recorded up to there, though no file says so
+    topic=<topic>/_of-<journals>                     in a cluster: which topic of that name it is
     .open/                                           files that are being written
 
 Room: broker. Knows names, sizes and times of files, not what is in them.
@@ -24,9 +26,10 @@ from pathlib import Path
 from dejaqueue.broker.history.noted import HOUR_MS
 
 _OPEN = ".open"
-_NAME = re.compile(r"(\d{19})-(\d{19})\.parquet")
-_PATH = re.compile(r"date=\d{4}-\d\d-\d\d/hour=\d\d/\d{19}-\d{19}\.parquet")
+_NAME = re.compile(r"(\d{19})-(\d{19})(\.gap)?\.parquet")
+_PATH = re.compile(r"date=\d{4}-\d\d-\d\d/hour=\d\d/\d{19}-\d{19}(\.gap)?\.parquet")
 _RECORDED = "_recorded-"
+_OF = "_of-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class HistoryFile:
         name: its path below the directory of its partition.
         hour_ms: begin of the hour in which everything in it happened, UTC milliseconds.
         first, last: positions of the journal that it covers.
+        has_gaps: True: it says, too, of some of them that what happened is not recorded.
     """
 
     partition: int
@@ -45,6 +49,7 @@ class HistoryFile:
     first: int
     last: int
     byte_count: int
+    has_gaps: bool = False
 
 
 class Files:
@@ -82,14 +87,23 @@ class Files:
         return directory / f"{topic}-{number}-{first}"
 
     def finish(
-        self, path: Path, topic: str, number: int, hour_ms: int, first: int, last: int
+        self,
+        path: Path,
+        topic: str,
+        number: int,
+        hour_ms: int,
+        first: int,
+        last: int,
+        *,
+        has_gaps: bool = False,
     ) -> None:
         """Make a written file durable, then visible. Raises OSError."""
         when = datetime.fromtimestamp(hour_ms / 1_000, UTC)
         directory = self.partition(topic, number) / f"{when:date=%Y-%m-%d}" / f"{when:hour=%H}"
         _sync(path)
         _make(directory, self.root.parent)
-        path.rename(directory / f"{first:019d}-{last:019d}.parquet")
+        ending = ".gap.parquet" if has_gaps else ".parquet"
+        path.rename(directory / f"{first:019d}-{last:019d}{ending}")
         _sync(directory)
 
     def mark(self, topic: str, number: int, last: int) -> None:
@@ -98,7 +112,27 @@ class Files:
         _make(directory, self.root.parent)
         _mark(directory, last)
 
+    def adopt(self, topic: str, journals: str) -> None:
+        """What is recorded from now on is of this topic; forget what was of an earlier one of the
+        same name. Raises OSError.
+
+        Args:
+            journals: what the topic is called in the store of its journals, once and never again.
+        """
+        directory = self.topic(topic)
+        if self.is_of(topic, journals):
+            return
+        if any(directory.glob(f"{_OF}*")):
+            shutil.rmtree(directory, ignore_errors=True)
+        _make(directory, self.root.parent)
+        (directory / f"{_OF}{journals}").touch()
+        _sync(directory)
+
     # --- looking ------------------------------------------------------------------------------
+
+    def is_of(self, topic: str, journals: str) -> bool:
+        """True if what lies here is of this topic, and not of an earlier one of the same name."""
+        return (self.topic(topic) / f"{_OF}{journals}").exists()
 
     def recorded(self, topic: str, number: int) -> int:
         """The last position of a partition's journal that is recorded; 0 = none is."""
@@ -106,6 +140,14 @@ class Files:
         marks = [int(path.name.removeprefix(_RECORDED)) for path in directory.glob(f"{_RECORDED}*")]
         newest = next(self._newest_first(directory, number), None)
         return max([*marks, 0 if newest is None else newest.last])
+
+    def all_recorded(self, topic: str) -> dict[str, int]:
+        """The last position that is recorded, of each partition of which there is one."""
+        numbers = [
+            int(directory.name.removeprefix("partition="))
+            for directory in sorted(self.topic(topic).glob("partition=*"))
+        ]
+        return {str(number): self.recorded(topic, number) for number in numbers}
 
     def _newest_first(self, directory: Path, number: int) -> Iterator[HistoryFile]:
         for hour_ms, hour in sorted(_hours(directory), reverse=True):
@@ -178,7 +220,8 @@ def _file(path: Path, number: int, hour_ms: int) -> HistoryFile | None:
     except OSError:
         return None  # pruned meanwhile
     name = f"{path.parent.parent.name}/{path.parent.name}/{path.name}"
-    return HistoryFile(number, name, hour_ms, int(named[1]), int(named[2]), byte_count)
+    first, last, has_gaps = int(named[1]), int(named[2]), named[3] is not None
+    return HistoryFile(number, name, hour_ms, first, last, byte_count, has_gaps)
 
 
 def _make(directory: Path, root: Path) -> None:

@@ -22,7 +22,7 @@ from dejaqueue.broker.counting import TopicCounts
 from dejaqueue.broker.history.files import Files
 from dejaqueue.broker.history.recorder import WAIT_SECONDS_MAX, Recorder
 from dejaqueue.clock import Clock
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, DejaQError
 from dejaqueue.journal.interface import store_path
 from dejaqueue.settings import BrokerSettings, HistorySettings
 
@@ -49,6 +49,8 @@ class History:
         lock: of all recorders; held for a few lines.
         waiting_rows: changes that are in memory still. Under the lock.
         next_prune_ms: when to look for old files again.
+        journals_of: what a topic is called in the store of its journals; None = the broker is
+            alone, and forgets the history of a topic with it.
 
     Args:
         executor: runs what it is given in order, one at a time.
@@ -66,6 +68,7 @@ class History:
         self.waiting_rows = 0
         self.next_prune_ms = 0
         self.directory = directory
+        self.journals_of: Callable[[str], str] | None = None
         self._files = None if directory is None else Files(directory)
         self._clock = clock
         self._executor = executor
@@ -110,6 +113,26 @@ class History:
         files = self._files
         if files is not None and (self._is_used or files.topic(topic).is_dir()):
             self.submit(lambda: files.drop(topic)).result(WAIT_SECONDS_MAX)
+
+    def adopt(self, topic: str) -> None:
+        """This broker records a topic now: forget an earlier one of its name, of which it was not
+        told, as others served it, that it was deleted. Under the lock."""
+        if self.journals_of is not None:
+            try:
+                self.files.adopt(topic, self.journals_of(topic))
+            except (OSError, DejaQError) as wrong:  # what cannot be recorded then, is said there
+                log.warning("history of topic %s: %s", topic, wrong)
+
+    def is_mine(self, topic: str) -> bool:
+        """True if what this broker has recorded under this name is of the topic that has it now."""
+        if self._files is None:
+            return False
+        return self.journals_of is None or self._files.is_of(topic, self.journals_of(topic))
+
+    def settle(self) -> None:
+        """Return when what was handed over so far is in files, or has failed."""
+        if self._is_used:
+            self.submit(lambda: None).result(WAIT_SECONDS_MAX)
 
     # --- the bound ----------------------------------------------------------------------------
 

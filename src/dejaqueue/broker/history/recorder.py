@@ -51,6 +51,7 @@ class _OpenFile:
 
     Attributes:
         first, last: positions that are in it so far.
+        has_gaps: True: some of them are not recorded, and it says so.
     """
 
     path: Path
@@ -61,6 +62,7 @@ class _OpenFile:
     last: int
     rows: int = 0
     asked_bytes: int = 0
+    has_gaps: bool = False
 
     def write_back(self) -> None:
         """Have the system write what is new to the disk by and by; it may refuse."""
@@ -129,6 +131,7 @@ class Recorder:
     def _look(self) -> None:
         """What was recorded before this process; under the lock."""
         if self._seen is None:
+            self._history.adopt(self._topic)
             self._seen = self._history.files.recorded(self._topic, self._partition)
             self._written = self._seen
 
@@ -264,6 +267,8 @@ class Recorder:
                 file.rows += table.num_rows
                 file.last = pieces[-1].last
                 file.write_back()
+            if self._file and any(piece.is_gap for piece in pieces):
+                self._file.has_gaps = True
             if self._file and self._file.sink.tell() >= self._history.settings.roll_bytes:
                 self._finish(pieces[-1].last)
         except (OSError, pa.ArrowException) as wrong:
@@ -289,7 +294,7 @@ class Recorder:
         try:
             file.parquet.close()
             file.sink.close()
-            self._history.files.finish(file.path, *place)
+            self._history.files.finish(file.path, *place, has_gaps=file.has_gaps)
         except (OSError, pa.ArrowException) as wrong:
             self._file = file
             self._fail(wrong, [], 0)

@@ -38,6 +38,7 @@ class RecordShelf:
 
     def __init__(self, store: RecordStore, prefix: str) -> None:
         self._store = store
+        self._prefix = f"{prefix}/"
         self._manifest_prefix = f"{prefix}/snapshots/"
         self._part_prefix = f"{prefix}/parts/"
         self._lock = threading.Lock()
@@ -50,8 +51,8 @@ class RecordShelf:
         self._load()
 
     def _load(self) -> None:
-        names = self._store.object_names(self._manifest_prefix)
-        self._there = {*names, *self._store.object_names(self._part_prefix)}
+        self._there = set(self._store.object_names(self._prefix))
+        names = sorted(name for name in self._there if name.startswith(self._manifest_prefix))
         for name in reversed(names):
             try:
                 manifest = Manifest.decode(Path(name), memoryview(self._get(name)))

@@ -209,7 +209,16 @@ class SqlRecordStore(RecordStore):
         self.record_bytes_max = min(RECORD_BYTES_MAX, self._server.statement_bytes_max)
         if not self._has_tables():
             for statement in _tables(self._server):
-                self.run(partial(_change, statement), lost_again=True)
+                self._make(statement)
+
+    def _make(self, statement: str) -> None:
+        """Make a table; once more if another broker is making it at this moment."""
+        try:
+            self.run(partial(_change, statement), lost_again=True)
+        except SqlFailure as failure:
+            if failure.verdict is not Verdict.TAKEN:
+                raise
+            self.run(partial(_change, statement), lost_again=True)
 
     def _has_tables(self) -> bool:
         """Whether they need not be made; to make them takes a right that not every user has."""

@@ -65,6 +65,8 @@ class RecordJournalStore(JournalStore):
         self._segment_bytes, self._patience_seconds = segment_bytes, patience_seconds
         self._mirror_bytes_max = mirror_bytes_max
         self._open: dict[tuple[str, int], RecordJournal | None] = {}
+        self._not_dropped: set[str] = set()
+        self._dropping = threading.Lock()
         self._guard = threading.Lock()
         self._closed = False
         self._lock: DirectoryLock | None = None
@@ -97,8 +99,11 @@ class RecordJournalStore(JournalStore):
         return journal
 
     def _opened(self, topic: str, partition: int) -> RecordJournal:
-        if self.records.get_object(f"dropped/{topic}") is not None:
-            self._finish_drop(topic)
+        with self._dropping:
+            if topic not in self._not_dropped:  # asked once, not for each partition
+                if self.records.get_object(f"dropped/{topic}") is not None:
+                    self._finish_drop(topic)
+                self._not_dropped.add(topic)
         mirror = Mirror(
             self._files,
             self._root / "topics" / topic / f"{partition:05d}",
@@ -136,6 +141,7 @@ class RecordJournalStore(JournalStore):
             self._check_usable()
             if any(name == topic for name, _ in self._open):
                 raise Unavailable(f"journals of {topic} are open")
+        self._not_dropped.discard(topic)
         # Noted first: half a topic would look like a damaged one to who creates it again.
         self.records.put_object(f"dropped/{topic}", b"")
         self._finish_drop(topic)

@@ -55,8 +55,21 @@ def gaps_of(history: DataFrame) -> DataFrame:
     )
 
 
-def with_lives(history: DataFrame) -> DataFrame:
+HISTORY_COLUMNS = (
+    *("topic", "partition", "change", "at_ms", "id", "sequence", "position", "due", "key"),
+    *("group", "lateness_ms", "ahead_ms"),
+)
+"""The columns of history that `with_lives` needs."""
+GAP_COLUMNS = ("topic", "partition", "change", "at_ms", "position", "missed", "reason")
+"""And those that `gaps_of` needs."""
+
+
+def with_lives(history: DataFrame, gaps: DataFrame | None = None) -> DataFrame:
     """Each change once, with what happened to its message before it.
+
+    Args:
+        history: has HISTORY_COLUMNS.
+        gaps: of `gaps_of`; None = history has GAP_COLUMNS, too.
 
     Columns: those of history, and `era` (gaps of its partition before it), `before` (the change
     before), `before_ms`, `before_era`, `was_held` (a lease was running), `was_done`, `late_ms`
@@ -65,11 +78,11 @@ def with_lives(history: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
     from pyspark.sql.window import Window
 
-    once = history.where("change <> 'gap'").dropDuplicates(
-        ["topic", "partition", "position", "id", "change", "at_ms"]
-    )
-    gaps = gaps_of(history).groupBy("topic", "partition")
-    places = gaps.agg(f.collect_list("position").alias("_gaps"))
+    # Whatever follows looks at one message at a time: rows are moved once.
+    by_message = history.where("change <> 'gap'").repartition("topic", "id")
+    once = by_message.dropDuplicates(["topic", "partition", "position", "id", "change", "at_ms"])
+    gaps = gaps_of(history) if gaps is None else gaps
+    places = gaps.groupBy("topic", "partition").agg(f.collect_list("position").alias("_gaps"))
     joined = once.join(f.broadcast(places), ["topic", "partition"], "left")
     era = f.expr("coalesce(size(filter(_gaps, place -> place < position)), 0)")
     # Without a gap the list is null, and Spark 4 says null for its size as well.

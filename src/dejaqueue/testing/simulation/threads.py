@@ -222,7 +222,7 @@ class SimulatedThreads(Threads):
         """A worker."""
         return SimulatedWorker(name, clock, self._world, self._life)
 
-    def executor(self, name: str) -> Executor:
+    def executor(self, name: str, count: int = 1) -> Executor:
         """An executor."""
         return SimulatedExecutor(self._world, self._life)
 

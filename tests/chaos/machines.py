@@ -1,0 +1,329 @@
+"""Brokers and the servers beneath them, each in a namespace of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import dejaqueue
+from dejaqueue.cluster.jetstream import read_status
+from dejaqueue.cluster.jetstream_settings import Node, journal_url
+from dejaqueue.connections.nats_monitor import SystemMonitor
+from dejaqueue.connections.nats_url import read_url
+from dev.services.etcd import Etcd
+from dev.services.postgresql import Postgresql
+from tests.chaos.clocks import BrokerClock
+from tests.chaos.network import Network
+
+BROKERS = ("a", "b", "c")
+SERVERS = "s"
+PORT, HTTP_PORT = 7464, 7465
+ROUTE_PORT, NATS_PORT = 7470, 7471
+POSTGRES_PORT, ETCD_PORT = 5432, 2379
+LEASE_MS = 2_000
+START_SECONDS_MAX = 60.0
+SERVE = ("-m", "dejaqueue")
+
+
+def until(found: Callable[[], bool], what: str, seconds: float = START_SECONDS_MAX) -> None:
+    """Wait for something that others bring about."""
+    end, pause = time.monotonic() + seconds, threading.Event()
+    while not found():
+        assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
+        pause.wait(0.02)
+
+
+class BrokerMachine:
+    """A broker, its namespace and its clock.
+
+    Args:
+        program: what Python is to run, before `serve`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        folder: Path,
+        settings: Mapping[str, object],
+        program: tuple[str, ...] = SERVE,
+    ) -> None:
+        self.name, self.folder = name, folder / name
+        self.folder.mkdir()
+        self.log = self.folder / "broker.log"
+        self.clock = BrokerClock(self.folder / "clock")
+        self._network, self._program = network, program
+        self.address = network.address(name)
+        self.url = f"dejaq://{self.address}:{PORT}"
+        self._settings = dict(settings)
+        self._child: subprocess.Popen[str] | None = None
+        self._is_ready = threading.Event()
+        self._meant = True
+        self.faults: list[str] = []
+
+    def start(self) -> None:
+        """Start it; whether it serves, `is_ready` says."""
+        environment = os.environ | {
+            "PYTHONPATH": f"{Path(dejaqueue.__file__).parents[1]}:{Path.cwd()}",
+            "PYTHONWARNINGS": "ignore",
+        }
+        settings = {"server__host": self.address, "cluster__node": self.name} | self._settings
+        environment |= {f"DEJAQ_{name.upper()}": str(value) for name, value in settings.items()}
+        environment |= self.clock.environment()
+        command = [*self._network.inside(self.name), sys.executable, *self._program, "serve"]
+        command += ["--json", "--port", str(PORT), "--http-port", str(HTTP_PORT)]
+        self._is_ready = threading.Event()
+        self._meant = False
+        self.clock.restarted()
+        with self.log.open("ab") as log:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment,
+                start_new_session=True,
+            )
+        threading.Thread(target=self._read, args=(self._child, self._is_ready), daemon=True).start()
+
+    def _read(self, child: subprocess.Popen[str], is_ready: threading.Event) -> None:
+        assert child.stdout is not None
+        with child.stdout as lines:
+            for line in lines:
+                if "url" in json.loads(line):
+                    is_ready.set()
+        status = child.wait()
+        if child is self._child and not self._meant:
+            self.faults.append(f"broker {self.name} ended by itself, with status {status}")
+
+    @property
+    def is_ready(self) -> bool:
+        """It serves."""
+        return self._is_ready.is_set()
+
+    @property
+    def is_running(self) -> bool:
+        """Its process is there."""
+        return self._child is not None and self._child.poll() is None
+
+    def tell(self, number: int) -> None:
+        """To its process."""
+        if self._child is not None and self._child.poll() is None:
+            os.kill(self._child.pid, number)
+
+    def end(self, number: signal.Signals = signal.SIGKILL, seconds: float = 40.0) -> None:
+        """End it by a signal; one that does not end is killed, which is a fault."""
+        self._meant = True
+        child = self._child
+        if child is None:
+            return
+        self.tell(number)
+        self.tell(signal.SIGCONT)
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.faults.append(f"broker {self.name} did not stop within {seconds:g} s")
+            child.kill()
+            child.wait()
+
+
+class Backend(ABC):
+    """What brokers stand on.
+
+    Attributes:
+        name: as in `--backend`.
+        ports: of each machine.
+        resume_seconds_max: deliveries go on within this after a fault has ended.
+    """
+
+    name: str
+    ports: Mapping[str, list[int]]
+    resume_seconds_max: float
+
+    @abstractmethod
+    def start(self, network: Network, folder: Path) -> None:
+        """Start what is no broker."""
+
+    @abstractmethod
+    def settings(self, broker: str) -> dict[str, object]:
+        """Of a broker."""
+
+    @abstractmethod
+    def kill_records(self, topic: str) -> Callable[[], None]:
+        """Kill what keeps the journals of a topic; call the answer to have it back."""
+
+    @abstractmethod
+    def kill_facts(self) -> Callable[[], None]:
+        """Kill what keeps the facts; call the answer to have it back."""
+
+    def stop(self) -> None:  # noqa: B027 - not all have something to stop
+        """End it."""
+
+
+class _Far:
+    """A server program in another namespace."""
+
+    network: Network
+    user: str | None
+
+    def far(self, command: list[str]) -> list[str]:
+        """The command, so that it runs there, as the server's user."""
+        inside = self.network.inside(SERVERS)
+        if self.user is not None:
+            inside[-1:] = [f"--reuid={self.user}", f"--regid={self.user}", "--init-groups", "--"]
+        return [*inside, *command]
+
+
+class FarPostgresql(_Far, Postgresql):
+    """PostgreSQL in the namespace of servers."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network, self.port = network, POSTGRES_PORT
+        self.host = network.address(SERVERS)
+
+    def prepare(self) -> None:
+        """See Service.prepare."""
+        super().prepare()
+        with (self.folder / "content" / "pg_hba.conf").open("a") as file:
+            file.write("host all all 10.77.0.0/16 trust\n")
+
+    def spawn(self, command: list[str], **given: Any) -> subprocess.Popen[bytes]:
+        """See Service.spawn."""
+        return super().spawn(self.far(command), **given)
+
+    def _identity(self) -> dict[str, Any]:
+        return {}  # setpriv does it, once it is there
+
+
+class FarEtcd(_Far, Etcd):
+    """etcd in the namespace of servers."""
+
+    user = None
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network, self.port = network, ETCD_PORT
+        self.host = network.address(SERVERS)
+
+    def spawn(self, command: list[str], **given: Any) -> subprocess.Popen[bytes]:
+        """See Service.spawn."""
+        return super().spawn(self.far(command), **given)
+
+
+class Servers(Backend):
+    """PostgreSQL for journals, etcd for facts, one of each, in one namespace."""
+
+    name = "servers"
+    ports = MappingProxyType(
+        {**{one: [PORT, HTTP_PORT] for one in BROKERS}, SERVERS: [POSTGRES_PORT, ETCD_PORT]}
+    )
+    resume_seconds_max = 15.0
+
+    def start(self, network: Network, folder: Path) -> None:
+        """See Backend.start."""
+        self.facts = FarEtcd(network)
+        self.records = FarPostgresql(network)
+        self.facts.start()
+        self.records.start()
+
+    def settings(self, broker: str) -> dict[str, object]:
+        """See Backend.settings."""
+        return {"journal__url": self.records.url, "cluster__coordinator": self.facts.url}
+
+    def kill_records(self, topic: str) -> Callable[[], None]:
+        """See Backend.kill_records."""
+        self.records.kill()
+        return lambda: self.records.start() and None
+
+    def kill_facts(self) -> Callable[[], None]:
+        """See Backend.kill_facts."""
+        self.facts.kill()
+        return lambda: self.facts.start() and None
+
+    def stop(self) -> None:
+        """See Backend.stop."""
+        for one in ("records", "facts"):
+            if hasattr(self, one):
+                getattr(self, one).stop()
+
+
+class Embedded(Backend):
+    """JetStream beside each broker, started by it; three copies of everything."""
+
+    name = "embedded"
+    ports = MappingProxyType({one: [PORT, HTTP_PORT, ROUTE_PORT, NATS_PORT] for one in BROKERS})
+    resume_seconds_max = 30.0
+
+    def start(self, network: Network, folder: Path) -> None:
+        """See Backend.start."""
+        self._folder, self._network = folder, network
+        self._secret = folder / "secret"
+        self._secret.write_text("of the chaos\n")
+        self._secret.chmod(0o600)
+
+    def settings(self, broker: str) -> dict[str, object]:
+        """See Backend.settings."""
+        places = [f"{name}={self._network.address(name)}:{ROUTE_PORT}" for name in BROKERS]
+        return {
+            "journal__url": self._folder / broker / "queue",
+            "cluster__nodes": ",".join(places),
+            "cluster__secret_file": self._secret,
+        }
+
+    def leader(self, stream: str) -> str:
+        """Which node leads a stream whose name has this; "" = none says it does."""
+        nodes = [Node(n, self._network.address(n), NATS_PORT, ROUTE_PORT) for n in BROKERS]
+        secret = self._secret.read_text().strip()
+        monitor = SystemMonitor(read_url(journal_url(nodes, nodes[0], 3, secret)))
+        try:
+            status = read_status(list(BROKERS), monitor.reports())
+        finally:
+            monitor.close()
+        found = [copy for copy in status.copies if copy.is_leader and stream in copy.stream]
+        return found[0].node if found else ""
+
+    def kill_server(self, node: str) -> None:
+        """Kill the server beside a broker, which starts it again."""
+        path = self._folder / node / "queue" / "jetstream" / "nats-server.pid"
+        with suppress(OSError, ValueError):
+            os.kill(int(path.read_text()), signal.SIGKILL)
+
+    def kill_records(self, topic: str) -> Callable[[], None]:
+        """See Backend.kill_records: who leads the stream of a partition."""
+        self.kill_server(self.leader(topic) or BROKERS[0])
+        return lambda: None
+
+    def kill_facts(self) -> Callable[[], None]:
+        """See Backend.kill_facts: who leads the bucket."""
+        self.kill_server(self.leader("_facts") or BROKERS[0])
+        return lambda: None
+
+
+BACKENDS: dict[str, type[Backend]] = {one.name: one for one in (Servers, Embedded)}
+
+
+def missing(backend: str) -> str:
+    """What a backend lacks here; "" = nothing."""
+    if backend == Servers.name:
+        return Postgresql.missing() or Etcd.missing() or ""
+    from dejaqueue.cluster.jetstream import find_program
+    from dejaqueue.errors import Refused
+
+    try:
+        find_program("")
+    except Refused as reason:
+        return str(reason)
+    return ""

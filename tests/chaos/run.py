@@ -1,0 +1,318 @@
+"""One run: brokers and what they stand on, clients, a plan of faults, a drain, the judge."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from dejaqueue import Client, DejaQError
+from dejaqueue.cluster.placement import preferred
+from tests.chaos.clients import CONSUMER_LEASE_MS, Clients
+from tests.chaos.clocks import CLOCK
+from tests.chaos.faults import KINDS, OWNER, Step, servers_of
+from tests.chaos.machines import (
+    BACKENDS,
+    BROKERS,
+    LEASE_MS,
+    PORT,
+    SERVE,
+    BrokerMachine,
+    until,
+)
+from tests.chaos.network import Network
+from tests.chaos.notes import Notes
+from tests.checker.history import History
+from tests.checker.judge import judge
+
+DRAIN_SECONDS_MAX = 60.0
+
+
+def _topics(how_many: int) -> list[str]:
+    """Topics that different brokers serve when all are there."""
+    found: dict[str | None, str] = {}
+    for number in count():
+        topic = f"chaos{number}"
+        found.setdefault(preferred(topic, BROKERS), topic)
+        if len(found) == how_many:
+            return list(found.values())
+    raise AssertionError
+
+
+TOPICS = _topics(2)
+
+
+@dataclass
+class Report:
+    """What a run has seen.
+
+    Attributes:
+        gaps_s: by kind: from the end of a fault until a message that was sent after it has come.
+        faults: everything that was promised and not kept; empty = all is well.
+    """
+
+    seed: int
+    gaps_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    kinds: Counter[str] = field(default_factory=Counter)
+    operations: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    drain_seconds: float = 0.0
+
+    def text(self) -> str:
+        """For people."""
+        lines = [
+            f"{'fault':<14}{'times':>6}{'  s until deliveries went on: median':>34}{'most':>7}"
+        ]
+        for kind in sorted(self.kinds):
+            gaps = self.gaps_s[kind]
+            middle = f"{statistics.median(gaps):.1f}" if gaps else "-"
+            most = f"{max(gaps):.1f}" if gaps else "-"
+            lines.append(f"{kind:<14}{self.kinds[kind]:>6}{middle:>34}{most:>7}")
+        counted = ", ".join(f"{n:,} {what}" for what, n in self.operations.items())
+        lines.append(f"{self.seconds:.0f} s, {counted}; drained in {self.drain_seconds:.1f} s")
+        lines += [f"FAULT {fault}" for fault in self.faults[:30]]
+        broken = f"{len(self.faults)} faults"
+        kept = "nothing lost, nothing early, nothing twice, no stale ack accepted"
+        lines.append(f"seed {self.seed}: {broken if self.faults else kept}")
+        return "\n".join(lines)
+
+
+def say(text: str) -> None:
+    """Print at once."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+class Chaos:
+    """A cluster in trouble.
+
+    Args:
+        program: what brokers run instead of `-m dejaqueue`.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        backend: str,
+        folder: Path,
+        seed: int,
+        program: tuple[str, ...] = SERVE,
+    ) -> None:
+        self.network, self.folder = network, folder
+        self.backend = BACKENDS[backend]()
+        self.servers = servers_of(backend)
+        self.topics = list(TOPICS)
+        self.report = Report(seed)
+        self.brokers: dict[str, BrokerMachine] = {}
+        self._program = program
+        self._owners: dict[str, str] = {}
+        self._timers: dict[int, tuple[threading.Event, threading.Thread]] = {}
+        self._tickets = count()
+
+    # --- what faults use --------------------------------------------------------------------------
+
+    def every(self, seconds: float, call: Callable[[], None]) -> int:
+        """Call again and again; a number to `cancel` it by."""
+        ended, number = threading.Event(), next(self._tickets)
+
+        def run() -> None:
+            while not ended.wait(seconds):
+                call()
+
+        thread = threading.Thread(target=run, daemon=True)
+        self._timers[number] = ended, thread
+        thread.start()
+        return number
+
+    def cancel(self, number: int) -> None:
+        """Call no more."""
+        ended, thread = self._timers.pop(number)
+        ended.set()
+        thread.join()
+
+    def owner(self, place: int) -> str:
+        """The broker that serves a topic, as far as can be found out."""
+        topic = self.topics[place]
+        for broker in self.brokers.values():
+            if not broker.is_running:
+                continue
+            try:
+                with Client(broker.url, retry_ms_max=200) as client:
+                    found = client.cluster(topic)["topics"][0]["node"]
+            except (DejaQError, IndexError):
+                continue
+            if found:
+                self._owners[topic] = found
+                break
+        return self._owners.get(topic, BROKERS[0])
+
+    def wait_ready(self, name: str) -> None:
+        """Until a broker serves."""
+        broker = self.brokers[name]
+        until(lambda: broker.is_ready or bool(broker.faults), f"broker {name} is ready")
+
+    # --- a run ------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start everything."""
+        self.backend.start(self.network, self.folder)
+        for name in BROKERS:
+            settings = {
+                "cluster__lease_ms": LEASE_MS,
+                "journal__snapshot_entries": 300,
+                **self.backend.settings(name),
+            }
+            self.brokers[name] = BrokerMachine(
+                name, self.network, self.folder, settings, self._program
+            )
+        for broker in self.brokers.values():
+            broker.start()
+        for name in self.brokers:
+            self.wait_ready(name)
+        notes = Notes(
+            {broker.address: broker.clock for broker in self.brokers.values()}, CONSUMER_LEASE_MS
+        )
+        url = "dejaq://" + ",".join(f"{b.address}:{PORT}" for b in self.brokers.values())
+        self.clients = Clients(url, notes, self.topics, self.report.seed)
+        self.notes = notes
+        with self.clients.client(30_000) as client:
+            for topic in self.topics:
+                client.create_topic(topic, partitions=2)
+
+    def run(self, steps: Sequence[Step]) -> Report:
+        """Do all of it, and judge."""
+        began = time.monotonic()
+        self.begin()
+        say(f"{self.backend.name}: everything runs")
+        self.clients.begin()
+        for number, step in enumerate(steps, 1):
+            self._do(f"{number} of {len(steps)}", step)
+        self._end()
+        self.report.seconds = time.monotonic() - began
+        self._judge()
+        return self.report
+
+    def _do(self, place: str, step: Step) -> None:
+        threading.Event().wait(step.gap_s)
+        text = f"{place}: {step}"
+        mends = []
+        began = time.monotonic()
+        for fault in step.faults:
+            whom = self.owner(fault.topic) if fault.whom == OWNER else fault.whom
+            text += f" [{whom}]"
+            mends.append(KINDS[fault.kind].begin(self, whom, fault.size))
+        threading.Event().wait(max(0.0, step.length_s - (time.monotonic() - began)))
+        for mend in mends:
+            mend()
+        gap_s = self._resumed()
+        for fault in step.faults:
+            self.report.kinds[fault.kind] += 1
+            self.report.gaps_s[fault.kind].append(gap_s)
+        say(f"{text}: went on after {gap_s:.1f} s")
+        if gap_s > self.backend.resume_seconds_max:
+            self.report.faults.append(f"deliveries went on only after {gap_s:.1f} s: {step}")
+        for name in self.brokers:
+            self.wait_ready(name)
+
+    def _resumed(self) -> float:
+        """Wait until messages that are sent from now on have come, of every topic; how long."""
+        began = time.monotonic()
+        marks = {topic: len(self.notes.histories[topic].sends) for topic in self.topics}
+        end = began + 2 * self.backend.resume_seconds_max
+        while any(self.notes.newest[topic] <= mark for topic, mark in marks.items()):
+            if time.monotonic() > end:
+                break
+            threading.Event().wait(0.05)
+        return time.monotonic() - began
+
+    def _end(self) -> None:
+        """Mend everything, send no more, and have everything delivered and acked."""
+        self.network.mend()
+        for broker in self.brokers.values():
+            self.wait_ready(broker.name)
+        self.clients.stop_producing()
+        self.clients.careless = 0.0
+        # Where a clock was ahead, leases end when the others are there too: let it be that time.
+        ahead_us = self.notes.highest_us(CLOCK.now_us()) - CLOCK.now_us()
+        if ahead_us > 1_000_000:
+            for broker in self.brokers.values():
+                broker.clock.set(ahead_us + 10_000_000)
+        began = time.monotonic()
+        self._drain()
+        self.report.drain_seconds = time.monotonic() - began
+        # What was only in the memory of a broker is lost, or back, after this.
+        for broker in self.brokers.values():
+            broker.end()
+        for broker in self.brokers.values():
+            broker.start()
+        for broker in self.brokers.values():
+            self.wait_ready(broker.name)
+        self._drain()
+        self.clients.stop_consuming()
+
+    def _drain(self) -> None:
+        left: dict[str, int] = {}
+        end = time.monotonic() + DRAIN_SECONDS_MAX
+        with self.clients.client(5_000) as client:
+            while time.monotonic() < end:
+                try:
+                    stats = {topic: client.stats(topic) for topic in self.topics}
+                except DejaQError:
+                    continue
+                left = {t: one["scheduled"] + one["leased"] for t, one in stats.items()}
+                if not any(left.values()):
+                    return
+                threading.Event().wait(0.2)
+        self.report.faults.append(f"not drained: {left}")
+
+    def _judge(self) -> None:
+        for topic in self.topics:
+            history = self.notes.histories[topic]
+            history.drained = True
+            self.report.faults += [f"{topic}: {fault}" for fault in judge(history)]
+            self._count(history)
+        self.report.faults += self.notes.unexpected
+        for broker in self.brokers.values():
+            self.report.faults += broker.faults
+            if "Traceback" in broker.log.read_text(errors="replace"):
+                self.report.faults.append(f"a traceback in the log of {broker.name}")
+
+    def _count(self, history: History) -> None:
+        counts = self.report.operations
+        counts["sends"] += len(history.sends)
+        counts["deliveries"] += len(history.deliveries)
+        for settle in history.settles:
+            counts[f"{settle.op}s"] += 1
+        counts["moves"] += len(history.moves)
+        counts["cancels"] += len(history.cancels)
+
+    def close(self) -> None:
+        """End everything that was started; twice is fine."""
+        for number in list(self._timers):
+            self.cancel(number)
+        for broker in self.brokers.values():
+            broker.end()
+        self.backend.stop()
+
+
+def run(
+    backend: str,
+    seed: int,
+    steps: Sequence[Step],
+    folder: Path,
+    program: tuple[str, ...] = SERVE,
+) -> Report:
+    """One run in a network of its own, which is taken down whatever happens."""
+    os.environ["GRPC_VERBOSITY"] = "NONE"
+    with Network(BACKENDS[backend].ports) as network:
+        chaos = Chaos(network, backend, folder, seed, program)
+        try:
+            return chaos.run(steps)
+        finally:
+            chaos.close()

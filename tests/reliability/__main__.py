@@ -1,0 +1,139 @@
+"""`python -m tests.reliability`: what `make reliability` runs, in two lanes beside each other.
+
+Each part is a program of its own; its output is shown if it fails, and how long it took always.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dev.services import missing
+from tests.crash.storm import BACKENDS, SERVERS
+
+TAIL_BYTES = 6_000
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One program: its arguments to Python, and what its environment has more.
+
+    Attributes:
+        left_out: what it returns where it cannot run.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    environment: dict[str, str] = field(default_factory=dict)
+    left_out: int = 0
+
+
+def _of_pytest(name: str, *paths: str, **environment: str) -> Part:
+    return Part(name, (*PYTEST, *paths), {"DEJAQ_RELIABILITY": "all"} | environment)
+
+
+def lanes(seeds: int, first: int, flips: int) -> list[list[Part]]:
+    """What computes, and what mostly waits."""
+    numbers = ["--first", str(first), "--seeds", str(seeds), "--workers", "2"]
+    simulation = ["-m", "tests.simulation", *numbers]
+    storms = [
+        Part(f"killed 5 times: {name}", ("-m", "tests.crash.storm", "--backend", name, *_CYCLES))
+        for name in BACKENDS
+        if name not in ("segment", "cassandra")
+        and (name not in SERVERS or missing(SERVERS[name]) is None)
+    ]
+    computes = [
+        Part(f"simulation, {seeds:,} seeds", simulation),
+        Part(f"{flips:,} bit flips", ("-m", "tests.corruption", "--flips", str(flips))),
+    ]
+    waits = [
+        _of_pytest("planted bugs", "tests/simulation", "tests/checker", "tests/mutation"),
+        _of_pytest("corruption, replay", "tests/corruption", "tests/replay"),
+        _of_pytest("crowds and floods", "tests/hostile"),
+        _of_pytest(
+            "crashes and power cuts",
+            "tests/crash",
+            DEJAQ_POWER_CUTS="20",
+            DEJAQ_KILL_CYCLES="100",
+            DEJAQ_KILL_CYCLES_OF_PARTS="20",
+        ),
+        *storms,
+        Part("soak, two minutes", ("-m", "tests.soak", "--minutes", "2")),
+        Part("chaos, three minutes", ("-m", "tests.chaos", "--minutes", "1.5"), left_out=2),
+    ]
+    return [computes, waits]
+
+
+_CYCLES = ("--cycles", "5")
+
+
+class Runner:
+    """Runs parts and notes what failed."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._mutex = threading.Lock()
+        self.failed: list[str] = []
+
+    def run(self, parts: Sequence[Part]) -> None:
+        """One after the other."""
+        for part in parts:
+            self._run_one(part)
+
+    def _run_one(self, part: Part) -> None:
+        began = time.monotonic()
+        path = self._place / part.name.replace(" ", "-").replace(":", "").replace(",", "")
+        with path.open("wb") as output:
+            done = subprocess.run(
+                [sys.executable, *part.arguments],
+                env=os.environ | {"PYTHONPATH": f"src{os.pathsep}."} | part.environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+        took = time.monotonic() - began
+        text = path.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
+        with self._mutex:
+            if done.returncode not in (0, part.left_out):
+                self.failed.append(part.name)
+                print(text)
+            last = text.strip().rpartition("\n")[2]
+            verdict = {part.left_out: "left out", 0: "fine"}.get(done.returncode, "FAILED")
+            print(f"{verdict:<8} {took:5.0f} s  {part.name}: {last}", flush=True)
+
+
+def main() -> int:
+    """Run all; 1 if any part failed."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=2_000)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--flips", type=int, default=10_000)
+    options = parser.parse_args()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="dejaq-reliability-") as place:
+        runner = Runner(Path(place))
+        threads = [
+            threading.Thread(target=runner.run, args=(lane,))
+            for lane in lanes(options.seeds, options.first, options.flips)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    minutes = (time.monotonic() - began) / 60
+    failed = f"failed: {', '.join(runner.failed)}" if runner.failed else "nothing failed"
+    print(f"{failed}; {minutes:.1f} minutes")
+    return int(bool(runner.failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
