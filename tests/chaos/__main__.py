@@ -10,6 +10,7 @@ import argparse
 import faulthandler
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -32,6 +33,7 @@ def main() -> int:
     parser.add_argument("--program", default="", help="a module to run instead of dejaqueue")
     options = parser.parse_args()
     faulthandler.enable()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended, too
     kinds = options.faults.split(",")
     unknown = set(kinds) - KINDS.keys()
     if unknown:
@@ -65,10 +67,11 @@ def _run(
     if options.plan:
         return 0
     folder = Path(tempfile.mkdtemp(prefix="dejaq-chaos-"))
-    report = run(backend, options.seed, steps, folder, program)
+    patience = 3.0 if options.brief else 1.0
+    report = run(backend, options.seed, steps, folder, program, patience)
     print(report.text(), flush=True)
     if report.faults:
-        print(f"logs of the brokers: {folder}", flush=True)
+        print(f"logs of the brokers, stories of messages: {folder}", flush=True)
         return 1
     shutil.rmtree(folder, ignore_errors=True)
     return 0

@@ -276,7 +276,7 @@ def plan(
     steps: list[Step] = []
     bag: list[str] = []
     used = 0.0
-    while used < seconds or (everything and bag):
+    while used < seconds or (everything and (bag or not steps)):
         first = _draw(dice, bag, kinds)
         chosen = [first]
         while first not in HEAVY and len(chosen) < 3 and dice.random() < together:

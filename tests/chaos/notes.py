@@ -22,6 +22,8 @@ from dejaqueue.wire.frames import Pong
 from tests.chaos.clocks import CLOCK, BrokerClock
 from tests.checker.history import Away, Delivery, History
 
+AHEAD_US = 25_000
+"""How long before its due time a message may be leased: Topic.lease_ahead_ms."""
 STAMP_US = 2_000
 """A broker's clock and ours are one, but looks at it are no closer than this."""
 
@@ -59,9 +61,12 @@ class Notes:
         """A delivery has come to a client."""
         now_us, head, batch = CLOCK.now_us(), found.head, found.batch
         clock = self.clocks[address]
-        first_us = clock.first_us(head.broker_us, now_us) - STAMP_US
-        # A partition's time is never behind its last owner's clock; its leases end by it.
-        partition_us = max(head.broker_us, (head.lease_end_ms - self.lease_ms) * 1_000)
+        # It was leased before it was sent: from then on it counts as delivered. A partition's time
+        # is never behind its last owner's clock; its leases begin and end by it.
+        leased_us = (head.lease_end_ms - self.lease_ms) * 1_000
+        earliest_us = min(head.broker_us, leased_us - AHEAD_US)
+        first_us = clock.first_us(earliest_us, now_us) - STAMP_US
+        partition_us = max(head.broker_us, leased_us)
         names = ("id", "payload", "attempts", "due")
         columns = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
         with self.guard:

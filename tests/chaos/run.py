@@ -32,6 +32,8 @@ from tests.checker.history import History
 from tests.checker.judge import judge
 
 DRAIN_SECONDS_MAX = 60.0
+STORIES = 20
+"""Faults whose histories are written down."""
 
 
 def _topics(how_many: int) -> list[str]:
@@ -66,7 +68,7 @@ class Report:
     drain_seconds: float = 0.0
 
     def text(self) -> str:
-        """For people."""
+        """As people read it."""
         lines = [
             f"{'fault':<14}{'times':>6}{'  s until deliveries went on: median':>34}{'most':>7}"
         ]
@@ -84,6 +86,11 @@ class Report:
         return "\n".join(lines)
 
 
+def _busy() -> float:
+    """How many times more than it can this machine has to do: so much longer all may take."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def say(text: str) -> None:
     """Print at once."""
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
@@ -94,6 +101,7 @@ class Chaos:
 
     Args:
         program: what brokers run instead of `-m dejaqueue`.
+        patience: deliveries may take so many times longer to go on; for machines that are busy.
     """
 
     def __init__(
@@ -101,14 +109,16 @@ class Chaos:
         network: Network,
         backend: str,
         folder: Path,
-        seed: int,
+        report: Report,
         program: tuple[str, ...] = SERVE,
+        patience: float = 1.0,
     ) -> None:
         self.network, self.folder = network, folder
         self.backend = BACKENDS[backend]()
         self.servers = servers_of(backend)
         self.topics = list(TOPICS)
-        self.report = Report(seed)
+        self.report = report
+        self._resume_seconds_max = self.backend.resume_seconds_max * patience
         self.brokers: dict[str, BrokerMachine] = {}
         self._program = program
         self._owners: dict[str, str] = {}
@@ -214,8 +224,8 @@ class Chaos:
         for fault in step.faults:
             self.report.kinds[fault.kind] += 1
             self.report.gaps_s[fault.kind].append(gap_s)
-        say(f"{text}: went on after {gap_s:.1f} s")
-        if gap_s > self.backend.resume_seconds_max:
+        say(f"{text}: went on after {gap_s:.1f} s (load {os.getloadavg()[0]:.0f})")
+        if gap_s > self._resume_seconds_max * _busy():
             self.report.faults.append(f"deliveries went on only after {gap_s:.1f} s: {step}")
         for name in self.brokers:
             self.wait_ready(name)
@@ -224,7 +234,7 @@ class Chaos:
         """Wait until messages that are sent from now on have come, of every topic; how long."""
         began = time.monotonic()
         marks = {topic: len(self.notes.histories[topic].sends) for topic in self.topics}
-        end = began + 2 * self.backend.resume_seconds_max
+        end = began + 2 * self._resume_seconds_max * _busy()
         while any(self.notes.newest[topic] <= mark for topic, mark in marks.items()):
             if time.monotonic() > end:
                 break
@@ -258,7 +268,7 @@ class Chaos:
 
     def _drain(self) -> None:
         left: dict[str, int] = {}
-        end = time.monotonic() + DRAIN_SECONDS_MAX
+        end = time.monotonic() + DRAIN_SECONDS_MAX * _busy()
         with self.clients.client(5_000) as client:
             while time.monotonic() < end:
                 try:
@@ -275,7 +285,11 @@ class Chaos:
         for topic in self.topics:
             history = self.notes.histories[topic]
             history.drained = True
-            self.report.faults += [f"{topic}: {fault}" for fault in judge(history)]
+            found = judge(history)
+            self.report.faults += [f"{topic}: {fault}" for fault in found]
+            with (self.folder / "stories.txt").open("a") as file:
+                for fault in found[:STORIES]:
+                    file.write(f"{topic}: {fault}\n{history.text(fault.id)}\n\n")
             self._count(history)
         self.report.faults += self.notes.unexpected
         for broker in self.brokers.values():
@@ -307,11 +321,12 @@ def run(
     steps: Sequence[Step],
     folder: Path,
     program: tuple[str, ...] = SERVE,
+    patience: float = 1.0,
 ) -> Report:
     """One run in a network of its own, which is taken down whatever happens."""
     os.environ["GRPC_VERBOSITY"] = "NONE"
     with Network(BACKENDS[backend].ports) as network:
-        chaos = Chaos(network, backend, folder, seed, program)
+        chaos = Chaos(network, backend, folder, Report(seed), program, patience)
         try:
             return chaos.run(steps)
         finally:

@@ -228,7 +228,7 @@ def _judge_one(
         *_early(story),
         *_attempts(story, history),
         *_one_lease(story, aways),
-        *_resurrected(story),
+        *_resurrected(story, aways),
         *_stale(story),
     ]
 
@@ -350,7 +350,7 @@ def _lease_end_ms(delivery: Delivery, settles: list[Settle]) -> int:
     return end_ms
 
 
-def _resurrected(story: _Story) -> list[Fault]:
+def _resurrected(story: _Story, aways: dict[str, int]) -> list[Fault]:
     faults = []
     for what, ends in (
         ("ack", [s for s in story.settles if s.op == "ack"]),
@@ -365,16 +365,18 @@ def _resurrected(story: _Story) -> list[Fault]:
                 faults.append(Fault(6, text, story.id))
             # A cancel that was answered OK means that nobody had it.
             before = [d for d in story.deliveries if d.surely_pushed_us < end.called_us]
-            leased = any(not _given_back(story, d, end) for d in before)
+            leased = any(not _given_back(story, d, end, aways) for d in before)
             if what == "cancel" and leased and not late:
                 text = f"message {story.id} was cancelled while it was leased"
                 faults.append(Fault(9, text, story.id))
     return faults
 
 
-def _given_back(story: _Story, d: Delivery, end: Operation) -> bool:
+def _given_back(story: _Story, d: Delivery, end: Operation, aways: dict[str, int]) -> bool:
     """Whether the lease of this delivery may be over when this was answered."""
     assert end.answered_us is not None
+    if d.consumer in aways and aways[d.consumer] <= end.answered_us:
+        return True
     mine = [s for s in story.settles if s.attempt == d.attempt]
     if any(s.op == "nack" and _maybe(s) and s.called_us <= end.answered_us for s in mine):
         return True

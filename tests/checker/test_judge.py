@@ -238,3 +238,26 @@ def test_an_extension_sets_the_end_anew() -> None:
     history.deliveries[1].pushed_us = history.deliveries[1].pushed_broker_us = 2_000 * MS
     history.settles[0] = settled("ack", 1, 2_010, attempt=2)
     assert judge(history) == []
+
+
+def test_what_a_consumer_that_went_away_had_may_be_cancelled() -> None:
+    history = History()
+    history.sends = [sent(1)]
+    history.deliveries = [got(1, 100)]
+    history.cancels = [cancelled(1, 200)]
+    assert [fault.rule for fault in judge(history)] == [9]
+    history.aways = [Away("c", 150 * MS)]
+    assert judge(history) == []
+    history.aways = [Away("c", 250 * MS)]
+    assert [fault.rule for fault in judge(history)] == [9]
+
+
+def test_where_it_is_not_certain_when_a_message_was_sent__only_what_is_certain_counts() -> None:
+    history = History()
+    history.sends = [sent(1)]
+    history.deliveries = [got(1, 100), got(1, 150, attempt=2, latest_us=300 * MS)]
+    history.settles = [settled("nack", 1, 250, fine=False)]
+    history.settles[0].outcome = Outcome.UNKNOWN
+    assert judge(history) == []  # it may have been sent after the nack
+    history.deliveries[1].latest_us = 200 * MS
+    assert [fault.rule for fault in judge(history)] == [3]

@@ -48,8 +48,8 @@ def run(directory: Path, seed: int, megabytes: int) -> Outcome:
         with Client(cluster.url) as client:
             client.create_topic(TOPIC)
         filler = "".join(chance.choices("0123456789abcdef", k=PAYLOAD_BYTES))
-        sending = Sending(cluster.url, [TOPIC], rows=200, filler=filler)
-        until(lambda: len(sending.acknowledged) > megabytes * 1_000, "enough is sent", 240)
+        sending = Sending(cluster.url, [TOPIC], rows=1_000, filler=filler)
+        until(lambda: len(sending.acknowledged) > megabytes * 1_000, "enough is sent", 400)
         cluster.brokers[VICTIM].kill()
         damage(directory / VICTIM / "jetstream", chance)
         began_us = clock.now_us()

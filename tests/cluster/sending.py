@@ -20,7 +20,7 @@ class Sending:
         self.failures: list[str] = []
         self._topics, self._rows, self._filler = topics, rows, filler
         self._url, self._stop = url, threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def follow(self, url: str) -> None:

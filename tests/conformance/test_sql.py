@@ -124,5 +124,6 @@ def test_brokers_that_start_together_make_the_tables_together(
     url = own_url(service, service.port, str(tmp_path))
     with ThreadPoolExecutor(6) as threads:
         stores = list(threads.map(lambda _: SqlRecordStore(server_of(url)), range(6)))
+    assert [store.object_names("") for store in stores] == [[]] * 6
     for store in stores:
         store.close()

@@ -35,6 +35,7 @@ class BrokerProcess:
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
         self.http_port = 0
+        self.is_up = False
 
     @property
     def data(self) -> Path:
@@ -65,6 +66,7 @@ class BrokerProcess:
         where = json.loads(line)
         self.port = int(where["url"].rpartition(":")[2])
         self.http_port = int(where["http_url"].rpartition(":")[2])
+        self.is_up = True
 
     def log_text(self) -> str:
         """What it has logged so far, over all its lives."""
@@ -79,6 +81,7 @@ class BrokerProcess:
         return self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> int:
+        self.is_up = False
         process, self._process = self._process, None
         if process is None:
             return 0

@@ -29,6 +29,8 @@ class History:
     """key -> due, of sends that were answered."""
     moved: dict[str, int] = field(default_factory=dict)
     """key -> new due, of moves that were answered OK."""
+    moved_us: dict[str, int] = field(default_factory=dict)
+    """key -> when that was answered."""
     unsure: set[str] = field(default_factory=set)
     """Keys with a move or cancel that was not answered."""
     cancelled_us: dict[str, int] = field(default_factory=dict)
@@ -61,7 +63,9 @@ class History:
     def _early(self) -> list[str]:
         faults = []
         for delivery in self.deliveries:
-            due_ms = self.moved.get(delivery.key, self.sent.get(delivery.key, 0))
+            due_ms = self.sent.get(delivery.key, 0)
+            if delivery.received_us > self.moved_us.get(delivery.key, 1 << 63):
+                due_ms = self.moved[delivery.key]  # else it may have come, and come back, before
             known = delivery.attempt == 1 and delivery.key not in self.unsure
             if known and delivery.received_us < due_ms * 1_000:
                 early_us = due_ms * 1_000 - delivery.received_us
@@ -78,13 +82,19 @@ class History:
         ]
 
     def _after_the_end(self, by_key: dict[str, list[Delivery]]) -> list[str]:
+        """What was delivered, came back and was cancelled then is fine: a cancel may come late."""
         faults = []
         for what, ends in (("ack", self.acked_us), ("cancel", self.cancelled_us)):
             for key, end_us in ends.items():
                 late = [d for d in by_key[key] if d.received_us > end_us]
-                if late or (what == "cancel" and by_key[key]):
-                    faults.append(f"rule 6: {key} was delivered after its {what} was answered")
-        return faults
+                if late:
+                    behind_ms = (late[0].received_us - end_us) / 1_000
+                    faults.append(
+                        f"rule 6: {key} was delivered after its {what} was answered "
+                        f"(attempt {late[0].attempt}, {behind_ms:.1f} ms after)"
+                    )
+        both = self.acked_us.keys() & self.cancelled_us.keys()
+        return faults + [f"rule 6: {key} was acked and cancelled" for key in sorted(both)]
 
     def _attempts(self, by_key: dict[str, list[Delivery]]) -> list[str]:
         faults = []

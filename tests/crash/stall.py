@@ -29,7 +29,8 @@ def watched(
         last, since = progress(), 0.0
         while not ended.wait(_LOOK_SECONDS):
             now = progress()
-            since = 0.0 if now != last else since + _LOOK_SECONDS
+            moves = now != last or not all(broker.is_up for broker in brokers)
+            since = 0.0 if moves else since + _LOOK_SECONDS
             last = now
             if since >= seconds:
                 told.append(f"nothing moved for {since:.0f} s")

@@ -16,6 +16,7 @@ def whole() -> History:
         tried={"a": b"a", "c": b"c", "m": b"m"},
         sent={"a": 10, "c": 10, "m": 10},
         moved={"m": 20},
+        moved_us={"m": 9_000},
         cancelled_us={"c": 5_000},
         acked_us={"a": 11_000},
         deliveries=[
@@ -42,6 +43,7 @@ PLANTED: dict[str, tuple[Callable[[History], object], str]] = {
     "altered": (lambda h: h.tried.update(a=b"z"), "bytes that nobody sent"),
     "after ack": (add(Delivery("a", 1, 2, 10, b"a", 11_001)), "a was delivered after its ack"),
     "after cancel": (add(Delivery("c", 2, 1, 10, b"c", 12_000)), "c was delivered after its canc"),
+    "both": (lambda h: h.cancelled_us.update(a=9_000), "a was acked and cancelled"),
     "leased twice": (add(Delivery("m", 3, 1, 20, b"m", 20_001)), "attempt 1 of m was delivered"),
     "stored twice": (add(Delivery("m", 4, 2, 20, b"m", 20_001)), "m exists as two messages"),
 }

@@ -20,6 +20,7 @@ from dev.services import missing
 from tests.crash.storm import BACKENDS, SERVERS
 
 TAIL_BYTES = 6_000
+CHAOS, CONTROL = "tests/chaos/test_chaos.py", "test_brokers_without_a_fence_are_found_out"
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
@@ -67,7 +68,9 @@ def lanes(seeds: int, first: int, flips: int) -> list[list[Part]]:
             DEJAQ_KILL_CYCLES_OF_PARTS="20",
         ),
         *storms,
+        _of_pytest("chaos, where namespaces are allowed", "tests/chaos"),
         Part("soak, two minutes", ("-m", "tests.soak", "--minutes", "2")),
+        _of_pytest("a cluster without a fence", f"{CHAOS}::{CONTROL}"),
         Part("chaos, three minutes", ("-m", "tests.chaos", "--minutes", "1.5"), left_out=2),
     ]
     return [computes, waits]

@@ -28,6 +28,7 @@ from dejaqueue.client.holding import Holder, Lease, LeaseBook, Slice
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.offset import ClockOffset
+from dejaqueue.client.results import by_row
 from dejaqueue.client.sending import done_already
 from dejaqueue.client.together import Fate, Together
 from dejaqueue.client.transport import ConsumeChannel, Delivery, Transport
@@ -448,7 +449,7 @@ class ConsumeCore:
         if wrong is None:
             result = reply.result()
             if result.error is None:
-                answer.set_result(_by_row(result, len(rows.ids)))
+                answer.set_result(by_row(result, len(rows.ids)))
                 return
             wrong = result.error
         if isinstance(wrong, Unavailable) and not self._closed:
@@ -595,14 +596,3 @@ class ConsumeCore:
             threading.Thread(target=self.close, name="dejaq-abandon", daemon=True).start()
         except RuntimeError:
             return  # the interpreter ends: the broken connection will tell the broker
-
-
-def _by_row(reply: Reply, count: int) -> Reply:
-    """The reply to a settle, with a status for each row.
-
-    It may leave out how many rows there are when all are OK; and of a whole lease that has ended
-    the broker may know the one thing only, that it is lost.
-    """
-    if reply.statuses is not None and len(reply.statuses) == 1 < count:
-        return replace(reply, rows=count, statuses=np.repeat(reply.statuses, count))
-    return reply if reply.rows else replace(reply, rows=count)

@@ -6,13 +6,14 @@ See: model.RowStatus, in order of precedence.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from dejaqueue.errors import DuplicateKey, Refused
 from dejaqueue.model import RowStatus
+from dejaqueue.wire.frames import Reply
 
 
 def status_counts(statuses: npt.NDArray[np.uint8]) -> dict[RowStatus, int]:
@@ -111,3 +112,14 @@ class SendResult:
         if status is RowStatus.DUPLICATE:
             raise DuplicateKey(f"of row {at}", int(self.ids[at]))
         raise Refused(f"row {at}: {status.name}")
+
+
+def by_row(reply: Reply, count: int) -> Reply:
+    """The reply to a settle, with a status for each row.
+
+    It may leave out how many rows there are when all are OK; and of a whole lease that has ended
+    the broker may know the one thing only, that it is lost.
+    """
+    if reply.statuses is not None and len(reply.statuses) == 1 < count:
+        return replace(reply, rows=count, statuses=np.repeat(reply.statuses, count))
+    return reply if reply.rows else replace(reply, rows=count)

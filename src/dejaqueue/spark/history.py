@@ -60,7 +60,7 @@ class HistoryReader(DataSourceReader):
         transport = self._options.transport()
         try:
             urls = self._cluster(transport)
-            tickets = self._of_all(urls) if urls else self._of_one(transport)
+            tickets = list(self._of_all(urls) if urls else self._of_one(transport))
         finally:
             transport.close()
         times = {"at_from": self._from_ms, "at_to": self._to_ms}

@@ -20,7 +20,7 @@ EXIT_NOT_GOOD = 1
 @click.option(
     "--seconds",
     type=click.FloatRange(1, 3_600),
-    default=20,
+    default=15,
     show_default=True,
     help="How long messages fall due, from the first to the last; starting Spark comes on top.",
 )

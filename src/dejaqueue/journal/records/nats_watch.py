@@ -99,6 +99,8 @@ class CopyWatch:
         # Records that a server was seen to lack, and in which run of a server its copies were read.
         self._accused: dict[tuple[str, str], int] = {}
         self._read_in: dict[str, str] = {}
+        # Copies that are to be read through, by (server, stream).
+        self._unread: set[tuple[str, str]] = set()
         self.sick: list[SickCopy] = []
         self.seen: list[ServerReport] = []
 
@@ -130,7 +132,7 @@ class CopyWatch:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            wait_ms = SOON_MS if self._unsure_ms else PERIOD_MS
+            wait_ms = SOON_MS if self._unsure_ms or self._unread else PERIOD_MS
             rung = self._clock.wait_until(self._clock.now_us() + wait_ms * 1000, self._wake)
             if rung and not self._stop.is_set():
                 # A copy that is only behind gets its time to come up.
@@ -194,18 +196,33 @@ class CopyWatch:
             del self._accused[place]
 
     def _read_new_runs(self, reports: list[ServerReport]) -> None:
-        """Read all copies of a server that was started since: who starts may have lost a disk."""
+        """Read all copies of a server that was started since: who starts may have lost a disk.
+
+        Those that cannot be read yet are read at a later look.
+        """
+        placed = _placed(reports, self.is_ours)
         for report in reports:
+            if report.is_off:
+                continue  # it is only starting, it may be
             before = self._read_in.get(report.server)
             self._read_in[report.server] = report.run
-            if before in {None, report.run} or report.is_off:
-                continue
+            if before not in {None, report.run}:
+                self._unread |= {place for place in placed if place[0] == report.server}
+        self._unread &= placed
+        for report in reports:
             for copy in report.copies:
-                if self.is_ours(copy.stream) and copy.messages:
-                    self._read(copy, copy.first, copy.last + 1)
+                place = (copy.server, copy.stream)
+                if place in self._unread and (
+                    not copy.messages or self._read(copy, copy.first, copy.last + 1)
+                ):
+                    self._unread.discard(place)
 
-    def _read(self, copy: Copy, first: int, end: int) -> None:
-        """Read a range of a copy, and accuse its server if it is not whole, or no more if it is."""
+    def _read(self, copy: Copy, first: int, end: int) -> bool:
+        """Read a range of a copy, and accuse its server if it is not whole, or no more if it is.
+
+        Returns:
+            False if it could not be read now.
+        """
         is_dense = copy.stream.startswith(self._records)
         place = (copy.server, copy.stream)
         try:
@@ -214,11 +231,12 @@ class CopyWatch:
             )
         except Unavailable as error:
             log.debug("cannot read %s on %s: %s", copy.stream, copy.server, error)
-            return
+            return False
         if number is not None:
             self._accused[place] = number
         elif first <= self._accused.get(place, 0) < end:
             del self._accused[place]
+        return True
 
     def _accusations(self) -> Iterator[Finding]:
         for (server, stream), number in sorted(self._accused.items()):
@@ -270,6 +288,17 @@ class CopyWatch:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(30)
         self._monitor.close()
+
+
+def _placed(reports: list[ServerReport], is_ours: Callable[[str], bool]) -> set[tuple[str, str]]:
+    """(server, stream) of copies that there are, or that should be, as the leaders say."""
+    return {
+        (server, copy.stream)
+        for report in reports
+        for copy in report.copies
+        if is_ours(copy.stream)
+        for server in (copy.server, *copy.followers)
+    }
 
 
 def _copies_of(reports: list[ServerReport], stream: str) -> list[Copy]:

@@ -1,7 +1,11 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from dejaqueue.connections.nats_monitor import Copy, ServerReport
+from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.nats_watch import SURE_MS, CopyWatch, SickCopy, find_sick
 from dejaqueue.testing.virtual_clock import VirtualClock
 
@@ -133,3 +137,40 @@ def test_who_does_not_answer_is_not_healed_by_that() -> None:
     clock.advance(ms=SURE_MS)
     servers.told = reports(copy("a"), copy("b"), copy("c"))
     assert watch.check() == []
+
+
+def test_copies_of_a_server_that_was_started_are_read_when_they_can_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers: list[int | Exception | None] = []
+    asked: list[str] = []
+
+    def read(connection: object, stream: str, server: str, *_: int, is_dense: bool) -> int | None:
+        asked.append(server)
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("dejaqueue.journal.records.nats_watch.find_damage", read)
+    watch, servers, _, _ = make_watch()
+    servers.told = reports(copy("a"), copy("b"), copy("c"))
+    watch.check()
+    assert asked == []
+    started = [replace(one, run="again" if one.server == "b" else one.run) for one in servers.told]
+    # It is there, but not yet its copy; then it does not answer for it; then it can be read.
+    servers.told = [replace(one, copies=()) if one.server == "b" else one for one in started]
+    watch.check()
+    assert asked == []
+    servers.told = started
+    answers[:] = [Unavailable("not yet"), 4]
+    assert watch.check() == []
+    assert [one.number for one in watch.check()] == [4]
+    assert asked == ["b", "b"]
+    answers[:] = [None] * 3  # that record is read on all of them until it is whole
+    assert watch.check() == []
+    assert watch.check() == []
+    watch.distrust("c")
+    answers[:] = [None]
+    watch.check()
+    assert asked[-1] == "c"
