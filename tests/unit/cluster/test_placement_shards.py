@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
-from dejaqueue.broker.entries import hash_column, text_column
-from dejaqueue.broker.places import Places
 from dejaqueue.broker.quotas import share_of
 from dejaqueue.cluster.ownership import Owner, key_of, owners_of
 from dejaqueue.cluster.placement import preferred, unit_of
@@ -22,7 +18,6 @@ from dejaqueue.model import (
     shard_name,
     topic_of,
 )
-from dejaqueue.schema.shards import hash_texts, shard_of_hashes, shard_of_ids
 
 NODES = [f"node-{number}" for number in range(5)]
 
@@ -38,40 +33,6 @@ def test_no_topic_can_be_called_as_a_shard_is() -> None:
     for wrong in ("reminders=3-3", "reminders=0-65", "re minders=0-3", "a=1-2=0-3"):
         with pytest.raises(BadRequest):
             check_served_name(wrong)
-
-
-@pytest.mark.parametrize("spread", [2, 3, 7])
-def test_the_home_of_a_key_in_its_shard_is_its_home_without_shards(spread: int) -> None:
-    keys = pa.array([f"key-{number}" for number in range(500)] + ["ä" * 40, ""])
-    hashes = hash_texts(keys)
-    assert hashes.tolist() == hash_column(text_column(keys)).tolist()
-    shards = shard_of_hashes(hashes, spread)
-    for count in (spread, 4 * spread):
-        plain = Places().homes(hashes, count)
-        assert (plain % spread == shards).all()
-        for shard in range(spread):
-            homes = Places(shard, spread).homes(hashes, count)
-            assert (homes[shards == shard] == plain[shards == shard]).all()
-            # Whatever key comes to a shard has a home there.
-            assert set(homes.tolist()) <= set(Places(shard, spread).numbers_of(count))
-
-
-def test_an_id_says_its_shard() -> None:
-    partitions = np.arange(12, dtype=np.int64)
-    assert shard_of_ids(partitions << 47 | 99, 3).tolist() == [0, 1, 2] * 4
-
-
-def test_places_have_the_numbers_of_the_topic() -> None:
-    places = Places(1, 3)
-    for number in places.numbers_of(9):
-        places.append(number)  # type: ignore[arg-type]
-    assert list(places) == list(places.numbers) == [1, 4, 7]
-    assert [places.at(number) for number in (1, 4, 7)] == [0, 1, 2]
-    assert places[4] == 4  # type: ignore[comparison-overlap]
-    assert 4 in places
-    assert not any(number in places for number in (-2, 0, 5, 10))
-    with pytest.raises(BadRequest, match="partition"):
-        places.check("partition", 5)
 
 
 @pytest.mark.parametrize("spread", [1, 2, 3, 5, 8, 64])
