@@ -59,7 +59,7 @@ def _run(
     backend: str, kinds: list[str], options: argparse.Namespace, program: tuple[str, ...]
 ) -> int:
     seconds = options.minutes * 60
-    brief = {"lengths_s": (4.0, 5.0), "gaps_s": (0.2, 0.5), "together": 0.9, "everything": True}
+    brief = {"lengths_s": (3.6, 4.4), "gaps_s": (0.2, 0.4), "together": 1.0, "everything": True}
     steps = plan(options.seed, seconds, kinds, len(TOPICS), **(brief if options.brief else {}))
     say(f"{backend}, seed {options.seed}, {len(steps)} steps:")
     for number, step in enumerate(steps, 1):

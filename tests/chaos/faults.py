@@ -222,7 +222,7 @@ class Kind:
     """A kind of fault.
 
     Attributes:
-        field: of `network`, `process`, `server` and `clock`; two of one do not go together.
+        field: of `network`, `quality`, `process`, `server`, `clock`; two of one do not go together.
     """
 
     field: str
@@ -235,9 +235,9 @@ KINDS = {
     "one-way": Kind("network", one_way),
     "ring": Kind("network", ring),
     "flapping": Kind("network", flapping),
-    "delay": Kind("network", delay),
+    "delay": Kind("quality", delay),
     "loss": Kind("network", loss),
-    "reset": Kind("network", reset),
+    "reset": Kind("quality", reset),
     "pause": Kind("process", pause),
     "kill": Kind("process", kill),
     "rolling": Kind("process", rolling),

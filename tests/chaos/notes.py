@@ -11,6 +11,7 @@ import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from dejaqueue.client.flight_transport import FlightConsumeChannel, FlightTransport
@@ -18,9 +19,10 @@ from dejaqueue.client.routed_transport import RoutedTransport, urls_of
 from dejaqueue.client.transport import Delivery as Arrived
 from dejaqueue.errors import DejaQError
 from dejaqueue.wire.descriptors import ConsumeStream
-from dejaqueue.wire.frames import Pong
+from dejaqueue.wire.frames import Pong, Reply, Settle
 from tests.chaos.clocks import CLOCK, BrokerClock
 from tests.checker.history import Away, Delivery, History
+from tests.checker.history import Settle as Settled
 
 AHEAD_US = 25_000
 """How long before its due time a message may be leased: Topic.lease_ahead_ms."""
@@ -106,13 +108,36 @@ class Notes:
             self.histories[topic].aways.append(Away(stream, at_us))
             self.ended.add(stream)
 
+    def released(self, topic: str, settle: Settle) -> None:
+        """The client gives back what it has not handed over; whether that arrives, nobody says."""
+        assert settle.ids is not None
+        assert settle.attempts is not None
+        now_us = CLOCK.now_us()
+        rows = zip(settle.ids.tolist(), settle.attempts.tolist(), strict=True)
+        with self.guard:
+            self.histories[topic].settles += [
+                Settled(now_us, op="nack", id=message_id, attempt=attempt)
+                for message_id, attempt in rows
+            ]
+
 
 class _Channel:
-    """An open consumer that notes when it is closed."""
+    """An open consumer that notes what it gives back by itself, and when it is closed."""
 
-    def __init__(self, inner: FlightConsumeChannel, closing: Callable[[], None]) -> None:
-        self._inner, self._closing = inner, closing
-        self.credit, self.settle, self.ping = inner.credit, inner.settle, inner.ping
+    def __init__(
+        self,
+        inner: FlightConsumeChannel,
+        closing: Callable[[], None],
+        releasing: Callable[[Settle], None],
+    ) -> None:
+        self._inner, self._closing, self._releasing = inner, closing, releasing
+        self.credit, self.ping = inner.credit, inner.ping
+
+    def settle(self, settle: Settle) -> Future[Reply]:
+        """See ConsumeChannel.settle."""
+        if settle.release:
+            self._releasing(settle)
+        return self._inner.settle(settle)
 
     def close(self) -> None:
         """See ConsumeChannel.close."""
@@ -159,7 +184,11 @@ class NotedTransport(FlightTransport):
             leave()
             on_end(error)
 
-        return _Channel(super().open_consume(stream, delivered, answered, ended), leave)
+        def release(settle: Settle) -> None:
+            notes.released(stream.topic, settle)
+
+        channel = super().open_consume(stream, delivered, answered, ended)
+        return _Channel(channel, leave, release)
 
 
 def noted(url: str, notes: Notes) -> RoutedTransport:

@@ -22,7 +22,7 @@ HERE = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
 EMBEDDED = "alone,pause,coordinator,journal"
 
-pytestmark = [pytest.mark.crash, pytest.mark.may_skip, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.crash, pytest.mark.may_skip, pytest.mark.timeout(600)]
 
 
 def chaos(*words: str) -> subprocess.CompletedProcess[str]:
@@ -37,7 +37,9 @@ def check(backend: str, kinds: str) -> None:
     lacking = why_not([backend], kinds.split(","))
     if lacking:
         pytest.skip(lacking)
-    done = chaos("--brief", "--minutes", "0", "--backend", backend, "--faults", kinds)
+    seed = os.environ.get("DEJAQ_CHAOS_SEED", "1")
+    words = ["--brief", "--minutes", "0", "--seed", seed]
+    done = chaos(*words, "--backend", backend, "--faults", kinds)
     print(done.stdout, done.stderr)
     assert done.returncode == 0
 
