@@ -18,8 +18,8 @@ import numpy as np
 
 from dejaqueue.engine.commands import Ack, Cancel, Enqueue, Lease, Move
 from dejaqueue.engine.engine import Engine
-from dejaqueue.engine.keys import hash_keys
 from dejaqueue.engine.snapshot import plan_snapshot, restore
+from dejaqueue.schema.keys import hash_keys
 
 SPAN_MS = 1_000_000_000
 

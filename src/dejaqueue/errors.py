@@ -196,17 +196,26 @@ class Elsewhere(Unavailable):
         node: name of that broker.
         url: its Flight port, `dejaq://host:port`.
         http_url: its HTTP port.
+        spread: how many shards the topic has, each served apart: each is to be asked. 0 = it is
+            not about that, and one broker serves what was asked for.
     """
 
     number = 33
 
     def __init__(
-        self, text: str, retry_after_ms: int = 50, node: str = "", url: str = "", http_url: str = ""
+        self,
+        text: str,
+        retry_after_ms: int = 50,
+        node: str = "",
+        url: str = "",
+        http_url: str = "",
+        spread: int = 0,
     ) -> None:
         super().__init__(text, retry_after_ms)
         self.node = node
         self.url = url
         self.http_url = http_url
+        self.spread = spread
 
     def fields(self) -> dict[str, Any]:
         """Where it is."""
@@ -215,6 +224,7 @@ class Elsewhere(Unavailable):
             "node": self.node,
             "url": self.url,
             "http_url": self.http_url,
+            "spread": self.spread,
         }
 
 
@@ -244,6 +254,14 @@ class InternalError(DejaQError):
         shown = "".join(f"\n  {line}" for line in story or [])
         super().__init__(f"{text}{shown}")
         self.story = story or []
+
+
+def no_transactions(topic: str) -> Refused:
+    """Why a transaction takes no topic that is spread over brokers."""
+    return Refused(
+        f"topic {topic} is spread over brokers (its spread is not 1): a transaction takes topics "
+        "of one broker"
+    )
 
 
 def all_errors() -> list[type[DejaQError]]:
@@ -277,13 +295,14 @@ def from_fields(values: dict[str, Any]) -> DejaQError:
     for name, value in dict(values.get("fields", {})).items():
         if name in {"field", "limit", "value", "key", "node", "url", "http_url"}:
             setattr(error, name, str(value))
-        elif name in {"retry_after_ms", "id"}:
+        elif name in {"retry_after_ms", "id", "spread"}:
             setattr(error, name, int(value))
     if isinstance(error, TryLater) and not hasattr(error, "retry_after_ms"):
         error.retry_after_ms = 100
     if isinstance(error, Elsewhere):
         for name in ("node", "url", "http_url"):
             error.__dict__.setdefault(name, "")
+        error.__dict__.setdefault("spread", 0)
     if isinstance(error, InternalError):
         error.story = []
     return error

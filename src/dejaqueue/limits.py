@@ -11,6 +11,8 @@ from typing import Final
 SEQUENCE_BITS: Final = 47
 # 16 bits are left for the partition; 65,536 itself is not used, so that a count fits in uint16.
 PARTITIONS_MAX: Final = 65_535
+# Shards of a topic: each is a stream of its own to every consumer.
+SPREAD_MAX: Final = 64
 # At a million messages a second, one partition needs 4.4 years to use up its sequences.
 SEQUENCE_MAX: Final = (1 << SEQUENCE_BITS) - 1
 

@@ -159,8 +159,50 @@ def check_topic_name(name: object, field: str = "topic.name") -> str:
     return name
 
 
+_SHARD = re.compile(r"(.+)=(\d{1,3})-(\d{1,3})")
+
+
+def shard_name(topic: str, shard: int, spread: int) -> str:
+    """What one shard of a topic is called, between brokers and clients that go there themselves.
+
+    Shard s of n has the partitions p with p % n = s. No topic can be called so.
+
+    >>> shard_name("reminders", 1, 3)
+    'reminders=1-3'
+    """
+    return f"{topic}={shard}-{spread}"
+
+
+def parse_shard(name: str) -> tuple[str, int, int] | None:
+    """Topic, shard and spread of a shard's name; None if it is not one.
+
+    >>> parse_shard("reminders=1-3"), parse_shard("reminders")
+    (('reminders', 1, 3), None)
+    """
+    found = _SHARD.fullmatch(name) if "=" in name else None
+    if found is None:
+        return None
+    return found[1], int(found[2]), int(found[3])
+
+
+def topic_of(name: str) -> str:
+    """The topic of a name that may be a shard's."""
+    found = parse_shard(name)
+    return name if found is None else found[0]
+
+
+def check_served_name(name: object, field: str = "topic.name") -> str:
+    """Return the name of a topic or of a shard of one, or raise BadRequest."""
+    found = parse_shard(name) if isinstance(name, str) else None
+    if found is not None and found[1] < found[2] <= limits.SPREAD_MAX:
+        check_topic_name(found[0], field)
+        return str(name)
+    return check_topic_name(name, field)
+
+
 _BOUNDS: dict[str, tuple[float, float]] = {
     "partitions": (1, limits.PARTITIONS_MAX),
+    "spread": (1, limits.SPREAD_MAX),
     "lease_ms": (limits.LEASE_MS_MIN, limits.LEASE_MS_MAX),
     "lease_ahead_ms": (0, limits.LEASE_AHEAD_MS_MAX),
     "max_payload_bytes": (0, limits.PAYLOAD_BYTES_MAX),
@@ -205,6 +247,8 @@ class Topic:
     """What decides the order of messages that are due."""
     partitions: int = 1
     """How many partitions; one gives a total order, several more throughput. Can be raised."""
+    spread: int = 1
+    """In a cluster: shards that its partitions are dealt to, each served by a broker of its own."""
     lease_ms: int = 30_000
     """How long a delivered message belongs to its consumer."""
     lease_ahead_ms: int = 25
@@ -261,6 +305,7 @@ class Topic:
             if not isinstance(getattr(self, name), bool):
                 raise BadRequest(f"topic.{name}", "true or false", getattr(self, name))
         self._check_groups()
+        partitions = self._check_spread()
         if self.dead_letter == self.name:
             raise BadRequest("topic.dead_letter", "another topic", self.dead_letter)
         if self.dead_letter:
@@ -269,6 +314,7 @@ class Topic:
             check_topic_name(self.dead_letter_name, "topic.dead_letter")
         return replace(
             self,
+            partitions=partitions,
             kind=_choice(TopicKind, "kind", self.kind),
             on_duplicate=_choice(OnDuplicate, "on_duplicate", self.on_duplicate),
             assignment=_choice(Assignment, "assignment", self.assignment),
@@ -276,6 +322,18 @@ class Topic:
             backoff_jitter=float(self.backoff_jitter),
             weights=dict(self.weights),
         )
+
+    def _check_spread(self) -> int:
+        """How many partitions there are: unless something else is said, one for each shard."""
+        partitions = self.spread if self.partitions == 1 else self.partitions
+        if partitions % self.spread:
+            limit = f"a multiple of spread, which is {self.spread}"
+            raise BadRequest("topic.partitions", limit, partitions)
+        if self.spread > 1 and self.auto_partitions:
+            raise BadRequest("topic.auto_partitions", "false where spread is not 1", True)
+        if self.spread > 1 and self.assignment == Assignment.EXCLUSIVE:
+            raise BadRequest("topic.assignment", "shared where spread is not 1", self.assignment)
+        return partitions
 
     def _check_groups(self) -> None:
         if not isinstance(self.weights, dict) or len(self.weights) > limits.WEIGHTS_MAX:
@@ -295,6 +353,13 @@ class Topic:
         """True if messages of one group (and no key) go to one partition, which keeps their order:
         where a group has a cap of leased messages, or a partition one consumer."""
         return bool(self.group_in_flight_max) or self.assignment is Assignment.EXCLUSIVE
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """What is served apart: the topic, or each of its shards."""
+        if self.spread == 1:
+            return (self.name,)
+        return tuple(shard_name(self.name, shard, self.spread) for shard in range(self.spread))
 
     @property
     def dead_letter_name(self) -> str:
@@ -324,6 +389,6 @@ class Topic:
         return Topic(**values).check()
 
 
-_FIXED = ("name", "kind", "ageing_ms")
+_FIXED = ("name", "kind", "ageing_ms", "spread")
 CHANGEABLE = tuple(setting.name for setting in fields(Topic) if setting.name not in _FIXED)
 """What `alter_topic` may change while messages flow."""

@@ -15,10 +15,18 @@ class Sending:
         acknowledged: payloads, `topic/number/row`, of which it was said that they are durable.
     """
 
-    def __init__(self, url: str, topics: list[str], rows: int = 20, filler: str = "") -> None:
+    def __init__(
+        self,
+        url: str,
+        topics: list[str],
+        rows: int = 20,
+        filler: str = "",
+        pause_s: float = 0.01,
+    ) -> None:
         self.acknowledged: set[bytes] = set()
         self.failures: list[str] = []
         self._topics, self._rows, self._filler = topics, rows, filler
+        self._pause_s = pause_s
         self._url, self._stop = url, threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -35,7 +43,7 @@ class Sending:
                 while url == self._url and not self._stop.is_set():
                     self._send(client, number)
                     number += 1
-                    self._stop.wait(0.01)
+                    self._stop.wait(self._pause_s)
 
     def _send(self, client: Client, number: int) -> None:
         topic = self._topics[number % len(self._topics)]

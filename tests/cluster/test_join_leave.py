@@ -46,18 +46,20 @@ def test_nodes_join_and_leave_while_messages_flow(cluster: EmbeddedCluster) -> N
     outsiders = [next(kinds)(cluster.brokers["b"], topic) for topic in moving]
     try:
         cluster.start("d")
-        until(lambda: any(cluster.owner(topic) == "d" for topic in TOPICS), "d serves something")
-        until(lambda: len(sending.acknowledged) > 2_000, "messages flow")
+        until(
+            lambda: any(cluster.owner(topic) == "d" for topic in TOPICS), "d serves something", 60
+        )
+        until(lambda: len(sending.acknowledged) > 2_000, "messages flow", 60)
         _check_status(cluster, "abcd")
         removed = cluster.command("remove", "a", at="b")
         assert removed.returncode == 0, removed.stdout + removed.stderr + cluster.log("b")
         assert cluster.brokers.pop("a").stop() == 0, "it has ended by itself"
         _check_status(cluster, "bcd")
         before = len(sending.acknowledged)
-        until(lambda: len(sending.acknowledged) > before + 1_000, "messages flow on")
+        until(lambda: len(sending.acknowledged) > before + 1_000, "messages flow on", 60)
     finally:
         sending.end()
-        until(lambda: all(one.has_all(sending.acknowledged) for one in outsiders), "got all")
+        until(lambda: all(one.has_all(sending.acknowledged) for one in outsiders), "got all", 60)
         for one in outsiders:
             one.end()
     assert [one.failures for one in outsiders] == [[]] * len(moving)

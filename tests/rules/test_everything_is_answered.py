@@ -87,10 +87,10 @@ def test_a_partition_that_cannot_be_read_for_a_bug_says_so(on_files: MakeBroker)
     broker = on_files()
     with pytest.MonkeyPatch.context() as patch:
 
-        def recover(self: Partition) -> None:
+        def read(_place: Partition) -> None:
             raise KeyError("slab")
 
-        patch.setattr(Partition, "_recover", recover)
+        patch.setattr("dejaqueue.broker.partition.read_again", read)
         broker.restart()
         assert isinstance(broker.send([b"x"]).error, InternalError)
     still_serves(broker)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue.broker.entries import hash_column, text_column
-from dejaqueue.broker.growth import key_partitions
 from dejaqueue.broker.peek import peek
+from dejaqueue.broker.places import key_partitions
 from dejaqueue.broker.requests import Request
 from dejaqueue.broker.writer import Writer
 from dejaqueue.errors import BadRequest, ResourceExhausted

@@ -91,6 +91,11 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/engine/layout.py": "records",
     "src/dejaqueue/engine/page.py": "tests/unit/engine/test_engine.py",
     "src/dejaqueue/engine/state.py": "tests/unit/engine/test_apply.py",
+    "src/dejaqueue/client/shard_calls.py": "tests/cluster/test_spread.py",
+    "src/dejaqueue/client/shard_consuming.py": "tests/cluster/test_spread.py",
+    "src/dejaqueue/client/shard_writing.py": "tests/cluster/test_spread.py",
+    "src/dejaqueue/flight/sharded.py": "tests/cluster/test_spread.py",
+    "src/dejaqueue/flight/sharded_session.py": "tests/cluster/test_spread.py",
     "src/dejaqueue/flight/consume.py": "tests/integration",
     "src/dejaqueue/flight/produce.py": "tests/integration",
     "src/dejaqueue/flight/server.py": "tests/integration",
@@ -171,5 +176,5 @@ NAMES: dict[str, str] = {
     "src/dejaqueue/cli/demo/command.py::data": "the option --data",
     "src/dejaqueue/cli/demo/run.py::data": "the option --data",
     "src/dejaqueue/cli/serve.py::data": "the option --data",
-    "src/dejaqueue/engine/keys.py::data": "Arrow's word for the bytes of a text column",
+    "src/dejaqueue/schema/keys.py::data": "Arrow's word for the bytes of a text column",
 }

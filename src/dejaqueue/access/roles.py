@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from dejaqueue.errors import Forbidden
+from dejaqueue.model import topic_of
 
 
 class Role(StrEnum):
@@ -40,8 +41,8 @@ class Grant:
         return self.role in (role, Role.ADMIN) and self.covers(topic)
 
     def covers(self, topic: str) -> bool:
-        """True if the topic's name matches the pattern."""
-        return self.pattern == "*" or _matcher(self.pattern).match(topic) is not None
+        """True if the topic's name matches the pattern; a shard is its topic."""
+        return self.pattern == "*" or _matcher(self.pattern).match(topic_of(topic)) is not None
 
     def __str__(self) -> str:
         return f"{self.role.value}:{self.pattern}"

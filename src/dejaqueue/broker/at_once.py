@@ -16,7 +16,6 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.entries import hash_column, text_column
-from dejaqueue.broker.growth import key_partitions
 from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.leasing import apply_lease
 from dejaqueue.broker.partition import Partition
@@ -71,7 +70,7 @@ class Name:
             return [0]
         homes = {unpack_id(self.id)[0]}
         for count in counts:
-            homes.update(key_partitions(self.key_hashes, count).tolist())
+            homes.update(topic.partitions.homes(self.key_hashes, count).tolist())
         return sorted(home for home in homes if home < counts[-1])
 
     @property

@@ -31,17 +31,24 @@ from dejaqueue.broker.peek import peek
 from dejaqueue.broker.redrive import redrive
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
-from dejaqueue.broker.shared import Shared
+from dejaqueue.broker.shared import Shared, in_shards
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.broker.transactions import TransactionName, Transactions
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
-from dejaqueue.errors import DejaQError, Elsewhere, Refused, TopicUnknown, Unavailable
+from dejaqueue.errors import (
+    DejaQError,
+    Elsewhere,
+    Refused,
+    TopicUnknown,
+    Unavailable,
+    no_transactions,
+)
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
-from dejaqueue.model import Topic, TopicKind
+from dejaqueue.model import Topic, TopicKind, topic_of
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings, Change
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -139,7 +146,7 @@ class Broker:
             worker.start()
         self.history.start()
         served = self._catalogue.all() if self._shared is None else []  # others come by `take`
-        self._topics = {topic.name: self._serve(topic) for topic in served}
+        self._topics = {topic.name: self._serve(topic.name) for topic in served}
         self.started_us = self.clock.now_us()
         self._running = True
         self.phase = RUNNING
@@ -191,7 +198,8 @@ class Broker:
         finally:
             partition.close()
 
-    def _serve(self, topic: Topic) -> TopicRuntime:
+    def _serve(self, name: str) -> TopicRuntime:
+        topic = self._catalogue.get(topic_of(name))
         return TopicRuntime(
             topic,
             self.store,
@@ -207,6 +215,7 @@ class Broker:
             self._catalogue.journals(topic.name),
             self._shared,
             self.history,
+            name,
             self._opener,
         )
 
@@ -243,19 +252,33 @@ class Broker:
     # --- topics -------------------------------------------------------------------------------
 
     def runtime(self, name: str) -> TopicRuntime:
-        """The served topic. Raises TopicUnknown, Unavailable."""
+        """The served topic, or shard of one. Raises TopicUnknown, Unavailable, Elsewhere."""
         if not self._running:
             raise Unavailable("the broker is not running", 1_000)
         found = self._topics.get(name)
         if found is None:
-            self._catalogue.get(name)
+            topic = self._catalogue.get(topic_of(name))
+            if name not in self.served_names(topic):
+                raise in_shards(topic, 1 if self._shared is None else topic.spread)
             if self._shared is not None:
                 raise self._shared.elsewhere(name)
             raise Unavailable(f"topic {name} is being made", 50)
         return found
 
+    def served_names(self, topic: Topic) -> tuple[str, ...]:
+        """What is served apart: its shards in a cluster, the topic as a whole by a lone broker."""
+        return (topic.name,) if self._shared is None else topic.shards
+
+    def shard_of(self, name: str, partition: object) -> str:
+        """What is to be asked about a partition of a topic: the shard that has it."""
+        topic = self._catalogue.find(name)
+        if topic is None or type(partition) is not int:
+            return name
+        names = self.served_names(topic)
+        return names[partition % len(names)]
+
     def serves(self, name: str) -> bool:
-        """True if the topic is served here."""
+        """True if the topic, or the shard of one, is served here."""
         return name in self._topics
 
     def take(self, name: str) -> None:
@@ -264,7 +287,7 @@ class Broker:
             self._check_running()
             if name in self._topics:
                 return
-            runtime = self._topics[name] = self._serve(self._catalogue.get(name))
+            runtime = self._topics[name] = self._serve(name)
         runtime.ring_all()
 
     def give(self, name: str, *, drain: bool) -> None:
@@ -291,10 +314,10 @@ class Broker:
                 return
             gone = []
             for name, runtime in self._topics.items():
-                topic = self._catalogue.find(name)
-                if topic is None:
+                topic = self._catalogue.find(topic_of(name))
+                if topic is None or name not in topic.shards:
                     gone.append(name)
-                elif topic != runtime.topic:
+                else:
                     runtime.alter(topic)
             runtimes = [self._topics.pop(name) for name in gone]
         for runtime in runtimes:
@@ -314,9 +337,10 @@ class Broker:
             made = self._catalogue.create(topic.check(), exist_ok=exist_ok)
             if made.name not in self._topics and self._shared is None:
                 self.history.drop(made.name)
-                self._topics[made.name] = self._serve(made)
+                self._topics[made.name] = self._serve(made.name)
         if self._shared is not None:
-            self._shared.placed(made.name)
+            for name in made.shards:
+                self._shared.placed(name)
         return made
 
     def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic:
@@ -325,8 +349,9 @@ class Broker:
             self._check_running()
             self.history.check(changes.get("history"))
             topic = self._catalogue.alter(name, changes)
-            if name in self._topics:
-                self._topics[name].alter(topic)
+            for served in self.served_names(topic):
+                if served in self._topics:
+                    self._topics[served].alter(topic)
         return topic
 
     def delete_topic(self, name: str) -> None:
@@ -336,12 +361,13 @@ class Broker:
             topic = self._catalogue.get(name)
             journals = self._catalogue.journals(name)
             self._catalogue.delete(name)
-            runtime = self._topics.pop(topic.name, None)
-            if runtime is not None:
+            names = [one for one in self.served_names(topic) if one in self._topics]
+            runtimes = [self._topics.pop(one) for one in names]
+            for runtime in runtimes:
                 runtime.close(lambda partition: partition.close())
             self.store.drop(journals)
             self.history.drop(name)
-        if runtime is not None:
+        for runtime in runtimes:
             runtime.dispatcher.end_all(TopicUnknown(name))
 
     def topics(self) -> list[Topic]:
@@ -364,6 +390,8 @@ class Broker:
         """A stream of batches. Raises TopicUnknown, BadRequest, Refused."""
         runtime, stage = self.runtime(stream.topic), None
         if stream.transaction:
+            if runtime.shard is not None:
+                raise no_transactions(runtime.topic.name)
             stage = self.transactions.stage(stream.transaction, stream.op)
             self._check_home(stream)
         return Writer(
@@ -467,7 +495,7 @@ class Broker:
     def scan(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """All messages of a stretch of a partition, batch by batch (broker/scan.py)."""
         topic = self.runtime(browse.topic_name(ticket))
-        checked = scan.parse(ticket, len(topic.partitions), self.clock.now_ms())
+        checked = scan.parse(ticket, topic.partitions, self.clock.now_ms())
         return checked.schema, scan.scan(topic, checked)
 
     def claim(self, body: dict[str, Any]) -> dict[str, Any]:

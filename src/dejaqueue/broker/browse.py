@@ -137,7 +137,7 @@ def tally(topic: TopicRuntime, selection: Selection, bucket_ms: int, bucket_coun
             bucket_count=bucket_count,
         )
 
-    for number in range(len(topic.partitions)):
+    for number in topic.partitions.numbers:
         first: int | None = 0
         while first is not None:
             found, first = answer_of(topic.look(number, _later(look, first)))
@@ -209,7 +209,7 @@ def _rough(
     def look(place: Partition) -> tuple[Int64s, int]:
         return _tally_index(place, selection, bucket_ms, bucket_count)
 
-    futures = [topic.look(number, look) for number in range(len(topic.partitions))]
+    futures = [topic.look(number, look) for number in topic.partitions.numbers]
     found = [answer_of(future) for future in futures]
     return (
         np.sum([counts for counts, _ in found], axis=0, dtype=np.int64),
@@ -253,7 +253,7 @@ def counts(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> dict[str
         names = engine.group_counts() if by == "group" else engine.tag_set_counts()
         return _Counted(states, *names)
 
-    futures = [topic.look(number, look) for number in range(len(topic.partitions))]
+    futures = [topic.look(number, look) for number in topic.partitions.numbers]
     found = [answer_of(future) for future in futures]
     if by == "state":
         sums = {

@@ -29,6 +29,7 @@ from dejaqueue.broker.browse import (
     whole,
 )
 from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.places import Places
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.engine.commands import Cancel, Int64s, Move, Words
 from dejaqueue.engine.selection import Selection
@@ -84,7 +85,7 @@ class _Cursor:
         end: sequences from here on came in after the walk of this partition began; -1 = not begun.
     """
 
-    partition: int = 0
+    partition: int
     first: int = 0
     end: int = -1
 
@@ -92,14 +93,14 @@ class _Cursor:
         return {"partition": self.partition, "first": self.first, "end": self.end}
 
 
-def _parse_cursor(values: object, partition_count: int) -> _Cursor:
+def _parse_cursor(values: object, partitions: Places) -> _Cursor:
     if values is None:
-        return _Cursor()
+        return _Cursor(partitions.numbers[0])
     if not isinstance(values, dict):
         raise BadRequest("after", "the `next` of the answer before", values)
     check_fields(values, ["partition", "first", "end"], required=("partition", "first", "end"))
     return _Cursor(
-        whole(values, "partition", 0, partition_count - 1),
+        partitions.check("partition", whole(values, "partition", 0, limits.PARTITIONS_MAX)),
         whole(values, "first", 0, limits.SEQUENCE_MAX),
         whole(values, "end", 0, limits.SEQUENCE_MAX, low=-1),
     )
@@ -153,11 +154,11 @@ def _change(
         raise BadRequest("dry_run", "true or false", dry_run)
     if dry_run:
         return {"count": int(tally(topic, selection, 1, 1)[0]), "next": None}
-    cursor = _parse_cursor(values.get("after"), len(topic.partitions))
+    cursor = _parse_cursor(values.get("after"), topic.partitions)
     count = 0
     for _ in range(CALL_COMMANDS_MAX):
         count += _step(topic, selection, change, cursor)
-        if cursor.partition >= len(topic.partitions):
+        if cursor.partition not in topic.partitions:
             return {"count": count, "next": None}
     return {"count": count, "next": cursor.to_values()}
 
@@ -169,10 +170,16 @@ def _step(topic: TopicRuntime, selection: Selection, change: Change, cursor: _Cu
     )
     rows, following = answer_of(changed)
     if following is None:
-        cursor.partition, cursor.first, cursor.end = cursor.partition + 1, 0, -1
+        cursor.partition, cursor.first, cursor.end = _next(topic, cursor.partition), 0, -1
     else:
         cursor.first = following
     return rows
+
+
+def _next(topic: TopicRuntime, partition: int) -> int:
+    """The number of the next partition that is here, -1 = that was the last."""
+    left = topic.partitions.numbers[topic.partitions.at(partition) + 1 :]
+    return left[0] if left else -1
 
 
 def _change_some(

@@ -187,7 +187,8 @@ def _held(place: Partition, number: int) -> tuple[Int64s, Int64s]:
 def _partition(topic: TopicRuntime, values: dict[str, Any]) -> int:
     if values["partition"] is None:
         raise BadRequest("partition", "a number", None)
-    return whole(values, "partition", 0, len(topic.partitions) - 1)
+    number = whole(values, "partition", 0, limits.PARTITIONS_MAX)
+    return topic.partitions.check("partition", number)
 
 
 def _claims(topic: TopicRuntime, given: object) -> dict[int, list[int]]:
@@ -196,7 +197,7 @@ def _claims(topic: TopicRuntime, given: object) -> dict[int, list[int]]:
         raise BadRequest("claims", limit, given)
     found: dict[int, list[int]] = {}
     for name, numbers in given.items():
-        known = name.isascii() and name.isdigit() and int(name) < len(topic.partitions)
+        known = name.isascii() and name.isdigit() and int(name) in topic.partitions
         if not known or not isinstance(numbers, list):
             raise BadRequest("claims", limit, {name: numbers})
         for number in numbers:

@@ -29,7 +29,7 @@ from dejaqueue.broker import entries
 from dejaqueue.broker.reading import text_of
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Bury, Int64s, UInt16s, Words
-from dejaqueue.errors import DejaQError, InternalError, TopicUnknown, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, InternalError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.model import RowStatus, Topic
 from dejaqueue.schema import dead_letters as letters
@@ -122,6 +122,10 @@ class Post(Protocol):
         """Make a topic."""
         ...
 
+    def served_names(self, topic: Topic) -> tuple[str, ...]:
+        """What is served apart: the topic, or its shards."""
+        ...
+
     def open_write(self, stream: WriteStream) -> Writer:
         """A stream of batches."""
         ...
@@ -171,10 +175,10 @@ class Carrier:
         now_ms = self._post.clock.now_ms()
         if parcel.destination:
             columns, kind = returned_columns(parcel, stored, now_ms), "redrive"
-            name = self._post.topic(parcel.destination).name
+            name = self._served(parcel.destination, parcel)
         else:
             columns, kind = letter_columns(parcel, stored, now_ms), "dead"
-            name = self._dead_letter_topic(parcel.topic)
+            name = self._served(self._dead_letter_topic(parcel.topic), parcel)
         producer = f"{kind}/{parcel.topic.name}/{parcel.partition}"
         writer = self._post.open_write(WriteStream(name, producer=producer))
 
@@ -209,13 +213,23 @@ class Carrier:
         # One less is no number of another parcel, but for one in 2^63.
         writer.submit_columns(parcel.number() ^ 1, left, replied)
 
+    def _served(self, name: str, parcel: Parcel) -> str:
+        """The topic, or the shard of it that is where the parcel comes from."""
+        topic = self._post.topic(name)
+        if topic.spread != parcel.topic.spread:
+            limit = f"a topic of spread {parcel.topic.spread}, as {parcel.topic.name}"
+            raise BadRequest("topic", limit, f"{name}, of {topic.spread}")
+        names = self._post.served_names(topic)
+        return names[parcel.partition % len(names)]
+
     def _dead_letter_topic(self, topic: Topic) -> str:
         """The name of the topic's dead-letter topic, which is made if it is not there."""
         name = topic.dead_letter_name
         try:
             self._post.topic(name)
         except TopicUnknown:
-            made = Topic(name, max_payload_bytes=limits.PAYLOAD_BYTES_MAX)
+            most = limits.PAYLOAD_BYTES_MAX
+            made = Topic(name, max_payload_bytes=most, spread=topic.spread)
             self._post.create_topic(made, exist_ok=True)
         return name
 

@@ -47,11 +47,11 @@ from dejaqueue.engine.commands import (
     UInt16s,
     Words,
 )
-from dejaqueue.engine.keys import hash_keys
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
 from dejaqueue.model import TagFilter
 from dejaqueue.schema.checks import text_offsets
+from dejaqueue.schema.keys import hash_keys
 
 
 def text_column(column: pa.Array) -> TextColumn:

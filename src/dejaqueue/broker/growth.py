@@ -61,11 +61,6 @@ class Route:
         return len(self.counts) > 1
 
 
-def key_partitions(key_hashes: Int64s, count: int) -> npt.NDArray[np.int64]:
-    """Partition of each key. The low bits of the hash choose; int64 array, shape (n,)."""
-    return (key_hashes & np.int64((1 << 31) - 1)) % count
-
-
 def split_rows(part_of_row: npt.NDArray[np.int64]) -> list[tuple[int, npt.NDArray[np.int64]]]:
     """(partition, its rows in order) for every partition that has rows."""
     order = np.argsort(part_of_row, kind="stable")
@@ -81,7 +76,7 @@ def has_strays(place: Partition, count: int) -> bool:
     for places in table.live_places():
         hashes = table.key_hashes[places]
         hashes = hashes[hashes != 0]
-        if (key_partitions(hashes, count) != place.number).any():
+        if (place.places.homes(hashes, count) != place.number).any():
             return True
     return False
 
@@ -99,7 +94,7 @@ def find_old_homes(
     """
     found_mask = np.zeros(homes.size, dtype=np.bool_)
     for count in reversed(route.counts[:-1]):
-        old = key_partitions(key_hashes, count)
+        old = topic.partitions.homes(key_hashes, count)
         asked = (key_hashes != 0) & (homes >= 0) & (old != homes) & ~found_mask
         asked &= ~np.isin(old, np.array(sorted(route.clear), dtype=np.int64))
         rows_asked = np.flatnonzero(asked)
@@ -184,7 +179,7 @@ def known_batches(topic: TopicRuntime, route: Route, producer: str) -> Known:
             for number, answer in by_name[name].answers.items()
         ]
 
-    waits = [topic.look(partition, ask) for partition in range(route.count)]
+    waits = [topic.look(partition, ask) for partition in topic.partitions.numbers_of(route.count)]
     for wait in waits:
         for number, stored in wait.result(WAIT_SECONDS):
             found.setdefault(number, []).append(stored)

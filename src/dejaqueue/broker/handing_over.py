@@ -26,7 +26,7 @@ PREPARE_SECONDS_MAX = 30.0
 
 def prepare(topic: TopicRuntime) -> None:
     """Take a snapshot of each partition that needs one, while they go on serving."""
-    asked = [topic.look(number, _begin_snapshot) for number in range(len(topic.partitions))]
+    asked = [topic.look(number, _begin_snapshot) for number in topic.partitions.numbers]
     for answer in asked:
         with suppress(DejaQError, TimeoutError):  # without a snapshot, it only takes longer
             writing = answer.result(PREPARE_SECONDS_MAX)

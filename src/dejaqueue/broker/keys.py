@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from dejaqueue import limits
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.engine import Engine
-from dejaqueue.engine.keys import NO_KEY
 from dejaqueue.journal.interface import Journal
+from dejaqueue.schema.keys import NO_KEY
 
 if TYPE_CHECKING:
     from dejaqueue.broker.partition import Partition

@@ -200,11 +200,11 @@ class Observer:
             asked: dict[Partition, Future[Outlook]] = {}
             reading: dict[Partition, Future[Outlook]] = {}
             for topic in topics:
-                for number, place in enumerate(list(topic.partitions)):
+                for place in topic.partitions:
                     if not place.loaded:  # looking has it read, which may take long
-                        reading[place] = topic.look(number, look_ahead)
+                        reading[place] = topic.look(place.number, look_ahead)
                     elif place.backlog.count:
-                        asked[place] = topic.look(number, look_ahead)
+                        asked[place] = topic.look(place.number, look_ahead)
                     if len(asked) >= _ASKED_AT_ONCE:
                         found |= self._answers(asked, _SECONDS_MAX)
                         asked.clear()

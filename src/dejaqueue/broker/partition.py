@@ -35,6 +35,7 @@ from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.leasing import dispatch, next_wake_us
 from dejaqueue.broker.merging import merge
 from dejaqueue.broker.opening import Opened, Opening, read_again
+from dejaqueue.broker.places import Places
 from dejaqueue.broker.quotas import Backlog, shortage
 from dejaqueue.broker.requests import (
     ChangeRequest,
@@ -126,6 +127,8 @@ class Partition:
         self.staged_watch: StagedWatch | None = None
         self.forecast: ForecastChore | None = None
         self.shared: Shared | None = None
+        self.served_as = ""
+        self.places = Places()
         self.opener: Executor | None = None
         self._opening: Opening | None = None
         self._reopens = False
@@ -283,7 +286,7 @@ class Partition:
         if self._failed is not None:
             self._refuse_inbox(self._failed)
             return False
-        refusal = None if self.shared is None else self.shared.refusal(self.topic().name)
+        refusal = None if self.shared is None else self.shared.refusal(self.served_as)
         if refusal is not None:
             if opening is not None:
                 opening.let_go()
@@ -343,7 +346,7 @@ class Partition:
         if not may_help and not self.journal.reopens:
             self._failed = error
         if isinstance(error, Fenced) and self.shared is not None:
-            self.shared.fenced(self.topic().name)
+            self.shared.fenced(self.served_as)
         self._commits.abandon(error)
         self.loaded = False
         self._unreadable = error

@@ -29,9 +29,9 @@ from dejaqueue.broker.browse import (
     whole,
 )
 from dejaqueue.broker.entries import hash_column, text_column
-from dejaqueue.broker.growth import key_partitions
 from dejaqueue.broker.keys import find_live
 from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.places import Places
 from dejaqueue.broker.reading import peek_batch, text_of
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s, Words
@@ -108,14 +108,15 @@ class Rows:
         )
 
 
-def parse(values: dict[str, Any], partition_count: int, now_ms: int) -> Ticket:
+def parse(values: dict[str, Any], places: Places, now_ms: int) -> Ticket:
     """The checked ticket; BadRequest names what is wrong."""
     check_fields(values, FIELDS)
     ids, keys = values.get("ids"), values.get("keys")
     id_array, key_array = parse_names(ids, keys)
-    partitions = range(partition_count)
+    partitions = places.numbers
     if values.get("partition") is not None:
-        number = whole(values, "partition", 0, partition_count - 1)
+        number = whole(values, "partition", 0, limits.PARTITIONS_MAX)
+        places.check("partition", number)
         partitions = range(number, number + 1)
     return Ticket(
         selection=parse_selection(values, now_ms, _WAITING_OR_LEASED),
@@ -154,7 +155,7 @@ def _parse_after(after: object) -> tuple[int, int]:
 
 def peek(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> pa.RecordBatch:
     """A page of a topic's messages, schema PEEK; where the next begins is in its metadata."""
-    ticket = parse(values, len(topic.partitions), now_ms)
+    ticket = parse(values, topic.partitions, now_ms)
     following: dict[str, int] | None = None
     found: Found = []
     is_named = ticket.ids is not None or ticket.keys is not None
@@ -324,7 +325,7 @@ def named(place: Partition, ticket: Named, partition_counts: tuple[int, ...]) ->
         hashes = hash_column(text_column(ticket.keys))
         mine_mask = np.zeros(len(hashes), dtype=np.bool_)
         for count in partition_counts:
-            mine_mask |= key_partitions(hashes, count) == place.number
+            mine_mask |= place.places.homes(hashes, count) == place.number
         keys = ticket.keys.filter(pa.array(mine_mask))
         rows, candidates = engine.find_keys(hashes[mine_mask])
         found = find_live(engine, place.journal, keys, rows, candidates)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dejaqueue import limits
@@ -106,6 +106,12 @@ def check_backlog(topic: Topic, live: Backlog, rows: int, byte_count: int) -> No
             f"{live.byte_count} bytes are live and {byte_count} want in; retry when some are done",
             RETRY_MS,
         )
+
+
+def share_of(topic: Topic) -> Topic:
+    """A topic with a shard's share of what bounds the topic as a whole, rounded up."""
+    names = ("max_backlog_count", "max_backlog_bytes", "producer_rate_max")
+    return replace(topic, **{name: -(-getattr(topic, name) // topic.spread) for name in names})
 
 
 def name_of(producer: str) -> str:

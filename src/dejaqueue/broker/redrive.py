@@ -28,7 +28,14 @@ from dejaqueue.broker.peek import NEXT
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.engine.commands import Cancel, Depart, Int64s
 from dejaqueue.errors import BadRequest
-from dejaqueue.model import RowStatus, check_topic_name
+from dejaqueue.model import (
+    RowStatus,
+    check_served_name,
+    check_topic_name,
+    parse_shard,
+    shard_name,
+    topic_of,
+)
 from dejaqueue.schema import dead_letters as letters
 from dejaqueue.wire.descriptors import check_fields
 
@@ -69,10 +76,10 @@ def parse(values: dict[str, Any]) -> Choice:
         value = values.get(name)
         if value is not None and not isinstance(value, str):
             raise BadRequest(name, "a text", value)
-    topic = check_topic_name(values.get("topic"))
+    topic = check_served_name(values.get("topic"))
     if values.get("to") is not None:
         check_topic_name(values["to"])
-    if values.get("to") == topic:
+    if values.get("to") == topic_of(topic):
         raise BadRequest("to", "another topic", topic)
     limit = PAGE_ROWS if values.get("limit") is None else values["limit"]
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
@@ -160,24 +167,30 @@ def _send(
     else:
         found = letters.header_value(chosen["headers"], letters.ORIGIN)
         origins = found.fill_null("").to_numpy(zero_copy_only=False)
-    known = {topic.name for topic in broker.topics()} - {choice.topic}
-    if choice.to is not None:
-        broker.topic(choice.to)
+    here = broker.runtime(choice.topic).topic
+    known = {topic.name for topic in broker.topics() if topic.spread == here.spread} - {here.name}
+    if choice.to is not None and broker.topic(choice.to).spread != here.spread:
+        limit = f"a topic of spread {here.spread}, as {here.name}"
+        raise BadRequest("to", limit, choice.to)
     moved = 0
     for name in filter(may_receive, sorted(known & set(origins.tolist()))):
         mask = origins == name
-        mask &= ~_is_taken(broker, name, chosen)
+        mask &= ~_is_taken(broker, choice.topic, name, chosen)
         moved += _apply(broker, choice.topic, ids[mask], name)
     return moved
 
 
-def _is_taken(broker: Broker, destination: str, chosen: pa.RecordBatch) -> np.ndarray[Any, Any]:
+def _is_taken(
+    broker: Broker, topic: str, destination: str, chosen: pa.RecordBatch
+) -> np.ndarray[Any, Any]:
     """Of which letters a live message of the destination has the key; bool array, shape (n,)."""
     keys = letters.header_value(chosen["headers"], letters.KEY)
     wanted = pc.unique(keys.drop_null())
     if not len(wanted):
         return np.zeros(chosen.num_rows, dtype=np.bool_)
-    live = broker.peek({"topic": destination, "keys": wanted.to_pylist()})
+    shard = parse_shard(topic)  # what comes back goes to the same one
+    name = destination if shard is None else shard_name(destination, *shard[1:])
+    live = broker.peek({"topic": name, "keys": wanted.to_pylist()})
     taken: np.ndarray[Any, Any] = np.asarray(pc.is_in(keys, value_set=live["key"].drop_null()))
     return taken
 

@@ -29,7 +29,6 @@ from dejaqueue.broker.growth import (
     Sending,
     Stored,
     find_old_homes,
-    key_partitions,
     known_batches,
     part_name,
     rows_of,
@@ -176,7 +175,7 @@ class Router:
         by_group = columns.groups is not None and self._topic.topic.groups_stay_together
         by_row = columns.partitions is not None or batch.key_hashes is not None or by_group
         if count == 1 or not by_row:
-            return [_Part((self._first_partition + batch.number) % count, None, batch.producer)]
+            return [_Part(self._in_turn(batch, count), None, batch.producer)]
         split = split_rows(self._homes(batch, count))
         if len(split) == 1:
             return [_Part(split[0][0], None, batch.producer)]
@@ -191,15 +190,20 @@ class Router:
         columns = batch.columns
         if columns.partitions is not None:
             return columns.partitions.astype(np.int64)
-        turn = (self._first_partition + batch.number) % count
-        homes = np.full(columns.rows, turn, dtype=np.int64)
+        homes = np.full(columns.rows, self._in_turn(batch, count), dtype=np.int64)
+        places = self._topic.partitions
         if columns.groups is not None and self._topic.topic.groups_stay_together:
             group_hashes = hash_column(text_column(columns.groups))
-            homes = np.where(group_hashes != 0, key_partitions(group_hashes, count), homes)
+            homes = np.where(group_hashes != 0, places.homes(group_hashes, count), homes)
         if batch.key_hashes is not None:
             hashes = batch.key_hashes
-            homes = np.where(hashes != 0, key_partitions(hashes, count), homes)
+            homes = np.where(hashes != 0, places.homes(hashes, count), homes)
         return homes
+
+    def _in_turn(self, batch: Batch, count: int) -> int:
+        """Where a batch goes that may go anywhere, of the partitions that are here."""
+        numbers = self._topic.partitions.numbers_of(count)
+        return numbers[(self._first_partition + batch.number) % len(numbers)]
 
     def _submit(
         self,

@@ -22,7 +22,8 @@ from dejaqueue.broker.maintenance import Maintenance
 from dejaqueue.broker.notes import Notes
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
-from dejaqueue.broker.quotas import Backlog, Rates
+from dejaqueue.broker.places import Places
+from dejaqueue.broker.quotas import Backlog, Rates, share_of
 from dejaqueue.broker.requests import ChangeRequest, LookRequest, Request
 from dejaqueue.broker.shared import Shared
 from dejaqueue.broker.staging import StagedWatch
@@ -31,7 +32,7 @@ from dejaqueue.broker.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, InternalError, Unavailable
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.model import Assignment, Topic, TopicKind
+from dejaqueue.model import Assignment, Topic, TopicKind, parse_shard
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply
 
@@ -53,6 +54,7 @@ class TopicRuntime:
         route: how keys find their partition.
         turns: of who sends the same batch again.
         partitions: by number; each is loaded when it is first used.
+        served_as: the topic's name, or that of the one shard of it that is served.
     """
 
     def __init__(
@@ -71,14 +73,17 @@ class TopicRuntime:
         journals: str = "",
         shared: Shared | None = None,
         history: History | None = None,
+        served_as: str = "",
         opener: Executor | None = None,
     ) -> None:
-        self.topic = topic
+        self.served_as = served_as or topic.name
+        self.shard = parse_shard(self.served_as)
+        self.topic = share_of(topic) if self.shard else topic
         self.dispatcher = Dispatcher(_silence_us(settings), self.ring_all)
         self.counting = TopicCounts()
         self.notes = Notes()
         self._workers: list[PartitionWorker] = []
-        self.partitions: list[Partition] = []
+        self.partitions = Places() if self.shard is None else Places(*self.shard[1:])
         self.rates = Rates()
         self.route = Route(counts or (topic.partitions,))
         self.turns = Turns(self.again)
@@ -109,13 +114,14 @@ class TopicRuntime:
             partition.staged_watch = StagedWatch(transactions)
             partition.forecast = ForecastChore(self._forecast)
             partition.shared, partition.opener = shared, opener
+            partition.served_as, partition.places = self.served_as, self.partitions
             if history is not None:
                 partition.recorder = history.recorder(topic.name, number, self.counting)
             self._workers.append(worker)
             self.partitions.append(partition)
 
         self._add = add
-        for number in range(topic.partitions):
+        for number in self.partitions.numbers_of(topic.partitions):
             add(number)
         self._share()
 
@@ -129,7 +135,11 @@ class TopicRuntime:
 
     def alter(self, topic: Topic) -> None:
         """Serve the topic by these settings from now on."""
-        for number in range(len(self.partitions), topic.partitions):
+        if self.shard is not None:
+            topic = share_of(topic)
+        if topic == self.topic:
+            return
+        for number in self.partitions.numbers_of(topic.partitions)[len(self.partitions) :]:
             self._add(number)
         self.topic = topic
         self._share()
@@ -164,7 +174,8 @@ class TopicRuntime:
 
     def submit(self, partition: int, request: Request) -> None:
         """Leave a request for a partition."""
-        self._workers[partition].submit(self.partitions[partition], request)
+        worker = self._workers[self.partitions.at(partition)]
+        worker.submit(self.partitions[partition], request)
 
     def ring_all(self) -> None:
         """Have every partition look for something to do."""

@@ -23,6 +23,7 @@ from dejaqueue import limits
 from dejaqueue.broker.browse import SELECTION_FIELDS, answer_of, parse_selection, whole
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.peek import named, parse_names
+from dejaqueue.broker.places import Places
 from dejaqueue.broker.reading import text_of
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s, Words
@@ -96,7 +97,7 @@ class Rows:
         )
 
 
-def parse(values: dict[str, Any], partition_count: int, now_ms: int) -> Ticket:
+def parse(values: dict[str, Any], partitions: Places, now_ms: int) -> Ticket:
     """The checked ticket; BadRequest names what is wrong."""
     check_fields(values, FIELDS, required=("partition",))
     if values["partition"] is None:
@@ -104,7 +105,9 @@ def parse(values: dict[str, Any], partition_count: int, now_ms: int) -> Ticket:
     ids, keys = parse_names(values.get("ids"), values.get("keys"))
     return Ticket(
         selection=parse_selection(values, now_ms, _DEFAULT_STATES),
-        partition=whole(values, "partition", 0, partition_count - 1),
+        partition=partitions.check(
+            "partition", whole(values, "partition", 0, limits.PARTITIONS_MAX)
+        ),
         first=whole(values, "first", 0, limits.SEQUENCE_MAX),
         end=whole(values, "end", limits.SEQUENCE_MAX, limits.SEQUENCE_MAX),
         columns=columns_of(values.get("columns")),
@@ -135,7 +138,7 @@ def ranges(topic: TopicRuntime) -> dict[str, Any]:
             "live": engine.counts.live,
         }
 
-    futures = [topic.look(number, look) for number in range(len(topic.partitions))]
+    futures = [topic.look(number, look) for number in topic.partitions.numbers]
     return {"partitions": [answer_of(future) for future in futures]}
 
 

@@ -67,9 +67,7 @@ class ConsumerSession:
             reply_to(Reply(settle.number, error=wrong))
 
     def _settle_lease(self, settle: Settle, reply: ReplyTo) -> None:
-        if settle.partition >= len(self._topic.partitions):
-            limit = f"below {len(self._topic.partitions)}"
-            raise BadRequest("settle.partition", limit, settle.partition)
+        self._topic.partitions.check("settle.partition", settle.partition)
         if settle.op is SettleOp.EXTEND:
             lease_ms = settle.argument_ms or self._topic.topic.lease_ms
             end_ms = self._clock.now_ms() + lease_ms
@@ -95,10 +93,10 @@ class ConsumerSession:
         if ids is None or attempts is None or len(ids) == 0:
             raise BadRequest("settle.ids", "at least one id", 0)
         parts_of_rows = ids >> limits.SEQUENCE_BITS
-        if int(parts_of_rows.max()) >= len(self._topic.partitions) or int(ids.min()) < 0:
-            raise BadRequest("settle.ids", "ids of this topic", int(ids.max()))
         sequences = ids & limits.SEQUENCE_MAX
         parts = split_rows(parts_of_rows)
+        if any(partition not in self._topic.partitions for partition, _ in parts):
+            raise BadRequest("settle.ids", "ids of this topic", int(ids.max()))
         joined = (
             None
             if len(parts) == 1

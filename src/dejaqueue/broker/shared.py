@@ -9,11 +9,25 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from dejaqueue.broker.topics import Catalogue
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, Elsewhere
+from dejaqueue.model import Topic
+
+
+def in_shards(topic: Topic, spread: int) -> Elsewhere:
+    """Why a topic that is served in shards is not to be asked as a whole, or the other way round.
+
+    Args:
+        spread: how many shards it is served in here.
+    """
+    text = f"topic {topic.name} is served in {spread} shards, each of which is to be asked"
+    return Elsewhere(text, 50, spread=spread)
 
 
 class Shared(Protocol):
-    """The part of a broker that is agreed upon with others; documents are its API keys."""
+    """The part of a broker that is agreed upon with others; documents are its API keys.
+
+    A topic that has shards is named here by the names of its shards.
+    """
 
     def catalogue(self) -> Catalogue:
         """All topics of the cluster, as known here. Raises Unavailable."""

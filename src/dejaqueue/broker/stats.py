@@ -45,7 +45,7 @@ def topic_stats(topic: TopicRuntime, now_ms: int) -> dict[str, Any]:
     """The numbers of a topic: sums, and each partition's own."""
     futures = [
         topic.look(number, lambda place: partition_stats(place, now_ms))
-        for number in range(len(topic.partitions))
+        for number in topic.partitions.numbers
     ]
     partitions = [future.result(60) for future in futures]
     sums = {

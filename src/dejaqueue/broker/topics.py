@@ -81,6 +81,7 @@ class Catalogue:
                     "alter it, or ask for the same"
                 )
             raise TopicExists(f"topic {topic.name} exists")
+        self._check_letters(topic)
         if len(self._topics) >= limits.TOPICS_MAX:
             raise Refused(f"this broker has {limits.TOPICS_MAX} topics, the limit")
         return self._put(topic)
@@ -101,10 +102,19 @@ class Catalogue:
         if changed.partitions < topic.partitions:
             limit = f"at least {topic.partitions}, what it has: partitions are never taken away"
             raise BadRequest("topic.partitions", limit, changed.partitions)
+        self._check_letters(changed)
         counts = self.counts(name)
         if changed.partitions > topic.partitions:
             counts += (changed.partitions,)
         return self._put(changed, counts)
+
+    def _check_letters(self, topic: Topic) -> None:
+        """Raise BadRequest if letters would have to travel between topics of another spread."""
+        for one in self._topics.values():
+            letters = topic.dead_letter_name == one.name or one.dead_letter_name == topic.name
+            if letters and one.spread != topic.spread:
+                limit = f"that of {one.name}, with which it shares dead letters: {one.spread}"
+                raise BadRequest("topic.spread", limit, topic.spread)
 
     def delete(self, name: str) -> None:
         """Forget a topic, or raise TopicUnknown."""

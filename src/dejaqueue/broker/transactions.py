@@ -267,7 +267,7 @@ class Transactions:
         runtime = self._runtime(topic)
         looks = [
             runtime.look(number, lambda place: place.engine.staged())
-            for number in range(len(runtime.partitions))
+            for number in runtime.partitions.numbers
         ]
         now_ms = self._clock.now_ms()
         rows = []
@@ -493,7 +493,7 @@ class Transactions:
 
     def _check_place(self, topic: str, partition: int) -> TopicRuntime:
         runtime = self._runtime(topic)
-        if partition >= len(runtime.partitions):
+        if partition not in runtime.partitions:
             raise TopicUnknown(f"{topic}/{partition}")
         return runtime
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.entries import hash_column, text_column, words
-from dejaqueue.broker.growth import find_old_homes, key_partitions, split_rows
+from dejaqueue.broker.growth import find_old_homes, split_rows
 from dejaqueue.broker.requests import (
     RenameRequest,
     ReplyTo,
@@ -85,6 +85,9 @@ class Writer:
         topic = self._topic.topic
         columns = check_send(batch, topic, self._clock.now_ms())
         self._topic.rates.check(topic, self._stream.producer, columns.rows, self._clock.now_us())
+        if self._topic.shard is not None and columns.partitions is not None:
+            for partition in np.unique(columns.partitions).tolist():
+                self._topic.partitions.check("partition", partition)
         self._send(number, columns, self._stream.producer, reply)
 
     def submit_columns(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
@@ -119,14 +122,17 @@ class Writer:
         key_hashes = None
         if named.keys is not None:
             key_hashes = hash_column(text_column(named.keys))
-            part_of_row = key_partitions(key_hashes, count)
+            part_of_row = self._topic.partitions.homes(key_hashes, count)
             if route.has_grown:
                 find_old_homes(self._topic, route, named.keys, key_hashes, part_of_row)
         else:
             assert named.ids is not None
             part_of_row = named.ids >> limits.SEQUENCE_BITS
-            # An id of a partition that does not exist is not found in any other one.
-            part_of_row = np.where(part_of_row < count, part_of_row, 0)
+            # An id of a partition that is not here is not found in any other one.
+            numbers = self._topic.partitions.numbers_of(count)
+            here = (part_of_row >= 0) & (part_of_row < count)
+            here &= part_of_row % numbers.step == numbers.start
+            part_of_row = np.where(here, part_of_row, numbers.start)
         first = int(part_of_row[0])
         if (part_of_row == first).all():
             self._put(first, self._request(named, key_hashes, None, first, number, reply))

@@ -204,6 +204,7 @@ def _http_server(
         broker.is_shared,
         context,
         partial(stats_of_all, broker, forwarding),
+        forwarding.tls,
     )
     return HttpServer(service, host, port, tls=tls)
 

@@ -22,6 +22,7 @@ from dejaqueue.client.inputs import delay_ms_of, int64s_of, reason_of
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.received import BatchFields, Handed, MessageColumns, MessageFields
 from dejaqueue.client.results import Settled
+from dejaqueue.client.shard_consuming import TopicCore
 from dejaqueue.client.together import ACKED, Fate
 from dejaqueue.errors import BadRequest
 from dejaqueue.wire.descriptors import check_lease
@@ -163,7 +164,7 @@ class _AsyncReceiver:
     """What both consumers share: opening, taking the next slice, closing."""
 
     def __init__(
-        self, core: ConsumeCore, rows_max: int, idle_ms: int | None, max_messages: int | None
+        self, core: TopicCore, rows_max: int, idle_ms: int | None, max_messages: int | None
     ) -> None:
         self._core = core
         self._rows_max = rows_max
@@ -261,7 +262,8 @@ class AsyncConsumer(_AsyncReceiver, AsyncIterator[AsyncMessage]):
                 found = await self._next()
                 if found is None:
                     raise StopAsyncIteration
-                self._index, self._columns = 0, MessageColumns(self._core, self, found)
+                core = self._core.owner(found)
+                self._index, self._columns = 0, MessageColumns(core, self, found)
 
     def _at_hand(self) -> AsyncMessage | None:
         """The next message of the slice at hand, if there is one and its lease lasts."""
@@ -269,7 +271,7 @@ class AsyncConsumer(_AsyncReceiver, AsyncIterator[AsyncMessage]):
         if columns is None or index >= len(columns):
             return None
         self._index = index + 1
-        core = self._core
+        core = columns.core
         broker_us = core.offset.broker_us(core.clock.now_us())
         if columns.rows.lease.end_ms * 1000 <= broker_us:
             core.skip(columns.rows.lease, len(columns) - index)
@@ -299,9 +301,10 @@ class AsyncBatchConsumer(_AsyncReceiver, AsyncIterator[AsyncMessageBatch]):
             found = await self._next()
         if found is None:
             raise StopAsyncIteration
-        late_us = self._core.late_us(found.dues_ms)
-        self._core.lateness.add_many(late_us)
-        batch = AsyncMessageBatch(self._core, self, found, late_us)
+        core = self._core.owner(found)
+        late_us = core.late_us(found.dues_ms)
+        core.lateness.add_many(late_us)
+        batch = AsyncMessageBatch(core, self, found, late_us)
         self._last = batch.handed
         if traced:
             tracing.batch_handed_over(self, self._core.stream.topic, batch)

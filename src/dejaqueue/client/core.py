@@ -21,13 +21,14 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.changes import change_columns
-from dejaqueue.client.consuming import ConsumeCore, ConsumeSettings
+from dejaqueue.client.consuming import ConsumeSettings
 from dejaqueue.client.gather import VARIANTS, Gather
 from dejaqueue.client.inputs import ROWS_MAX, batches_of, int64s_of, texts_of
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.offset import ClockOffset
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending import result_of
+from dejaqueue.client.shard_consuming import TopicCore
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock, SteadyClock, SystemClock, Wake
 from dejaqueue.errors import BadRequest, Unavailable
@@ -64,7 +65,7 @@ class ClientCore:
         self._mutex = threading.Lock()
         self._links: OrderedDict[tuple[Any, ...], WriteLink] = OrderedDict()
         self._gathers: dict[tuple[str, bool, bool], Gather] = {}
-        self._consumers: weakref.WeakSet[ConsumeCore] = weakref.WeakSet()
+        self._consumers: weakref.WeakSet[TopicCore] = weakref.WeakSet()
         self._producer_links: weakref.WeakSet[WriteLink] = weakref.WeakSet()
         self._closed = False
 
@@ -194,13 +195,11 @@ class ClientCore:
 
     # ---- consuming, looking -----------------------------------------------------------------
 
-    def consumer(self, stream: ConsumeStream, settings: ConsumeSettings) -> ConsumeCore:
+    def consumer(self, stream: ConsumeStream, settings: ConsumeSettings) -> TopicCore:
         """A consumer that is not open yet."""
         if self._closed:
             raise Unavailable("the client is closed")
-        core = ConsumeCore(
-            self.transport, stream, settings, self.clock, self.alarm, self.settle_link
-        )
+        core = TopicCore(self.transport, stream, settings, self.clock, self.alarm, self.settle_link)
         self._consumers.add(core)
         return core
 

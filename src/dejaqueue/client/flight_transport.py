@@ -337,6 +337,12 @@ class FlightConsumeChannel(_Stream):
                 error_of(wrong)
         self._on_end(None if closed else error)
 
+    def abandon(self) -> None:
+        """End as if the connection broke: leases go on to their end."""
+        with self.mutex:
+            self.closing = True
+        self._reader.cancel()
+
     def close(self) -> None:
         """End; leases still held end at once. Twice is fine."""
         with self.mutex:

@@ -12,14 +12,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from dejaqueue.client.flight_transport import FlightTransport, flight_location
+from dejaqueue.client.shard_calls import ShardCalls
+from dejaqueue.client.shard_writing import ShardedWriteChannel
 from dejaqueue.client.transport import ConsumeChannel, Delivery, WriteChannel
-from dejaqueue.clock import SteadyClock, Wake
-from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable
+from dejaqueue.clock import SteadyClock, SystemClock, Wake
+from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable, no_transactions
+from dejaqueue.model import Topic, shard_name, topic_of
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Pong, Reply
 
@@ -91,6 +95,9 @@ class RoutedTransport:
         self._connect = connect
         self._first = urls[0]
         self._homes: dict[str, str] = {}
+        self._spreads: dict[str, int] = {}
+        """Topics that are served in shards, and in how many."""
+        self._waiters: ThreadPoolExecutor | None = None
         self._open: dict[str, FlightTransport] = {}
         self._mutex = threading.Lock()
         self._closing = Wake()
@@ -118,6 +125,9 @@ class RoutedTransport:
         if error is None or not isinstance(error, Unavailable):
             return
         with self._mutex:
+            if isinstance(error, Elsewhere) and error.spread:
+                self._spreads[topic_of(topic)] = error.spread
+                return
             if isinstance(error, Elsewhere) and error.url:
                 self._homes[topic] = error.url
                 if error.url not in self._urls and len(self._urls) < URLS_MAX:
@@ -129,10 +139,37 @@ class RoutedTransport:
                 place = self._urls.index(url)
                 self._first = self._urls[(place + 1) % len(self._urls)]
 
+    def learn_shards(self, topic: Topic, home: Callable[[str], str]) -> None:
+        """Take over what somebody knows: in how many shards a topic is, and where each is ("" =
+        nobody knows)."""
+        with self._mutex:
+            self._spreads[topic.name] = topic.spread
+        for name in topic.shards:
+            if url := home(name):
+                with self._mutex:
+                    self._homes[name] = url
+
     # --- streams ------------------------------------------------------------------------------
 
     def open_write(self, stream: WriteStream) -> WriteChannel:
         """A stream of batches to the broker of its topic. Raises Unavailable, BadRequest."""
+        spread = self._spreads.get(stream.topic, 1)
+        if spread > 1:
+            return self._open_sharded(stream)
+        return self._open_one(stream)
+
+    def _open_sharded(self, stream: WriteStream) -> WriteChannel:
+        """A stream to all shards of a topic."""
+        if stream.transaction:
+            raise no_transactions(stream.topic)
+        answer = self.action("describe_topic", {"name": stream.topic}).result()
+        # How far ahead a message may be due is for the brokers' clocks to say.
+        topic = replace(Topic.from_dict(answer), max_delay_ms=0)
+        if topic.spread == 1:
+            return self._open_one(stream)
+        return ShardedWriteChannel(stream, topic, self._open_one, SystemClock().now_ms)
+
+    def _open_one(self, stream: WriteStream) -> WriteChannel:
         url, transport = self._route(stream.topic)
 
         def learn(error: BaseException | None) -> None:
@@ -182,7 +219,7 @@ class RoutedTransport:
             self._learn(topic, url, error)
             if error is None:
                 answer.set_result(found.result())
-            elif isinstance(error, Elsewhere) and clock.now_us() < until_us:
+            elif isinstance(error, Elsewhere) and not error.spread and clock.now_us() < until_us:
                 pause_ms = 0 if error.url and error.url != url else error.retry_after_ms
                 try:
                     self._threads.submit(again, pause_ms)
@@ -201,15 +238,71 @@ class RoutedTransport:
 
     def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
         """One call and its JSON answer."""
+        return self._or_each_shard(
+            _topic_of(body),
+            lambda: self._one_action(name, body),
+            lambda calls: calls.act(name, body),
+        )
+
+    def _one_action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
         return self._call(_topic_of(body), lambda transport: transport.action(name, dict(body)))
 
     def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:
         """Rows without leasing, by a JSON ticket."""
+        return self._or_each_shard(
+            _topic_of(ticket), lambda: self._one_rows(ticket), lambda calls: calls.peek(ticket)
+        )
+
+    def _one_rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:
         return self._call(_topic_of(ticket), lambda transport: transport.rows(ticket))
+
+    def _or_each_shard(
+        self,
+        topic: str,
+        whole: Callable[[], Future[Answer]],
+        sharded: Callable[[ShardCalls], Answer],
+    ) -> Future[Answer]:
+        """Ask about a topic as a whole; if it is served in shards, about each of them."""
+        first = whole()
+        answer: Future[Answer] = Future()
+
+        def in_shards() -> None:
+            try:
+                answer.set_result(sharded(self._calls(topic)))
+            except Exception as error:  # noqa: BLE001 - who asked hears of it
+                answer.set_exception(error)
+
+        def done(found: Future[Answer]) -> None:
+            error = found.exception()
+            if error is None:
+                answer.set_result(found.result())
+            elif not isinstance(error, Elsewhere) or error.spread <= 1:
+                answer.set_exception(error)
+            else:
+                try:
+                    self._waiting_threads().submit(in_shards)
+                except RuntimeError:  # closed meanwhile
+                    answer.set_exception(error)
+
+        first.add_done_callback(done)
+        return answer
+
+    def _calls(self, topic: str) -> ShardCalls:
+        return ShardCalls(topic, self._spreads[topic], self._one_action, self._one_rows)
+
+    def _waiting_threads(self) -> ThreadPoolExecutor:
+        """Threads that may wait for answers of shards; others follow calls on their way."""
+        with self._mutex:
+            if self._waiters is None:
+                self._waiters = ThreadPoolExecutor(8, thread_name_prefix="dejaq-shards")
+            return self._waiters
 
     def scan(self, ticket: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """Messages of a partition, batch by batch. Raises BadRequest, Unavailable."""
         topic = _topic_of(ticket)
+        if topic in self._spreads:
+            ticket = self._of_shard(topic, ticket)
+            topic = _topic_of(ticket)
         clock = SteadyClock()
         until_us = clock.now_us() + FOLLOW_MS_MAX * 1_000
         while True:
@@ -221,6 +314,9 @@ class RoutedTransport:
                     yield batch
             except Elsewhere as error:
                 self._learn(topic, url, error)
+                if error.spread > 1 and not given:
+                    yield from self.scan(ticket)
+                    return
                 if given or clock.now_us() >= until_us:
                     raise
                 pause_us = 0 if error.url and error.url != url else error.retry_after_ms * 1_000
@@ -231,6 +327,12 @@ class RoutedTransport:
             else:
                 return
 
+    def _of_shard(self, topic: str, ticket: dict[str, Any]) -> dict[str, Any]:
+        """The same ticket for the shard that has its partition."""
+        spread = self._spreads[topic]
+        shard = self._calls(topic).shard_of_partition(ticket.get("partition"))
+        return ticket if spread < 2 else ticket | {"topic": shard_name(topic, shard, spread)}
+
     def close(self) -> None:
         """Close all channels and connections. Twice is fine."""
         with self._mutex:
@@ -238,6 +340,8 @@ class RoutedTransport:
             transports = list(self._open.values())
         self._closing.ring()
         self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._waiters is not None:
+            self._waiters.shutdown(wait=False, cancel_futures=True)
         for transport in transports:
             transport.close()
 

@@ -33,6 +33,7 @@ from dejaqueue.cluster.ownership import Owner, View, owners_of
 from dejaqueue.cluster.placement import unit_of
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Watch
 from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
+from dejaqueue.model import parse_shard, topic_of
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
@@ -148,12 +149,15 @@ class Node:
         assert self._catalogue is not None
         view, topics = self._view, self._catalogue.by_name()
         served = []
-        for name in (topic,) if topic else sorted(topics):
-            unit = unit_of(name, topics)
+        names = (topic,) if topic else sorted(topics)
+        for name in [shard for one in names if one in topics for shard in topics[one].shards]:
+            unit, shard = unit_of(name, topics), parse_shard(name)
             member, owner = view.living_owner(unit), view.owners.get(unit)
             served.append(
                 {
-                    "topic": name,
+                    "topic": topic_of(name),
+                    "shard": 0 if shard is None else shard[1],
+                    "spread": 1 if shard is None else shard[2],
                     "node": "" if member is None else member.node,
                     "epoch": 0 if owner is None else owner.epoch,
                 }
@@ -244,7 +248,7 @@ class Node:
         served: dict[str, list[str]] = {}
         if self._broker is not None:
             for runtime in self._broker.runtimes():
-                name = runtime.topic.name
+                name = runtime.served_as
                 served.setdefault(self._unit(name), []).append(name)
         for unit in list(self._mine):
             self._let_go(unit, served.get(unit, ()))
@@ -286,7 +290,7 @@ class Node:
         with self._serving:
             self._membership = None
             self._mine = {}
-            served = [runtime.topic.name for runtime in self._broker.runtimes()]
+            served = [runtime.served_as for runtime in self._broker.runtimes()]
         for name in served:
             self._broker.give(name, drain=False)
         self._renewal.ring()
@@ -342,7 +346,7 @@ class Node:
         self._view = View(living, owners)
         topics = catalogue.by_name()
         units: dict[str, list[str]] = {}
-        for name in topics:
+        for name in [shard for topic in topics.values() for shard in topic.shards]:
             units.setdefault(unit_of(name, topics), []).append(name)
         plan = ownership.plan(self.name, session, self._view, units)
         for unit in plan.drop:
@@ -376,7 +380,7 @@ class Node:
         owner = Owner(self.name, session, 1 if before is None else before.epoch + 1, 0)
         try:
             revision = self.coordinator.put(
-                ownership.PREFIX + unit, owner.to_bytes(), 0 if before is None else before.revision
+                ownership.key_of(unit), owner.to_bytes(), 0 if before is None else before.revision
             )
         except Conflict:
             return False
@@ -392,7 +396,7 @@ class Node:
             return
         released = Owner("", "", owner.epoch, 0)
         try:
-            self.coordinator.put(ownership.PREFIX + unit, released.to_bytes(), revision)
+            self.coordinator.put(ownership.key_of(unit), released.to_bytes(), revision)
         except Conflict:
             log.info("unit %s was taken over already", unit)
 

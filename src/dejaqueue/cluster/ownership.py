@@ -18,6 +18,11 @@ from dejaqueue.coordinator.interface import Fact
 PREFIX = "owners/"
 
 
+def key_of(unit: str) -> str:
+    """The key of the fact that says who has a unit; a shard's has a part more."""
+    return PREFIX + unit.replace("=", "/")
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Who has a unit.
@@ -45,7 +50,7 @@ def owners_of(facts: Iterable[Fact]) -> dict[str, Owner]:
     for fact in facts:
         values = json.loads(fact.value)
         owner = Owner(values["node"], values["session"], values["epoch"], fact.revision)
-        found[fact.key.removeprefix(PREFIX)] = owner
+        found[fact.key.removeprefix(PREFIX).replace("/", "=")] = owner
     return found
 
 

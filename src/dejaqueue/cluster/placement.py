@@ -12,12 +12,25 @@ from collections.abc import Iterable, Mapping
 
 import xxhash
 
-from dejaqueue.model import DEAD_ENDING, Topic
+from dejaqueue.model import DEAD_ENDING, Topic, parse_shard, shard_name
 
 
 def preferred(unit: str, nodes: Iterable[str]) -> str | None:
-    """The node that should serve a unit, None if there is no node."""
-    return max(nodes, key=lambda node: (_weight(unit, node), node), default=None)
+    """The node that should serve a unit, None if there is no node.
+
+    Shards of one topic are dealt: no node gets one more before each has as many.
+    """
+    shard = parse_shard(unit)
+    left = list(nodes)
+    if shard is not None and left:
+        topic, number, spread = shard
+        for before in range(number // len(left) * len(left), number):
+            left.remove(_heaviest(shard_name(topic, before, spread), left))
+    return _heaviest(unit, left) if left else None
+
+
+def _heaviest(unit: str, nodes: Iterable[str]) -> str:
+    return max(nodes, key=lambda node: (_weight(unit, node), node))
 
 
 def _weight(unit: str, node: str) -> int:
@@ -27,8 +40,11 @@ def _weight(unit: str, node: str) -> int:
 def unit_of(name: str, topics: Mapping[str, Topic]) -> str:
     """The unit of a topic: topics of one unit are served by one broker.
 
-    Dead letters travel between topics in one step, so a topic goes where its dead-letter topic is.
+    Dead letters travel between topics in one step, so a topic goes where its dead-letter topic is,
+    and a shard of it where the same shard of that one is.
     """
+    if (shard := parse_shard(name)) is not None:
+        return shard_name(unit_of(shard[0], topics), *shard[1:])
     seen: list[str] = []
     while name not in seen:
         seen.append(name)

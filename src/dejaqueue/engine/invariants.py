@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dejaqueue.engine.keys import NO_KEY
 from dejaqueue.engine.leases import held_mask
 from dejaqueue.engine.state import PartitionState
 from dejaqueue.engine.table import DEAD, LEASED, SCHEDULED, STAGED, STAGED_ACK
 from dejaqueue.errors import InternalError
+from dejaqueue.schema.keys import NO_KEY
 
 
 def counts_are_those_of_the_table(state: PartitionState) -> bool:

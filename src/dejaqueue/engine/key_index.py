@@ -26,10 +26,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dejaqueue.engine.commands import Int64s
-from dejaqueue.engine.keys import NO_KEY
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.runs import sort_pairs
 from dejaqueue.engine.table import Pages
+from dejaqueue.schema.keys import NO_KEY
 
 UInt64s = npt.NDArray[np.uint64]
 

@@ -32,7 +32,6 @@ import numpy as np
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.fair import FairReady
-from dejaqueue.engine.keys import NO_KEY
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.producers import Answer, Producer
 from dejaqueue.engine.rules import Rules
@@ -50,6 +49,7 @@ from dejaqueue.engine.table import (
 )
 from dejaqueue.engine.words import Dictionary
 from dejaqueue.errors import JournalDamaged
+from dejaqueue.schema.keys import NO_KEY
 
 FORMAT = 1
 PlannedFile: TypeAlias = tuple[str, bytes | memoryview | None]

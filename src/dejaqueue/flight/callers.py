@@ -19,6 +19,7 @@ from dejaqueue.client.flight_transport import FOLLOWS
 from dejaqueue.errors import Elsewhere, NotAllowed, Unauthenticated
 from dejaqueue.flight.errors import translated
 from dejaqueue.flight.forwarding import FORWARDED, Onward
+from dejaqueue.flight.sharded import ShardedBroker, ShardedBrokers
 
 KEY = "access"
 """Under which Flight keeps the middleware of a call."""
@@ -73,6 +74,20 @@ def caller_of(context: flight.ServerCallContext) -> Principal:
     """Who makes a call that was let in."""
     caller: Caller = context.get_middleware(KEY)
     return caller.principal
+
+
+def onward_sharded(
+    context: flight.ServerCallContext, elsewhere: Elsewhere, brokers: ShardedBrokers
+) -> ShardedBroker:
+    """What answers a call about a topic in shards.
+
+    Raises:
+        Elsewhere: the caller goes to each shard itself.
+    """
+    caller: Caller = context.get_middleware(KEY)
+    if caller.is_final:
+        raise elsewhere
+    return brokers.of(caller.bearer)
 
 
 def onward(context: flight.ServerCallContext, elsewhere: Elsewhere) -> Onward:

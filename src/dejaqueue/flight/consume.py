@@ -21,6 +21,8 @@ from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.errors import BadRequest, DejaQError, Unauthenticated, Unavailable
+from dejaqueue.flight.sharded import ShardedBroker
+from dejaqueue.flight.sharded_session import ShardedSession
 from dejaqueue.schema.messages import DELIVERY
 from dejaqueue.wire import frames
 from dejaqueue.wire.descriptors import ConsumeStream
@@ -34,7 +36,9 @@ Stop = Callable[[], None]
 class _Outbound:
     """What is on its way to a consumer. `push` and `put` do not block."""
 
-    def __init__(self, broker: Broker, writer: flight.MetadataRecordBatchWriter) -> None:
+    def __init__(
+        self, broker: Broker | ShardedBroker, writer: flight.MetadataRecordBatchWriter
+    ) -> None:
         self._broker = broker
         self._writer = writer
         self._queue: SimpleQueue[Push | Frame | None] = SimpleQueue()
@@ -121,7 +125,7 @@ class _Outbound:
 
 
 def serve_consumer(
-    broker: Broker,
+    broker: Broker | ShardedBroker,
     options: ConsumeStream,
     reader: flight.MetadataRecordBatchReader,
     writer: flight.MetadataRecordBatchWriter,
@@ -159,7 +163,7 @@ def serve_consumer(
 
 
 def _read_frames(
-    session: ConsumerSession,
+    session: ConsumerSession | ShardedSession,
     outbound: _Outbound,
     reader: flight.MetadataRecordBatchReader,
     admission: Admission,

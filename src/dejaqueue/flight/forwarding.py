@@ -62,11 +62,11 @@ class Forwarding:
     """Connections to other brokers, made when they are needed. Any thread may call.
 
     Args:
-        tls: for brokers at `dejaqs://`; None = the system's certificates are trusted.
+        tls: kept; for brokers at `dejaqs://`, None = the system's certificates are trusted.
     """
 
     def __init__(self, tls: Tls | None = None) -> None:
-        self._tls = tls
+        self.tls = tls
         self._lock = threading.Lock()
         # Deliveries have a connection of their own: a bulk write must not stand before them.
         self._clients: dict[tuple[str, bool], flight.FlightClient] = {}
@@ -170,8 +170,8 @@ class Forwarding:
             client = self._clients.get((location, deliveries))
             if client is None:
                 secured: dict[str, Any] = {}
-                if self._tls is not None and location.startswith("grpc+tls:"):
-                    secured = self._tls.arguments()
+                if self.tls is not None and location.startswith("grpc+tls:"):
+                    secured = self.tls.arguments()
                 client = flight.FlightClient(location, generic_options=FLIGHT_OPTIONS, **secured)
                 self._clients[location, deliveries] = client
             return client

@@ -16,6 +16,7 @@ import pyarrow.flight as flight
 
 from dejaqueue.broker.writer import Writer
 from dejaqueue.errors import BadRequest, ResourceExhausted
+from dejaqueue.flight.sharded import ShardedTarget
 from dejaqueue.wire import frames
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
@@ -70,7 +71,7 @@ class _Replies:
 
 
 def serve_writer(
-    target: Writer,
+    target: Writer | ShardedTarget,
     stream: WriteStream,
     reader: flight.MetadataRecordBatchReader,
     writer: flight.FlightMetadataWriter,

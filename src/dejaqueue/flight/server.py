@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -26,13 +27,21 @@ from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
 from dejaqueue.client.flight_transport import flight_location
 from dejaqueue.errors import BadRequest, Elsewhere
 from dejaqueue.flight.bounds import OpenStreams
-from dejaqueue.flight.callers import KEY, Caller, Callers, caller_of, onward
+from dejaqueue.flight.callers import (
+    KEY,
+    Caller,
+    Callers,
+    caller_of,
+    onward,
+    onward_sharded,
+)
 from dejaqueue.flight.calls import CallCounter
 from dejaqueue.flight.consume import serve_consumer
 from dejaqueue.flight.errors import translated
 from dejaqueue.flight.forwarding import Forwarding
 from dejaqueue.flight.gathering import stats_of_all
 from dejaqueue.flight.produce import serve_writer
+from dejaqueue.flight.sharded import ShardedBrokers
 from dejaqueue.model import Topic
 from dejaqueue.schema.messages import SEND
 from dejaqueue.wire import descriptors
@@ -67,6 +76,7 @@ class FlightServer:
         forwarding: Forwarding | None = None,
     ) -> None:
         self.forwarding = forwarding or Forwarding()
+        self.sharded = ShardedBrokers(broker, self.forwarding.tls)
         self._broker = broker
         self._gate = gate or Gate(broker.keys)
         self._tls = tls
@@ -79,7 +89,13 @@ class FlightServer:
         """Return when the port is open. Raises BadRequest if it cannot be."""
         try:
             self._service = _Service(
-                self._broker, self._gate, self._host, self._port, self._tls, self.forwarding
+                self._broker,
+                self._gate,
+                self._host,
+                self._port,
+                self._tls,
+                self.forwarding,
+                self.sharded,
             )
         except (OSError, pa.ArrowException) as error:
             raise BadRequest("server.port", f"a free port of {self._host}", self._port) from error
@@ -114,6 +130,7 @@ class FlightServer:
         closer.start()
         closer.join(timeout_seconds)
         self.forwarding.close()
+        self.sharded.close()
         return not closer.is_alive()
 
 
@@ -128,6 +145,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         port: int,
         tls: ServerTls | None,
         forwarding: Forwarding,
+        sharded: ShardedBrokers,
     ) -> None:
         secured: dict[str, Any] = {}
         if tls is not None:
@@ -140,6 +158,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         self._broker = broker
         self._gate = gate
         self.forwarding = forwarding
+        self.sharded = sharded
         self._open_streams = OpenStreams(limits.FLIGHT_STREAMS_MAX)
         self._streams: set[Callable[[], None]] = set()
         self._streams_lock = threading.Lock()
@@ -218,6 +237,12 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 try:
                     target = self._broker.open_write(stream)
                 except Elsewhere as other:
+                    if other.spread:
+                        shards = onward_sharded(context, other, self.sharded)
+                        with closing(shards.open_stream(stream)) as sharded:
+                            check = partial(self._gate.check, caller)
+                            serve_writer(sharded, stream, reader, writer, check)
+                        return
                     self.forwarding.put(onward(context, other), descriptor, reader, writer)
                     return
                 serve_writer(target, stream, reader, writer, partial(self._gate.check, caller))
@@ -241,6 +266,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 try:
                     serve_consumer(self._broker, options, reader, writer, stops, admit)
                 except Elsewhere as other:
+                    if other.spread:
+                        shards = onward_sharded(context, other, self.sharded)
+                        serve_consumer(shards, options, reader, writer, stops, admit)
+                        return
                     there = onward(context, other)
                     self.forwarding.exchange(there, descriptor, reader, writer, stops)
 
@@ -259,6 +288,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             try:
                 answer = self._act(action.type, call, values, caller_of(context), context.peer())
             except Elsewhere as other:
+                if other.spread:
+                    shards = onward_sharded(context, other, self.sharded)
+                    answer = shards.act(action.type, values)
+                    return iter([flight.Result(json.dumps(answer).encode())])
                 return iter(self.forwarding.action(onward(context, other), action))
             if action.type == "stats" and values.get("topic") is None:
                 answer = self._with_others(context, answer)
@@ -317,8 +350,13 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 if op not in streams:
                     batch = self._broker.peek(values)
                     return flight.RecordBatchStream(pa.Table.from_batches([batch]))
+                values |= {"topic": self._broker.shard_of(topic, values.get("partition"))}
+                ticket = flight.Ticket(json.dumps({"op": op} | values).encode())
                 schema, batches = streams[op](values)
             except Elsewhere as other:
+                if other.spread:
+                    shards = onward_sharded(context, other, self.sharded)
+                    return flight.RecordBatchStream(pa.Table.from_batches([shards.peek(values)]))
                 schema, batches = self.forwarding.get(onward(context, other), ticket)
             check = partial(self._gate.check, caller)
             return flight.GeneratorStream(schema, _translating(batches, check))
@@ -346,13 +384,15 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             return self._flight_info(self._broker.topic(name))
 
     def _flight_info(self, topic: Topic) -> flight.FlightInfo:
-        url = self._broker.home(topic.name)
+        names = self._broker.served_names(topic)
+        homes = [self._broker.home(name) for name in names]
         # "Reuse this connection": this broker serves it, or passes calls on to who does.
-        here = flight_location(url) if url else "arrow-flight-reuse-connection://?"
+        reuse = "arrow-flight-reuse-connection://?"
+        places = [flight_location(url) if url else reuse for url in homes]
         endpoints = [
             flight.FlightEndpoint(
                 json.dumps({"op": "peek", "topic": topic.name, "partition": number}).encode(),
-                [here],
+                [places[number % len(places)]],
             )
             for number in range(topic.partitions)
         ]

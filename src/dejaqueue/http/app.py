@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
+from dejaqueue.flight.sharded import ShardedBrokers
 from dejaqueue.http import entrance, openapi, problems
 from dejaqueue.http.doq import routes as doq
 from dejaqueue.http.exposition import Exposition
@@ -63,7 +64,8 @@ def build_app(service: Service) -> FastAPI:
     direct = [*sending.router.routes, *leases.router.routes]
     app.add_middleware(FastLane, calls=calls_of(direct))  # first, and so innermost
     if service.forwards:
-        app.add_middleware(Forwarding, tls=service.tls)
+        app.state.sharded = ShardedBrokers(service.broker, service.flight_tls)
+        app.add_middleware(Forwarding, sharded=app.state.sharded, tls=service.tls)
     entrance.install(app, service.gate)
     openapi.install(app, DESCRIPTION)
     requests = RequestCounts()

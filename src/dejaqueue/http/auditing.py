@@ -17,6 +17,10 @@ from dejaqueue.access.roles import Principal
 from dejaqueue.access.rules import HTTP_ROUTES
 from dejaqueue.errors import DejaQError, NotAllowed
 
+BEARER = "dejaq.bearer"
+"""In the scope: the API key that came with the request; None = none did."""
+SHARDED = "dejaq.sharded"
+"""In the scope: what answers in place of the broker, where the topic is in shards."""
 PRINCIPAL = "dejaq.principal"
 """Where in a request's scope the entrance keeps who it is from."""
 OUTCOME = "dejaq.outcome"

@@ -19,7 +19,7 @@ from dejaqueue.access.gate import Gate, bearer_of
 from dejaqueue.access.roles import EVERYBODY
 from dejaqueue.access.rules import HTTP_ROUTES, PUBLIC
 from dejaqueue.errors import DejaQError, Forbidden
-from dejaqueue.http.auditing import PRINCIPAL, note_error, record
+from dejaqueue.http.auditing import BEARER, PRINCIPAL, note_error, record
 from dejaqueue.http.problems import problem
 
 _PUBLIC_PATHS = frozenset(path for (_, path), rule in HTTP_ROUTES.items() if rule is PUBLIC)
@@ -45,6 +45,7 @@ class _Entrance:
         try:
             bearer, host, origin = _headers(scope)
             scope[PRINCIPAL] = self._gate.principal(bearer)
+            scope[BEARER] = bearer
             if scope[PRINCIPAL] is EVERYBODY:
                 _check_page(scope, host, origin)
         except DejaQError as error:

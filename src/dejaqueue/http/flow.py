@@ -6,9 +6,12 @@ Holds: at most GATHERS_MAX gatherers are kept; those with nothing to do go first
 
 from __future__ import annotations
 
+from typing import cast
+
 from fastapi import Request
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.http.auditing import SHARDED
 from dejaqueue.http.columns import send_batch
 from dejaqueue.http.gather import Gather
 from dejaqueue.http.leasing import LeasePool
@@ -62,6 +65,11 @@ class Flow:
 
 def flow_of(request: Request) -> Flow:
     """The flow of the application that a request came to; call it on the event loop."""
+    sharded = request.scope.get(SHARDED)
+    if sharded is not None:  # a caller's own: what goes on is with the caller's key
+        if sharded.flow is None:
+            sharded.flow = Flow(sharded)
+        return cast(Flow, sharded.flow)
     state = request.app.state
     flow: Flow | None = getattr(state, "flow", None)
     if flow is None:

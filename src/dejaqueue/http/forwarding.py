@@ -20,7 +20,8 @@ import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dejaqueue.errors import Elsewhere, Unavailable
-from dejaqueue.http.auditing import OUTCOME, note_error
+from dejaqueue.flight.sharded import ShardedBrokers
+from dejaqueue.http.auditing import BEARER, OUTCOME, SHARDED, note_error
 from dejaqueue.http.problems import problem
 
 FORWARDED = b"x-dejaq-forwarded"
@@ -46,11 +47,15 @@ class Forwarding:
 
     Args:
         app: what comes behind.
+        sharded: what answers for topics in shards, for each caller.
         tls: for brokers at https; None = the system's certificates are trusted.
     """
 
-    def __init__(self, app: ASGIApp, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, sharded: ShardedBrokers, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._app = app
+        self._sharded = sharded
         self._tls = tls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,15 +77,34 @@ class Forwarding:
             nonlocal other
             if message["type"] == "http.response.start":
                 outcome = scope.get(OUTCOME)
-                if isinstance(outcome, Elsewhere) and outcome.http_url:
+                if isinstance(outcome, Elsewhere) and (outcome.http_url or outcome.spread):
                     other = outcome
             if other is None:
                 await send(message)
 
         await self._app(scope, take, unless_elsewhere)
-        if other is not None:
+        if other is not None and other.spread:
+            del scope[OUTCOME]
+            try:
+                scope[SHARDED] = self._sharded.of(scope.get(BEARER))
+            except Unavailable as error:
+                note_error(scope, error)
+                await problem(error)(scope, receive, send)
+                return
+            await self._app(scope, _again(taken, receive), send)
+        elif other is not None:
             del scope[OUTCOME]
             await _pass_on(other, scope, _body(taken, receive), receive, send, self._tls)
+
+
+def _again(taken: list[Message], receive: Receive) -> Receive:
+    """What was received already, then the rest."""
+    left = list(taken)
+
+    async def again() -> Message:
+        return left.pop(0) if left else await receive()
+
+    return again
 
 
 async def _body(taken: Iterable[Message], receive: Receive) -> AsyncIterator[bytes]:

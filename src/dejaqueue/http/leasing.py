@@ -240,7 +240,7 @@ class SharedSession:
                 else:
                     self._expire(waiter)
 
-        for number in range(left):
+        for number in self.runtime.partitions.numbers:
             self.runtime.change(number, lambda _place: None).add_done_callback(looked)
 
     # --- time -----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import uvloop
 from fastapi import FastAPI
 
 from dejaqueue.access.tls import ServerTls
+from dejaqueue.flight.sharded import ShardedBrokers
 from dejaqueue.http.app import build_app
 from dejaqueue.http.flow import Flow
 from dejaqueue.http.gather import call_soon
@@ -114,6 +115,10 @@ class HttpServer:
         flow: Flow | None = getattr(self._app.state, "flow", None)
         if flow is not None:
             flow.close()
+        sharded: ShardedBrokers | None = getattr(self._app.state, "sharded", None)
+        if sharded is not None:
+            for flow in sharded.flows():
+                flow.close()
 
     def start(self) -> None:
         """Begin to answer; connections that come before are kept by the system."""
@@ -127,3 +132,5 @@ class HttpServer:
         if self._thread.is_alive():
             self._thread.join()
         self._socket.close()
+        if (sharded := getattr(self._app.state, "sharded", None)) is not None:
+            sharded.close()

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from fastapi import Request
 
 from dejaqueue.access.gate import Gate, bearer_of
 from dejaqueue.access.roles import Principal
 from dejaqueue.broker.broker import Broker
-from dejaqueue.http.auditing import PRINCIPAL
+from dejaqueue.client.credentials import Tls
+from dejaqueue.http.auditing import PRINCIPAL, SHARDED
 
 
 def _alone(bearer: str | None, own: dict[str, Any]) -> dict[str, Any]:
@@ -33,6 +34,7 @@ class Service:
         forwards: True if what another broker serves is passed on to it.
         tls: for brokers at https; None = the system's certificates are trusted.
         gather: adds what other brokers say to the stats of this one, asked with the caller's key.
+        flight_tls: for their Flight ports, where a topic is in shards.
     """
 
     broker: Broker
@@ -41,6 +43,7 @@ class Service:
     forwards: bool = False
     tls: ssl.SSLContext | None = None
     gather: Callable[[str | None, dict[str, Any]], dict[str, Any]] = _alone
+    flight_tls: Tls | None = None
 
     def stats(self, request: Request) -> dict[str, Any]:
         """Numbers of the topics of all brokers."""
@@ -51,6 +54,9 @@ class Service:
 def service_of(request: Request) -> Service:
     """The service of the application that a request came to."""
     service: Service = request.app.state.service
+    sharded = request.scope.get(SHARDED)
+    if sharded is not None:  # it has the calls of a broker that the routes make
+        return replace(service, broker=cast(Broker, sharded))
     return service
 
 

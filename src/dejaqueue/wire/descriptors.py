@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest
-from dejaqueue.model import TagFilter, check_topic_name
+from dejaqueue.model import TagFilter, check_served_name
 from dejaqueue.wire.frames import check_reason
 
 WRITE_OPS = ("enqueue", "move", "cancel", "ack", "nack", "extend")
@@ -48,7 +48,7 @@ class WriteStream:
 
     def check(self) -> WriteStream:
         """Return self, or raise BadRequest."""
-        check_topic_name(self.topic)
+        check_served_name(self.topic)
         if self.op not in WRITE_OPS:
             raise BadRequest("op", f"one of {', '.join(WRITE_OPS)}", self.op)
         if self.acks not in ACKS:
@@ -112,7 +112,7 @@ class ConsumeStream:
 
     def check(self) -> ConsumeStream:
         """Return it, with tuples where JSON has lists, or raise BadRequest."""
-        check_topic_name(self.topic)
+        check_served_name(self.topic)
         most = limits.TOPIC_NAME_BYTES_MAX
         if not isinstance(self.consumer, str) or len(self.consumer.encode()) > most:
             raise BadRequest("consumer", f"a text of at most {most} bytes", self.consumer)

@@ -18,7 +18,6 @@ from dejaqueue import limits
 from dejaqueue.broker.cron.fire import Firings, entry_of, spec_of
 from dejaqueue.broker.cron.firings import NEVER, Plan, due_ms, next_firing, wake_ms
 from dejaqueue.broker.entries import hash_column, text_column
-from dejaqueue.broker.growth import key_partitions
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.engine.commands import Cancel, DropEntries, PutEntries
@@ -164,13 +163,16 @@ class CronCalls:
         """The partition of each name: where it is, or where it would be made."""
         count = self._runtime.topic.partitions
         hashes = hash_column(text_column(pa.array(list(names), pa.utf8())))
-        at = dict(zip(names, key_partitions(hashes, count).tolist(), strict=True))
+        homes = self._runtime.partitions.homes(hashes, count)
+        at = dict(zip(names, homes.tolist(), strict=True))
         if count > 1:  # partitions may have been added since
 
             def look(place: Partition) -> list[str]:
                 return [name for name in at if name in place.engine.schedule.by_name]
 
-            for partition, known in enumerate(self._look_all(look)):
+            for partition, known in zip(
+                self._runtime.partitions.numbers, self._look_all(look), strict=False
+            ):
                 at.update(dict.fromkeys(known, partition))
         places: dict[int, list[str]] = {}
         for name, partition in at.items():
@@ -194,7 +196,7 @@ class CronCalls:
         return self._runtime.look(partition, look).result()
 
     def _look_all(self, look: Callable[[Partition], Answer]) -> list[Answer]:
-        partitions = range(self._runtime.topic.partitions)
+        partitions = self._runtime.partitions.numbers
         futures = [self._runtime.look(partition, look) for partition in partitions]
         return [future.result() for future in futures]
 

@@ -103,7 +103,7 @@ def _roll(topic: TopicRuntime) -> None:
         rolls.append(place.recorder.roll() if place.recorder is not None else None)
 
     rolls: list[Any] = []
-    for number in range(len(topic.partitions)):
+    for number in topic.partitions.numbers:
         try:
             answer_of(topic.look(number, roll))
         except DejaQError:

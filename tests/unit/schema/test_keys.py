@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dejaqueue.engine.keys import hash_keys
+from dejaqueue.schema.keys import hash_keys
 
 
 def hashes_of(*keys: str, dtype: type = np.int32) -> list[int]:

@@ -1,16 +1,19 @@
 """Keys: a stable hash of them, in columns.
 
-Room: engine; pure, memory only. The engine knows hashes only; the broker compares the stored keys.
+Room: schema; pure, memory only. The engine knows hashes only; the broker compares the stored keys,
+and who sends to a topic in shards finds the shard by them.
 Holds: a key's hash is the same for ever and on every machine, and never 0.
-See: rule 11; key_index.py; tests/unit/engine/test_keys.py for the golden hashes.
+See: rule 11; engine/key_index.py; tests/unit/engine/test_keys.py for the golden hashes.
 """
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 
-from dejaqueue.engine.commands import Int64s
+Int64s: TypeAlias = npt.NDArray[np.int64]
 
 NO_KEY = 0
 """The hash of a message without a key."""

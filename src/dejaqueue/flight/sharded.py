@@ -1,0 +1,426 @@
+"""Topics in shards for callers who do not follow: the broker that is asked asks each shard.
+
+    brokers = ShardedBrokers(broker)
+    brokers.of(bearer).peek({"topic": "reminders"})      # as Broker.peek, of all shards
+
+Room: flight; http/ uses it, too. Our own client, with the caller's own key, behind the broker's
+calls: whoever serves a broker can serve this.
+Holds: nothing is handed over early: shards send what is due and nothing ahead; credit that is
+given is shared out so that every shard may send, so at most one row for each shard less one comes
+beyond it.
+See: client/shard_calls.py, client/shard_writing.py; docs/adr/0016-a-topic-in-shards.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dejaqueue.broker.requests import ReplyTo
+from dejaqueue.client.alarm import Alarm
+from dejaqueue.client.credentials import Tls
+from dejaqueue.client.flight_transport import FlightTransport
+from dejaqueue.client.routed_transport import FOLLOW_MS_MAX, RoutedTransport
+from dejaqueue.client.transport import WriteChannel
+from dejaqueue.clock import SteadyClock
+from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
+from dejaqueue.flight.sharded_session import ShardedSession
+from dejaqueue.model import Topic
+from dejaqueue.schema.checks import check_schema
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+from dejaqueue.wire.frames import Reply
+
+if TYPE_CHECKING:
+    from dejaqueue.broker.broker import Broker
+    from dejaqueue.broker.dispatch import Sink
+
+CALLERS_MAX = 64
+"""Callers whose connections are kept; who has not called for longest makes room."""
+TARGETS_MAX = 256
+AGAIN_MS = 50
+"""Between two attempts to send to a shard that is on its way."""
+LOOK_MS = 100
+"""How long a request that does not want to wait gives shards to answer."""
+
+
+class ShardedBrokers:
+    """Brokers of all shards, one for each caller.
+
+    Args:
+        broker: the one that is asked.
+        tls: for brokers at `dejaqs://`; None = the system's certificates are trusted.
+    """
+
+    def __init__(self, broker: Broker, tls: Tls | None = None) -> None:
+        self._broker = broker
+        self._tls = tls
+        self._lock = threading.Lock()
+        self._of: OrderedDict[str | None, ShardedBroker] = OrderedDict()
+        self._closed = False
+
+    def of(self, bearer: str | None) -> ShardedBroker:
+        """For the caller with this API key. Raises Unavailable."""
+        crowded = None
+        with self._lock:
+            if self._closed:
+                raise Unavailable("the broker is stopping", 1_000)
+            found = self._of.pop(bearer, None)
+            if found is None:
+                found = ShardedBroker(self._broker, self._connect(bearer))
+            self._of[bearer] = found
+            if len(self._of) > CALLERS_MAX:
+                _, crowded = self._of.popitem(last=False)
+        if crowded is not None:
+            threading.Thread(target=crowded.close, name="dejaq-shards", daemon=True).start()
+        return found
+
+    def _connect(self, bearer: str | None) -> RoutedTransport:
+        urls = [str(node["url"]) for node in self._broker.cluster()["nodes"]]
+        if not urls:
+            raise Unavailable("this broker has lost touch with the cluster", 100)
+        return RoutedTransport(
+            urls, lambda url: FlightTransport(url, bearer, self._tls, follows=True)
+        )
+
+    def flows(self) -> list[Any]:
+        """What HTTP requests of callers share."""
+        with self._lock:
+            return [broker.flow for broker in self._of.values() if broker.flow is not None]
+
+    def close(self) -> None:
+        """End what is passed on. Twice is fine."""
+        with self._lock:
+            self._closed = True
+            brokers, self._of = list(self._of.values()), OrderedDict()
+        for broker in brokers:
+            broker.close()
+
+
+class ShardedBroker:
+    """What callers of a broker call, for topics in shards.
+
+    Attributes:
+        clock, settings, keys: of the broker that is asked.
+        flow: what HTTP requests share (http/flow.py).
+    """
+
+    def __init__(self, broker: Broker, transport: RoutedTransport) -> None:
+        self._broker = broker
+        self._transport = transport
+        self._alarm = Alarm(SteadyClock(), "dejaq-shards")
+        self._apart = ThreadPoolExecutor(1, thread_name_prefix="dejaq-shards")
+        self._lock = threading.Lock()
+        self._targets: OrderedDict[WriteStream, ShardedTarget] = OrderedDict()
+        self._runtimes: dict[str, ShardedRuntime] = {}
+        self.clock = broker.clock
+        self.settings = broker.settings
+        self.keys = broker.keys
+        self.flow: Any = None
+
+    # --- topics: any broker knows them ----------------------------------------------------------
+
+    def topic(self, name: str) -> Topic:
+        """The topic of this name, or TopicUnknown."""
+        return self._broker.topic(name)
+
+    def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic:
+        """Change settings of a topic. Raises BadRequest, TopicUnknown."""
+        return self._broker.alter_topic(name, changes)
+
+    def runtime(self, name: str) -> ShardedRuntime:
+        """The topic as if it were served here. Raises TopicUnknown."""
+        topic = self._broker.topic(name)
+        with self._lock:
+            found = self._runtimes.get(name)
+            if found is None or found.topic.spread != topic.spread:
+                found = self._runtimes[name] = ShardedRuntime(self, topic, self._alarm)
+            return found
+
+    def _learn(self, name: str) -> Topic:
+        """Tell the transport what this broker knows of where the shards are."""
+        topic = self._broker.topic(name)
+        known = self._broker.cluster()
+        here = next((one["url"] for one in known["nodes"] if one["node"] == known["node"]), "")
+        self._transport.learn_shards(topic, lambda shard: self._broker.home(shard) or here)
+        return topic
+
+    # --- streams --------------------------------------------------------------------------------
+
+    def open_stream(self, stream: WriteStream) -> ShardedTarget:
+        """A stream of batches, to be closed by who opened it."""
+        self._learn(stream.topic)
+        return ShardedTarget(stream, self._transport.open_write, self._alarm)
+
+    def open_write(self, stream: WriteStream) -> ShardedTarget:
+        """A stream of batches that others share, and nobody has to close."""
+        self._learn(stream.topic)
+        crowded = None
+        with self._lock:
+            found = self._targets.pop(stream, None)
+            if found is None:
+                found = ShardedTarget(stream, self._transport.open_write, self._alarm, self._apart)
+            self._targets[stream] = found
+            if len(self._targets) > TARGETS_MAX:
+                _, crowded = self._targets.popitem(last=False)
+        if crowded is not None:
+            threading.Thread(target=crowded.close, name="dejaq-shards", daemon=True).start()
+        return found
+
+    def open_consume(self, options: ConsumeStream, sink: Sink) -> ShardedSession:
+        """A consumer of all shards, without credit yet. Raises TopicUnknown, Unavailable."""
+        topic = self._learn(options.topic)
+        return ShardedSession(self._transport, options, topic.spread, sink, self.clock, self._alarm)
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """An action of Flight. Raises what the shards say."""
+        return self._transport.action(name, body).result()
+
+    def peek(self, ticket: dict[str, Any]) -> pa.RecordBatch:
+        """A page of messages."""
+        table = self._transport.rows({"op": "peek", **ticket}).result()
+        if not table.num_rows:
+            empty = pa.RecordBatch.from_pylist([], table.schema.remove_metadata())
+            return empty.replace_schema_metadata(table.schema.metadata)
+        return table.combine_chunks().to_batches()[0]
+
+    def counts(self, values: dict[str, Any]) -> dict[str, Any]:
+        """How many messages there are by state, group or tag."""
+        return self.act("counts", values)
+
+    def histogram(self, values: dict[str, Any]) -> dict[str, Any]:
+        """How many messages are due in each stretch of time."""
+        return self.act("histogram", values)
+
+    def move_where(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Move some of the messages that a filter selects."""
+        return self.act("move_where", values)
+
+    def cancel_where(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Cancel some of the messages that a filter selects."""
+        return self.act("cancel_where", values)
+
+    def redrive(
+        self, values: dict[str, Any], may_receive: Callable[[str], bool] = lambda _: True
+    ) -> dict[str, Any]:
+        """Send a page of dead letters back; the shards ask who may receive them."""
+        return self.act("redrive", values)
+
+    def cron(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Entries of a cron topic."""
+        return self.act(action, body)
+
+    def stats(self, topic: str | None = None) -> dict[str, Any]:
+        """Counts of a topic."""
+        return self.act("stats", {} if topic is None else {"topic": topic})
+
+    def assignments(self, name: str) -> dict[str, Any]:
+        """Which consumer has which partition of a topic."""
+        return self.act("assignments", {"name": name})
+
+    @property
+    def transactions(self) -> ShardedTransactions:
+        """Those of its topics."""
+        return ShardedTransactions(self._transport)
+
+    def close(self) -> None:
+        """End what is passed on. Twice is fine."""
+        self._alarm.stop()
+        self._apart.shutdown(wait=False, cancel_futures=True)
+        self._transport.close()
+
+
+class ShardedTransactions:
+    """A topic in shards has no transactions: they are refused, and none is undecided."""
+
+    def __init__(self, transport: RoutedTransport) -> None:
+        self._transport = transport
+
+    def act(self, action: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+        """One of the actions of transactions."""
+        return self._transport.action(action, body)
+
+    def undecided(self, topic: str) -> list[dict[str, Any]]:
+        """The transactions that have something staged in a topic."""
+        return list(self.act("transactions", {"topic": topic}).result()["transactions"])
+
+
+class ShardedRuntime:
+    """A topic in shards, as far as HTTP requests that lease look into it.
+
+    Attributes:
+        partitions, dispatcher: itself.
+        numbers: one look is enough for all of it.
+    """
+
+    numbers = range(1)
+
+    def __init__(self, broker: ShardedBroker, topic: Topic, alarm: Alarm) -> None:
+        self.topic = topic
+        self.partitions = self.dispatcher = self
+        self._broker = broker
+        self._alarm = alarm
+
+    def __len__(self) -> int:
+        return 1
+
+    def change(self, _number: int, _change: Callable[[Any], object]) -> Future[None]:
+        """Done when the shards have had time to look for messages."""
+        looked: Future[None] = Future()
+        self._alarm.after(LOOK_MS, partial(looked.set_result, None))
+        return looked
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Who consumes."""
+        return list(self._broker.stats(self.topic.name)["consumers"])
+
+    def seen(self, session: ShardedSession, _now_us: int) -> None:
+        """The consumer was heard of."""
+        session.keep_alive()
+
+    def withdraw(self, session: ShardedSession, rows: int) -> int:
+        """The consumer takes so much less than it gave credit for."""
+        return session.withdraw(rows)
+
+    def forget_ended(self, _now_ms: int) -> None:
+        """Leases are known to the shards."""
+
+
+class ShardedTarget:
+    """A stream of batches to all shards, as a Writer is to a topic.
+
+    A batch that could not be carried out because a shard moved is sent again, as long as a shard
+    may be on its way; messages to send are, whatever broke, because the shards recognise them.
+
+    Args:
+        alarm: for pauses.
+        apart: where batches are sent, for callers who must not wait. None = the caller's thread.
+    """
+
+    def __init__(
+        self,
+        stream: WriteStream,
+        open_write: Callable[[WriteStream], WriteChannel],
+        alarm: Alarm,
+        apart: Executor | None = None,
+    ) -> None:
+        # Numbers of those who have no producer's name need not differ from each other.
+        self._numbers = None if stream.producer else itertools.count(1)
+        self._is_known = stream.op == "enqueue" and stream.acks != "none"
+        if self._is_known and not stream.producer:
+            stream = replace(stream, producer=f"onward-{uuid.uuid4().hex}")
+        self._stream = stream
+        self._open_write = open_write
+        self._alarm = alarm
+        self._apart = apart
+        self._clock = SteadyClock()
+        self._lock = threading.Lock()
+        self._channels: dict[pa.Schema, WriteChannel] = {}
+        self._under_way: set[int] = set()
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Raise BadRequest if batches of this schema can't be what the stream is for."""
+        check_schema(self._stream.op, schema)
+
+    def submit(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
+        """Take one batch. `reply` is called once, unless the stream has acks=none."""
+        sent_as = number if self._numbers is None else next(self._numbers) % (1 << 32)
+        until_us = self._clock.now_us() + FOLLOW_MS_MAX * 1_000
+        sending = _Sending(number, sent_as, batch, reply, until_us)
+        if self._apart is None:
+            self._send(sending)
+            return
+        try:
+            self._apart.submit(self._send, sending)
+        except RuntimeError:  # closed meanwhile
+            gone = Unavailable("the broker is stopping", 1_000)
+            reply(Reply(number, batch.num_rows, error=gone))
+
+    def _send(self, sending: _Sending) -> None:
+        channel: WriteChannel | None = None
+        try:
+            channel = self._channel(sending)
+            answer = channel.send(sending.sent_as, sending.batch)
+        except DejaQError as error:
+            answer = Future()
+            answer.set_exception(error)
+        answer.add_done_callback(partial(self._answered, channel, sending))
+
+    def _channel(self, sending: _Sending) -> WriteChannel:
+        with self._lock:
+            if sending.sent_as in self._under_way:
+                raise Refused(f"batch {sending.number} is on its way already")
+            found = self._channels.get(sending.batch.schema)
+            if found is None:
+                found = self._open_write(self._stream)
+                self._channels[sending.batch.schema] = found
+            self._under_way.add(sending.sent_as)
+            return found
+
+    def _answered(
+        self, channel: WriteChannel | None, sending: _Sending, found: Future[Reply]
+    ) -> None:
+        error = found.exception() or found.result().error
+        broken = None
+        with self._lock:
+            if channel is not None:
+                self._under_way.discard(sending.sent_as)
+            if isinstance(error, Unavailable):
+                schema = sending.batch.schema
+                if self._channels.get(schema) is channel:
+                    broken = self._channels.pop(schema, None)
+        if broken is not None:
+            threading.Thread(target=broken.close, name="dejaq-shards", daemon=True).start()
+        again = isinstance(error, Elsewhere) or (self._is_known and isinstance(error, Unavailable))
+        if again and self._clock.now_us() < sending.until_us:
+            self._alarm.after(AGAIN_MS, partial(self._send_apart, sending))
+        elif self._stream.acks != "none":
+            sending.reply(_reply_to(sending, found))
+
+    def _send_apart(self, sending: _Sending) -> None:
+        """On a thread that may wait."""
+        send = partial(self._send, sending)
+        threading.Thread(target=send, name="dejaq-shards", daemon=True).start()
+
+    def close(self) -> None:
+        """Wait for replies of what was sent, then close."""
+        with self._lock:
+            channels, self._channels = list(self._channels.values()), {}
+        for channel in channels:
+            channel.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """A batch on its way.
+
+    Attributes:
+        number, sent_as: the caller's number of it, and ours.
+        until_us: how long it is sent again.
+    """
+
+    number: int
+    sent_as: int
+    batch: pa.RecordBatch
+    reply: ReplyTo
+    until_us: int
+
+
+def _reply_to(sending: _Sending, found: Future[Reply]) -> Reply:
+    """The reply under the caller's own number."""
+    error, rows = found.exception(), sending.batch.num_rows
+    if error is None:
+        return replace(found.result(), number=sending.number, rows=rows)
+    if not isinstance(error, DejaQError):
+        error = Unavailable(f"the stream to a shard broke: {error!r}")
+    return Reply(sending.number, rows, error=error)

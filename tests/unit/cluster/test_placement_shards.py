@@ -1,0 +1,88 @@
+"""Shards: their names, who serves them, and that all who route come to the same answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from dejaqueue.broker.quotas import share_of
+from dejaqueue.cluster.ownership import Owner, key_of, owners_of
+from dejaqueue.cluster.placement import preferred, unit_of
+from dejaqueue.coordinator.bells import check_key
+from dejaqueue.coordinator.interface import Fact
+from dejaqueue.errors import BadRequest, Elsewhere, from_fields, to_fields
+from dejaqueue.model import (
+    Topic,
+    check_served_name,
+    check_topic_name,
+    parse_shard,
+    shard_name,
+    topic_of,
+)
+
+NODES = [f"node-{number}" for number in range(5)]
+
+
+def test_no_topic_can_be_called_as_a_shard_is() -> None:
+    name = shard_name("reminders", 1, 3)
+    assert parse_shard(name) == ("reminders", 1, 3)
+    assert topic_of(name) == topic_of("reminders") == "reminders"
+    assert check_served_name(name) == name
+    for wrong in (name, "a=b", "a="):
+        with pytest.raises(BadRequest, match="characters"):
+            check_topic_name(wrong)
+    for wrong in ("reminders=3-3", "reminders=0-65", "re minders=0-3", "a=1-2=0-3"):
+        with pytest.raises(BadRequest):
+            check_served_name(wrong)
+
+
+@pytest.mark.parametrize("spread", [1, 2, 3, 5, 8, 64])
+def test_shards_are_dealt_evenly(spread: int) -> None:
+    for nodes in range(1, 6):
+        names = NODES[:nodes]
+        for topic in ("a", "b", "c.d"):
+            owners = [preferred(shard_name(topic, s, spread), names) for s in range(spread)]
+            counts = [owners.count(name) for name in names]
+            assert max(counts) - min(counts) <= 1
+    assert preferred(shard_name("a", 0, spread), []) is None
+
+
+def test_a_shard_is_where_the_same_shard_of_its_dead_letters_is() -> None:
+    topics = {"t": Topic("t", spread=3, dead_letter="d").check(), "d": Topic("d", spread=3).check()}
+    units = [unit_of(shard, topics) for name in topics for shard in topics[name].shards]
+    assert units[:3] == units[3:]
+    assert len(set(units)) == 3
+
+
+def test_the_fact_of_a_shard_is_found_again() -> None:
+    for unit in ("reminders", shard_name("reminders", 2, 3)):
+        owner = Owner("a", "life", 4, 7)
+        fact = Fact(check_key(key_of(unit)), owner.to_bytes(), 7)
+        assert owners_of([fact]) == {unit: owner}
+
+
+def test_a_topic_has_a_partition_for_each_shard_at_least() -> None:
+    assert Topic("t", spread=3).check().partitions == 3
+    assert Topic("t", spread=3, partitions=6).check().shards == ("t=0-3", "t=1-3", "t=2-3")
+    assert Topic("t").check().shards == ("t",)
+    for wrong in (
+        {"spread": 3, "partitions": 4},
+        {"spread": 0},
+        {"spread": 65},
+        {"spread": 2, "auto_partitions": True},
+        {"spread": 2, "assignment": "exclusive"},
+    ):
+        with pytest.raises(BadRequest):
+            Topic.from_dict({"name": "t", **wrong})
+    share = share_of(Topic("t", spread=3, max_backlog_count=10, producer_rate_max=9).check())
+    assert (share.max_backlog_count, share.producer_rate_max, share.max_backlog_bytes) == (4, 3, 0)
+
+
+def test_elsewhere_tells_its_spread_to_who_knows_it_and_who_does_not() -> None:
+    told = from_fields(to_fields(Elsewhere("in shards", spread=3)))
+    assert isinstance(told, Elsewhere)
+    assert told.spread == 3
+    fields = to_fields(Elsewhere("there", 50, "b", "dejaq://b", "http://b"))
+    del fields["fields"]["spread"]
+    old = from_fields(fields)
+    assert isinstance(old, Elsewhere)
+    assert (old.spread, old.url) == (0, "dejaq://b")
