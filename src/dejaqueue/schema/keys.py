@@ -3,7 +3,7 @@
 Room: schema; pure, memory only. The engine knows hashes only; the broker compares the stored keys,
 and who sends to a topic in shards finds the shard by them.
 Holds: a key's hash is the same for ever and on every machine, and never 0.
-See: rule 11; engine/key_index.py; tests/unit/engine/test_keys.py for the golden hashes.
+See: rule 11; engine/key_index.py; tests/unit/schema/test_keys.py for the golden hashes.
 """
 
 from __future__ import annotations
