@@ -444,6 +444,8 @@ ELSEWHERE: dict[str, str] = {
     ),
     "API_KEYS_MAX": "unit/access/test_key_ring.py::test_there_are_not_more_keys_than_the_limit",
     "API_KEY_BYTES_MAX": "unit/access/test_api_keys.py::test_a_key_has_an_id_and_256_random_bits",
+    "LABEL_BYTES_MAX": "unit/broker/test_notes.py::test_a_wrong_note_is_refused_by_its_field",
+    "SPREAD_MAX": "integration/test_limits.py::test_shards_are_bounded",
     "LATENESS_BUCKETS": (
         "unit/wire/test_frames.py::test_a_ping_with_a_report_begins_as_one_without"
     ),
@@ -496,6 +498,14 @@ def test_partitions_are_bounded(door: Door) -> None:
     with pytest.raises(Refusal, match="partitions"):
         door.act("create_topic", topic(partitions=limits.PARTITIONS_MAX + 1))
     assert Topic("at", partitions=limits.PARTITIONS_MAX).check()
+
+
+@pytest.mark.parametrize("door", [Flight, Embedded, Http], indirect=True)
+def test_shards_are_bounded(door: Door) -> None:
+    beyond = limits.SPREAD_MAX + 1
+    with pytest.raises(Refusal, match="spread"):
+        door.act("create_topic", topic(spread=beyond, partitions=beyond))
+    assert Topic("at", spread=limits.SPREAD_MAX, partitions=limits.SPREAD_MAX).check()
 
 
 def test_every_limit_is_tried_somewhere() -> None:

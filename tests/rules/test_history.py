@@ -400,7 +400,7 @@ def test_a_disk_that_refuses_costs_history_and_nothing_else(
     broker = on_files(history=True)
     broker.send([b"a"] * 3)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, has_gaps: bool) -> None:
         raise OSError(28, "no space left")
 
     with monkeypatch.context() as patch:

@@ -456,6 +456,10 @@ class Broker:
             found["copies"] = self.store.copies(self._catalogue.journals(topic), count)
         return found
 
+    def journal_servers(self) -> list[dict[str, Any]]:
+        """The servers that keep the journals, as they were last seen; see JournalStore.servers."""
+        return self.store.servers(now=False) if self._running else []
+
     def act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """`remove_node` or `repair_node` (cluster/care.py). Raises BadRequest, Refused."""
         if self._shared is None:

@@ -166,7 +166,7 @@ class Exposition:
         page.add("dejaq_workers", 'state="alive"', alive)
         page.add("dejaq_workers", 'state="dead"', len(broker.workers) - alive)
         page.add("dejaq_start_time_seconds", "", broker.started_us / 1e6)
-        for row in broker.store.servers(now=False):
+        for row in broker.journal_servers():
             _add_journal_server(page, row)
 
     def _add_servers(self, page: _Page) -> None:

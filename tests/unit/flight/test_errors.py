@@ -15,7 +15,7 @@ def made(kind: type[DejaQError]) -> DejaQError:
     Exception.__init__(error, "why\nin two lines")
     for name in ("field", "limit", "value", "key", "name", "node", "url", "http_url"):
         setattr(error, name, "x")
-    error.retry_after_ms = error.id = 5  # type: ignore[attr-defined]
+    error.retry_after_ms = error.id = error.spread = 5  # type: ignore[attr-defined]
     return error
 
 

@@ -185,6 +185,7 @@ def test_a_topic_half_dropped_does_not_come_back(records: CountedStore) -> None:
     journal.close()
     records.put_object("dropped/topic", b"")
     records.drop("topic")  # and there it ended
+    store = RecordJournalStore(records)
     journal = store.open("topic", 0)
     assert (journal.tail, journal.latest_snapshot()) == (0, None)
     assert records.object_names("") == []
