@@ -4,7 +4,7 @@ Room: cluster. Work that takes minutes runs on a thread of its own; who asked co
 how it goes.
 Holds: in the whole cluster one node at a time leaves or is rebuilt; a node leaves only while three
 others are whole, and is told so when nothing is on it any more.
-See: moving.py, jetstream.py; docs/guides/cluster.md; docs/adr/0019-servers-join-and-leave.md.
+See: moving.py, jetstream.py; docs/guides/cluster.md; docs/adr/0017-servers-join-and-leave.md.
 """
 
 from __future__ import annotations

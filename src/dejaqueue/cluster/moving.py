@@ -5,7 +5,7 @@ own log, waits until that has everything, and only then removes the old one. Old
 copies in one step, in which a record may be on most of the old ones and on few of the new.
 Holds: one stream at a time, and none before all its other copies have everything. Whoever stops in
 the middle leaves nothing half done: a move that has begun is finished by the servers.
-See: care.py, which calls this; docs/adr/0019-servers-join-and-leave.md.
+See: care.py, which calls this; docs/adr/0017-servers-join-and-leave.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Room: cluster.
 Holds: what is said goes before what the settings of a broker name; a node that has left is not
 taken up again by settings that still name it. What is known is kept beside the server's data, so
 that a restart begins with it.
-See: jetstream.py; care.py for leaving; docs/adr/0019-servers-join-and-leave.md.
+See: jetstream.py; care.py for leaving; docs/adr/0017-servers-join-and-leave.md.
 """
 
 from __future__ import annotations
