@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from dejaqueue.connections.etcd import EtcdGateway, parse_url
+from dejaqueue.coordinator.interface import Coordinator
 from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.errors import DejaQError, Refused, Unavailable
 from dev.services import missing, start
@@ -58,6 +59,16 @@ def test_a_user_with_a_password(tmp_path: Path) -> None:
             open_coordinator(f"etcd://nobody:none@{place}")
 
 
+def _opened(url: str) -> Coordinator:
+    """As soon as the server speaks TLS; it takes connections before that."""
+    for _ in range(60):
+        try:
+            return open_coordinator(url)
+        except Unavailable:
+            threading.Event().wait(0.5)
+    return open_coordinator(url)
+
+
 def test_tls_with_certificates_on_both_sides(tmp_path: Path) -> None:
     authority = trustme.CA()
     server, client = authority.issue_cert("127.0.0.1"), authority.issue_cert("broker")
@@ -74,7 +85,7 @@ def test_tls_with_certificates_on_both_sides(tmp_path: Path) -> None:
     }
     with start("etcd", **settings) as service:
         place = f"etcd://127.0.0.1:{service.port}"
-        good = open_coordinator(f"{place}?ca={paths['ca']}&certificate={paths['client']}")
+        good = _opened(f"{place}?ca={paths['ca']}&certificate={paths['client']}")
         rung = threading.Event()
         good.watch("", rung.set)
         good.put("a", b"1")
