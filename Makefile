@@ -31,6 +31,10 @@ help:
 demo: venv-run ## set up what is missing, then replay a year of flights in a minute (ARGS="--seconds 20")
 	@$(PY) -m dejaqueue demo $(ARGS)
 
+demo-cluster: venv-run ## the same on three brokers, of which one is killed and one is put to sleep
+	@scripts/install.sh cluster
+	@$(PY) -m dejaqueue demo --cluster $(ARGS)
+
 demo-spark: venv-run ## the same flights as a campaign by Spark, drained, checked (ARGS="--date 2013-07-01")
 	@scripts/install.sh spark
 	@scripts/install_java.sh
@@ -80,11 +84,12 @@ sim: venv-dev ## simulate a broker with crashes, power cuts and a bad network (S
 	@PYTHONPATH=src:. $(PY) -m tests.simulation --first $(SEED) --seeds $(N) $(ARGS)
 
 .PHONY: spark-heavy
-spark-heavy: venv-dev ## what takes minutes with Spark: Spark Connect (pip install 'dejaqueue[connect]'), a killed pipeline
-	@scripts/install.sh spark
+spark-heavy: venv-dev ## what takes minutes with Spark: Spark Connect, a killed pipeline
+	@scripts/install.sh spark connect
 	@scripts/install_java.sh
 	@scripts/install_kafka.sh
 	@SPARK_HEAVY=1 $(PY) -m pytest tests/spark/test_connect.py tests/spark/test_reorder.py $(PYTEST_ARGS)
+
 rot: venv-dev ## flip bits in one of three JetStream servers, read everything back, repair (SEED=first N=how many)
 	@scripts/install.sh cluster
 	@PYTHONPATH=src:. $(PY) -m tests.cluster.rot --first $(SEED) --seeds $(if $(filter 200,$(N)),3,$(N)) $(ARGS)

@@ -22,7 +22,7 @@ compile() { # compile OUTPUT ARGUMENTS...
 
 if [[ "${1:-}" != "--upgrade" ]]; then
     # Keep what is locked, as far as it still fits.
-    cat requirements/{build,run,dev,bench,spark,cluster}.txt 2>/dev/null |
+    cat requirements/{build,run,dev,bench,spark,connect,cluster}.txt 2>/dev/null |
         sed -n 's/^\([A-Za-z0-9_.-]*==[^ ;\\]*\).*/\1/p' | sort -u >"$scratch/locked.txt" || true
 fi
 
@@ -39,6 +39,8 @@ compile requirements/dev.txt pyproject.toml --extra demo --extra http --extra op
 compile requirements/bench.txt pyproject.toml --extra bench \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/spark.txt pyproject.toml --extra spark \
+    --constraints "$scratch/all.txt" --generate-hashes --no-annotate
+compile requirements/connect.txt pyproject.toml --extra connect \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/cluster.txt pyproject.toml --extra etcd --extra nats --extra redis --extra cassandra --extra postgresql --extra mysql \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate

@@ -119,3 +119,16 @@ def test_every_metric_is_documented() -> None:
     found |= {name for consumer in stats["topics"]["ticks"]["consumers"] for name in consumer}
     assert len(found) > 20
     assert sorted(found - documented) == []
+
+
+def test_every_target_that_is_promised_has_a_rule() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    rules = set(re.findall(r"^([a-z][a-z-]*):", text, re.MULTILINE))
+    lists = re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)
+    promised = {target for line in lists for target in line.split()}
+    for page in PAGES:
+        written = (ROOT / page).read_text(encoding="utf-8")
+        promised.update(re.findall(r"`make ([a-z-]+)", written))
+        promised.update(re.findall(r"^(?:\$ | {4})make ([a-z-]+)", written, re.MULTILINE))
+    assert "demo-cluster" in promised
+    assert sorted(promised - rules) == []
