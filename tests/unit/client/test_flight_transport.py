@@ -103,8 +103,9 @@ def transport(server: SmallServer) -> Iterator[FlightTransport]:
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())  # other tests of this process may have left theirs
     yield
-    left = [t for t in threading.enumerate() if t.name.startswith("dejaq-") and t.is_alive()]
+    left = [t for t in threading.enumerate() if t.name.startswith("dejaq-") and t not in before]
     for thread in left:
         thread.join(SECONDS_MAX)
     assert not [thread for thread in left if thread.is_alive()]
