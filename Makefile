@@ -80,8 +80,9 @@ docs-check: venv-dev docs-only ## fail if a generated page is stale or a link is
 .PHONY: sim rot
 SEED ?= 1
 N ?= 200
-sim: venv-dev ## simulate a broker with crashes, power cuts and a bad network (SEED=first N=how many)
-	@PYTHONPATH=src:. $(PY) -m tests.simulation --first $(SEED) --seeds $(N) $(ARGS)
+KIND ?= broker
+sim: venv-dev ## simulate a broker (KIND=cluster: several) with crashes, power cuts and a bad network (SEED=first N=how many)
+	@PYTHONPATH=src:. $(PY) -m tests.simulation --kind $(KIND) --first $(SEED) --seeds $(N) $(ARGS)
 
 .PHONY: spark-heavy
 spark-heavy: venv-dev ## what takes minutes with Spark: Spark Connect, a killed pipeline

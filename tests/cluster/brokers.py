@@ -156,6 +156,12 @@ class Cluster:
         until(lambda: len(self.owners(topic)) == 1, f"one owner of {topic}")
         return self.brokers[self.owners(topic)[0]]
 
+    def payloads(self, topic: str) -> list[str]:
+        """What is in a topic, which may be changing hands."""
+        found: list[list[str]] = []
+        patiently(lambda: found.append(payloads(self.owner(topic), topic)))
+        return found[0]
+
 
 def patiently(call: Callable[[], object], seconds: float = 20.0) -> None:
     """Do what may have to be done again."""

@@ -104,7 +104,7 @@ def test_an_owner_that_slept_too_long_can_store_nothing(cluster: Cluster) -> Non
     cluster.be_back("b")
     until(lambda: any(slept.serves(topic) for topic in TOPICS), "it has a share again")
     for topic in TOPICS:
-        assert "of the old owner" not in payloads(cluster.owner(topic), topic)
+        assert "of the old owner" not in cluster.payloads(topic)
 
 
 def test_a_topic_that_is_altered_or_deleted_is_so_for_all(cluster: Cluster) -> None:

@@ -46,6 +46,7 @@ def lanes(seeds: int, first: int, flips: int) -> list[list[Part]]:
     """What computes, and what mostly waits."""
     numbers = ["--first", str(first), "--seeds", str(seeds), "--workers", "2"]
     simulation = ["-m", "tests.simulation", *numbers]
+    of_clusters = ["--kind", "cluster", "--first", str(first), "--seeds", str(seeds // 8)]
     storms = [
         Part(f"killed 5 times: {name}", ("-m", "tests.crash.storm", "--backend", name, *_CYCLES))
         for name in BACKENDS
@@ -54,6 +55,10 @@ def lanes(seeds: int, first: int, flips: int) -> list[list[Part]]:
     ]
     computes = [
         Part(f"simulation, {seeds:,} seeds", simulation),
+        Part(
+            f"simulated clusters, {seeds // 8:,} seeds",
+            ("-m", "tests.simulation", *of_clusters, "--workers", "2"),
+        ),
         Part(f"{flips:,} bit flips", ("-m", "tests.corruption", "--flips", str(flips))),
     ]
     waits = [

@@ -1,4 +1,5 @@
-"""`python -m tests.simulation --seeds N [--first SEED] [--print]`: what `make sim` runs."""
+"""`python -m tests.simulation --seeds N [--kind broker|cluster] [--first SEED] [--print]`: what
+`make sim` runs."""
 
 from __future__ import annotations
 
@@ -9,11 +10,13 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from tests.simulation.report import Report, run_one
+from tests.simulation.report import KINDS, Report, run_one
 
 
-def _reports(seeds: range, workers: int, *, twice: bool, prints: bool) -> Iterator[Report]:
-    call = partial(run_one, twice=twice, prints=prints)
+def _reports(
+    kind: str, seeds: range, workers: int, *, twice: bool, prints: bool
+) -> Iterator[Report]:
+    call = partial(run_one, kind=kind, twice=twice, prints=prints)
     if workers == 1:
         yield from map(call, seeds)
         return
@@ -25,6 +28,7 @@ def main() -> int:
     """Run seeds; 1 if any broke a rule."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--kind", choices=KINDS, default="broker")
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--print", action="store_true", help="print the history")
@@ -34,7 +38,9 @@ def main() -> int:
     total = Report()
     failed = 0
     seeds = range(options.first, options.first + options.seeds)
-    for report in _reports(seeds, options.workers, twice=options.twice, prints=options.print):
+    for report in _reports(
+        options.kind, seeds, options.workers, twice=options.twice, prints=options.print
+    ):
         failed += report.failed
         total.deliveries += report.deliveries
         total.deaths += report.deaths
@@ -44,8 +50,9 @@ def main() -> int:
             print(line, flush=True)
     took = time.monotonic() - began
     print(
-        f"{options.seeds} seeds, {failed} failed; {total.virtual_seconds / 3600:.2f} hours, "
-        f"{total.deaths} deaths of brokers, {total.deliveries:,} deliveries, "
+        f"{options.kind}: {options.seeds} seeds, {failed} failed; "
+        f"{total.virtual_seconds / 3600:.2f} hours, {total.deaths} deaths of brokers, "
+        f"{total.deliveries:,} deliveries, "
         f"{total.happened:,} steps in {took:.1f} s"
     )
     return int(failed > 0)

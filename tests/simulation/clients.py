@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.broker.writer import Writer
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, Elsewhere, Unavailable
 from dejaqueue.model import RowStatus
-from dejaqueue.testing.simulation.machine import Machine
+from dejaqueue.testing.simulation.machine import Reachable
 from dejaqueue.testing.simulation.network import Connection
 from dejaqueue.testing.simulation.world import World
 from dejaqueue.wire.descriptors import WriteStream
@@ -49,7 +49,7 @@ class Producer:
     """
 
     def __init__(
-        self, name: str, world: World, machine: Machine, history: History, known: list[int]
+        self, name: str, world: World, machine: Reachable, history: History, known: list[int]
     ) -> None:
         self._name = name
         self._world = world
@@ -144,7 +144,7 @@ class Producer:
         self._transmit(stream, batch)
 
     def _connect(self, op: str) -> Connection:
-        connection = Connection(self._world, self._machine)
+        connection = Connection(self._world, self._machine.pick())
         connection.on_break_here = lambda: self._again(op, connection)
         return connection
 
@@ -167,7 +167,7 @@ class Producer:
 
         def arrive() -> None:
             try:
-                broker = self._machine.require()
+                broker = connection.machine.require()
                 if stream.writer is None:
                     producer = self._name if stream.op == "enqueue" else ""
                     stream.writer = broker.open_write(
@@ -189,6 +189,9 @@ class Producer:
         if batch is None:
             return
         if reply.error is not None:
+            if self._machine.moves and isinstance(reply.error, (Elsewhere, Unavailable)):
+                stream.connection.break_it()
+                return
             if reply.error.retry:
                 delay_us = self._world.between(10_000, 200_000)
                 self._world.after(delay_us, lambda: self._once_more(stream, batch))

@@ -10,7 +10,7 @@ from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.errors import DejaQError
 from dejaqueue.schema import dead_letters
 from dejaqueue.schema.cron import HEADER_ENTRY, HEADER_FIRING
-from dejaqueue.testing.simulation.machine import Machine
+from dejaqueue.testing.simulation.machine import Reachable
 from dejaqueue.testing.simulation.network import Connection
 from dejaqueue.testing.simulation.world import World
 from dejaqueue.wire.descriptors import ConsumeStream
@@ -29,7 +29,7 @@ class Consumer:
 
     topic = TOPIC
 
-    def __init__(self, number: int, world: World, machine: Machine, history: History) -> None:
+    def __init__(self, number: int, world: World, machine: Reachable, history: History) -> None:
         self._world = world
         self._machine = machine
         self._history = history
@@ -54,7 +54,7 @@ class Consumer:
     def begin(self) -> None:
         """Connect and ask for messages; again a little later if there is no broker."""
         self._lives += 1
-        connection = Connection(self._world, self._machine)
+        connection = Connection(self._world, self._machine.pick())
         self._connection = connection
         name = self.name
         options = ConsumeStream(
@@ -73,7 +73,7 @@ class Consumer:
 
         def open_it() -> None:
             try:
-                broker = self._machine.require()
+                broker = connection.machine.require()
                 session = broker.open_consume(options, sink)
             except DejaQError:
                 connection.break_it()
@@ -87,7 +87,7 @@ class Consumer:
 
     def _ping(self, connection: Connection, session: ConsumerSession) -> None:
         """What the library's clock offset is good for; here both clocks are one."""
-        session.ping(Ping(1, self._machine.clock.now_us(), 0, 1_000))
+        session.ping(Ping(1, connection.machine.clock.now_us(), 0, 1_000))
 
         def again() -> None:
             if connection.open:
@@ -107,7 +107,8 @@ class Consumer:
 
     def _hold(self, connection: Connection, row: Delivery) -> None:
         """Wait until it is due by the broker's clock, which may run slower than ours."""
-        wait_us = row.due_ms * 1_000 - self._machine.clock.now_us() if self._holds else 0
+        clock = connection.machine.clock
+        wait_us = row.due_ms * 1_000 - clock.now_us() if self._holds else 0
         if wait_us > 0 and connection.open:
             self._world.after(wait_us, lambda: self._hold(connection, row))
         else:
@@ -142,7 +143,7 @@ class Consumer:
             return
         note = SettleNote(self._world.now_us, op=op.name.lower(), id=row.id, attempt=row.attempt)
         if op is SettleOp.EXTEND:
-            note.lease_end_ms = self._machine.clock.now_ms() + argument_ms
+            note.lease_end_ms = connection.machine.clock.now_ms() + argument_ms
         self._history.settles.append(note)
         self._settle_number += 1
         settle = Settle(
@@ -219,7 +220,7 @@ class _Sink:
 class _Reader(Consumer):
     """Acks everything it gets; what it gets means something of its own."""
 
-    def __init__(self, number: int, world: World, machine: Machine, history: History) -> None:
+    def __init__(self, number: int, world: World, machine: Reachable, history: History) -> None:
         super().__init__(number, world, machine, History())
         self._kept_in = history
         self.careless = 0.0

@@ -5,34 +5,35 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.simulation import mutants_kinds
-from tests.simulation.mutants import MUTANTS
-from tests.simulation.test_simulation import seed_that_finds
-
-assert mutants_kinds
+from tests.simulation.planted import BROKER, CLUSTER, Garden
 
 
-def main() -> int:
-    """Plant each; 1 if one was not found."""
-    wanted = sys.argv[1:] or list(MUTANTS)
-    path = Path(__file__).with_name("found_by.json")
-    found_by = {n: seed for n, seed in json.loads(path.read_text()).items() if n in MUTANTS}
-    missed = []
-    for name in wanted:
+def plant(garden: Garden, names: list[str]) -> int:
+    """Plant each; how many were not found."""
+    missed = 0
+    found_by = {n: seed for n, seed in garden.found_by().items() if n in garden.mutants}
+    for name in names:
         with pytest.MonkeyPatch.context() as patch:
-            seed = seed_that_finds(name, patch)
+            seed = garden.seed_that_finds(name, patch)
         print(f"{name}: {'NOBODY NOTICED' if seed is None else f'seed {seed}'}", flush=True)
         if seed is None:
-            missed.append(name)
+            missed += 1
             found_by.pop(name, None)
         else:
             found_by[name] = seed
-        path.write_text(json.dumps(dict(sorted(found_by.items())), indent=1) + "\n")
-    return int(bool(missed))
+        garden.path.write_text(json.dumps(dict(sorted(found_by.items())), indent=1) + "\n")
+    return missed
+
+
+def main() -> int:
+    """Plant each, or those that are named; 1 if one was not found."""
+    wanted, missed = sys.argv[1:], 0
+    for garden in (BROKER, CLUSTER):
+        missed += plant(garden, [n for n in garden.mutants if not wanted or n in wanted])
+    return int(missed > 0)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from functools import partial
 
 from dejaqueue.errors import DejaQError
 from dejaqueue.schema.cron import CronEntry, Misfire
-from dejaqueue.testing.simulation.machine import Machine
+from dejaqueue.testing.simulation.machine import Reachable
 from dejaqueue.testing.simulation.network import Connection
 from dejaqueue.testing.simulation.world import World
 from tests.checker.history import History, Outcome, PutEntry
@@ -15,7 +15,7 @@ from tests.checker.history import History, Outcome, PutEntry
 class Planner:
     """Puts one entry that fires every second or so, for a while."""
 
-    def __init__(self, name: str, world: World, machine: Machine, history: History) -> None:
+    def __init__(self, name: str, world: World, machine: Reachable, history: History) -> None:
         self._name = name
         self._world = world
         self._machine = machine
@@ -46,7 +46,7 @@ class Planner:
         self._put(entry, note)
 
     def _put(self, entry: CronEntry, note: PutEntry) -> None:
-        connection = Connection(self._world, self._machine)
+        connection = Connection(self._world, self._machine.pick())
         answered = [False]
 
         def again() -> None:
@@ -67,7 +67,7 @@ class Planner:
         def arrive() -> None:
             body = {"topic": "cron", "entries": [entry.to_dict()]}
             try:
-                self._machine.require().cron("cron_put", body)
+                connection.machine.require().cron("cron_put", body)
             except DejaQError as error:
                 connection.to_client(partial(told, error))
             else:

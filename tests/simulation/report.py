@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.simulation.run import simulate
+from tests.simulation.cluster.run import simulate_cluster
+from tests.simulation.run import Run
+from tests.simulation.run import simulate as simulate_broker
+
+KINDS: dict[str, Callable[[int], Run]] = {"broker": simulate_broker, "cluster": simulate_cluster}
 
 
 @dataclass
@@ -25,22 +30,24 @@ class Report:
     virtual_seconds: float = 0.0
 
 
-def run_one(seed: int, *, twice: bool, prints: bool) -> Report:
-    """Run a seed."""
+def run_one(seed: int, *, kind: str, twice: bool, prints: bool) -> Report:
+    """Run a seed of this kind."""
+    simulate = KINDS[kind]
     logging.getLogger("dejaqueue").setLevel(logging.CRITICAL)  # what breaks is meant to
     report = Report()
     try:
         run = simulate(seed)
     except Exception:  # noqa: BLE001 - a bug in a seed is a finding
-        return Report(failed=True, lines=[f"seed {seed}: {traceback.format_exc()}"])
+        return Report(failed=True, lines=[f"{kind}, seed {seed}: {traceback.format_exc()}"])
     report.deliveries, report.deaths = len(run.history.deliveries), run.deaths
     report.happened, report.virtual_seconds = run.happened, run.virtual_seconds
     if twice and simulate(seed).fingerprint != run.fingerprint:
         report.failed = True
-        report.lines.append(f"seed {seed}: two runs differ")
+        report.lines.append(f"{kind}, seed {seed}: two runs differ")
     if run.faults:
         report.failed = True
-        found = f"seed {seed}: {len(run.faults)} faults; make sim SEED={seed} N=1 to see it"
+        again = f"make sim KIND={kind} SEED={seed} N=1"
+        found = f"{kind}, seed {seed}: {len(run.faults)} faults; {again} to see it"
         report.lines += [found, *(f"  {fault}" for fault in run.faults[:5])]
     if prints:
         report.lines.append(run.history.text())

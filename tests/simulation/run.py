@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass
 
 from dejaqueue.broker.writer import Writer
-from dejaqueue.testing.simulation.machine import Machine
+from dejaqueue.testing.simulation.machine import Machine, Reachable
 from dejaqueue.testing.simulation.world import World
 from tests.checker.fault import Fault
 from tests.checker.history import History
@@ -48,18 +48,10 @@ def simulate(seed: int) -> Run:
     machine = Machine(world)
     random = world.random
     scenario = choose(world)
-    topic = scenario.topic
-    history = History(
-        kind=str(topic.kind),
-        max_attempts=topic.max_attempts,
-        on_duplicate=str(topic.on_duplicate),
-        weights=topic.weights,
-        group_in_flight_max=topic.group_in_flight_max,
-        letters_read=True,
-    )
+    history = history_of(scenario)
     machine.on_start.append(scenario.make_topics)
     machine.start()
-    people = _people(world, machine, history, scenario)
+    people = people_of(world, machine, history, scenario)
     end_us = world.now_us + random.choice([2, 4, 8]) * SECOND
     Faults(world, machine, scenario, people.consumers, people.producers, end_us).begin()
     world.run(end_us)
@@ -81,6 +73,19 @@ def simulate(seed: int) -> Run:
     )
 
 
+def history_of(scenario: Scenario) -> History:
+    """What will be noted, and the rules of the topic that it is judged by."""
+    topic = scenario.topic
+    return History(
+        kind=str(topic.kind),
+        max_attempts=topic.max_attempts,
+        on_duplicate=str(topic.on_duplicate),
+        weights=topic.weights,
+        group_in_flight_max=topic.group_in_flight_max,
+        letters_read=True,
+    )
+
+
 def _has_failed(machine: Machine) -> bool:
     """A partition gave up for good: its disk failed a sync, and it waits for a new process."""
     broker = machine.broker
@@ -91,15 +96,28 @@ def _has_failed(machine: Machine) -> bool:
 
 
 @dataclass
-class _People:
+class People:
     """Everybody who talks to the broker."""
 
     producers: list[Producer]
     consumers: list[Consumer]
     transactors: list[Transactor]
 
+    def heal(self) -> None:
+        """Nobody begins anything new; who consumes is careful, and connects anew."""
+        for busy in (*self.producers, *self.transactors):
+            busy.stopped = True
+        for consumer in self.consumers:
+            consumer.drains = True
+            consumer.lose()  # a slow connection would take longer than the drain has
 
-def _people(world: World, machine: Machine, history: History, scenario: Scenario) -> _People:
+    def check_idle(self) -> None:
+        """Everybody was answered."""
+        assert all(producer.idle for producer in self.producers), "a send was never answered"
+        assert all(one.idle for one in self.transactors), "a commit was never answered"
+
+
+def people_of(world: World, machine: Reachable, history: History, scenario: Scenario) -> People:
     """Have everybody begin within the first second."""
     random = world.random
     known: list[int] = []
@@ -123,25 +141,20 @@ def _people(world: World, machine: Machine, history: History, scenario: Scenario
         world.after(world.between(0, SECOND), busy.act)
     for consumer in consumers:
         world.after(world.between(0, SECOND), consumer.begin)
-    return _People(producers, consumers, transactors)
+    return People(producers, consumers, transactors)
 
 
-def _heal_and_drain(world: World, machine: Machine, history: History, people: _People) -> None:
+def _heal_and_drain(world: World, machine: Machine, history: History, people: People) -> None:
     """No more faults; what is due gets all the time it needs."""
     machine.disk.heal()
     machine.slow_share = 0.0
     machine.clock.drift(0)
     if machine.broker is None or _has_failed(machine):
         machine.die(power_cut=False)
-    for busy in (*people.producers, *people.transactors):
-        busy.stopped = True
-    for consumer in people.consumers:
-        consumer.drains = True
-        consumer.lose()  # a slow connection would take longer than the drain has
+    people.heal()
     machine.start()
     assert machine.broker is not None, "a broker on a whole disk does not start"
     history.healed_us = world.now_us
     history.healed_broker_us = machine.time_us + 5 * SECOND  # its clock may have to be waited for
     world.run(world.now_us + DRAIN_SECONDS * SECOND)
-    assert all(producer.idle for producer in people.producers), "a send was never answered"
-    assert all(transactor.idle for transactor in people.transactors), "a commit was never answered"
+    people.check_idle()

@@ -10,7 +10,7 @@ from typing import Any
 
 from dejaqueue.errors import DejaQError
 from dejaqueue.model import RowStatus
-from dejaqueue.testing.simulation.machine import Machine
+from dejaqueue.testing.simulation.machine import Reachable
 from dejaqueue.testing.simulation.network import Connection
 from dejaqueue.testing.simulation.world import World
 from dejaqueue.wire.descriptors import WriteStream
@@ -44,7 +44,7 @@ class _Work:
 class Transactor:
     """Begins transactions, stages, and commits or aborts; one at a time."""
 
-    def __init__(self, name: str, world: World, machine: Machine, history: History) -> None:
+    def __init__(self, name: str, world: World, machine: Reachable, history: History) -> None:
         self._name = name
         self._world = world
         self._machine = machine
@@ -69,7 +69,7 @@ class Transactor:
         home = world.between(0, self.partitions - 1)
         family = f"{world.random.getrandbits(128):032x}"
         work = _Work(f"{TOPIC}/{home}/{now_ms}-{timeout_ms}-{family}")
-        connection = Connection(world, self._machine)
+        connection = Connection(world, self._machine.pick())
         connection.on_break_here = lambda: self._broke(work)
         for _ in range(world.between(1, 3)):
             self._stage_sends(connection, work)
@@ -150,7 +150,7 @@ class Transactor:
         def arrive() -> None:
             try:
                 stream = WriteStream(TOPIC, op, transaction=work.name).check()
-                writer = self._machine.require().open_write(stream)
+                writer = connection.machine.require().open_write(stream)
                 writer.submit(
                     1,
                     record_batch(columns),
@@ -178,7 +178,7 @@ class Transactor:
 
     def _ask(self, work: _Work, note: Decide) -> None:
         """Ask the broker to decide so, until it says what came of it."""
-        connection = Connection(self._world, self._machine)
+        connection = Connection(self._world, self._machine.pick())
         state = {"over": False}
 
         def again() -> None:
@@ -202,7 +202,7 @@ class Transactor:
 
         def arrive() -> None:
             try:
-                transactions = self._machine.require().transactions
+                transactions = connection.machine.require().transactions
                 places = sorted(work.places)
                 transactions.decide(work.name, places, commit=note.commit).add_done_callback(done)
             except DejaQError as wrong:

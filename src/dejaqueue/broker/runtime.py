@@ -220,20 +220,20 @@ class TopicRuntime:
             self._again.shutdown()
         waits = []
         for worker, partition in zip(self._workers, self.partitions, strict=True):
-            done = threading.Event()
+            done: Future[None] = self._threads.future()
 
             def run(
                 partition: Partition = partition,
                 worker: PartitionWorker = worker,
-                done: threading.Event = done,
+                done: Future[None] = done,
             ) -> None:
                 try:
                     close_one(partition)
                 finally:
                     worker.forget(partition)
-                    done.set()
+                    done.set_result(None)
 
             worker.call(run)
             waits.append(done)
         for done in waits:
-            done.wait()
+            done.result()

@@ -10,11 +10,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 from dejaqueue.broker.commit import Committer
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.clock import Clock
+
+
+class Running(Protocol):
+    """What was started."""
+
+    def join(self) -> None:
+        """Return when it has ended."""
+        ...
 
 
 class Threads:
@@ -32,6 +40,12 @@ class Threads:
         """What one thread waits for until another one answers."""
         return Future()
 
-    def start(self, name: str, run: Callable[[], None]) -> None:
-        """Run a function once, now."""
-        threading.Thread(target=run, name=name).start()
+    def start(self, name: str, run: Callable[[], None], *, daemon: bool = False) -> Running:
+        """Run a function once, now.
+
+        Args:
+            daemon: the process may end before it does.
+        """
+        thread = threading.Thread(target=run, name=name, daemon=daemon)
+        thread.start()
+        return thread

@@ -18,11 +18,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.threads import Running, Threads
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.cluster import members, ownership
@@ -57,6 +57,7 @@ class Node:
         name: of this broker, unique in the cluster.
         lease_ms: after this long without a renewal others take over what it has.
         clock: elapsed time.
+        threads: where its loops run.
 
     Attributes:
         on_gone: called with the url of a broker that is no member any more; must not wait.
@@ -64,12 +65,18 @@ class Node:
     """
 
     def __init__(
-        self, name: str, coordinator: Coordinator, lease_ms: int, clock: Clock | None = None
+        self,
+        name: str,
+        coordinator: Coordinator,
+        lease_ms: int,
+        clock: Clock | None = None,
+        threads: Threads | None = None,
     ) -> None:
         self.name = name
         self.coordinator = coordinator
         self._lease_ms = lease_ms
         self._clock: Clock = clock or SteadyClock()
+        self._where = threads or Threads()
         self._member = Member(name, "", "", "", __version__)
         self._membership: Membership | None = None
         self._broker: Broker | None = None
@@ -79,7 +86,8 @@ class Node:
         self.care: Care | None = None
         self._mine: dict[str, int] = {}
         """Units that a round has found to be ours, with the revision of their facts."""
-        self._seen = threading.Condition()
+        self._looking: list[Wake] = []
+        """Who waits for what a round brings."""
         self._round = Wake()
         self._renewal = Wake()
         self._deadline = Wake()
@@ -88,7 +96,7 @@ class Node:
         self._refresh_us = 0
         self._serving = threading.Lock()
         """Held where serving begins or a fence ends it, so that nothing begins after the fence."""
-        self._threads: list[threading.Thread] = []
+        self._threads: list[Running] = []
         self._watches: list[Watch] = []
 
     # --- what the broker asks (Shared) ---------------------------------------------------------
@@ -141,8 +149,14 @@ class Node:
                 self._broker is not None and self._broker.serves(topic)
             )
 
-        with self._seen:
-            self._seen.wait_for(is_served, PLACED_SECONDS_MAX)
+        until_us = self._clock.now_us() + int(PLACED_SECONDS_MAX * 1e6)
+        bell = Wake()
+        self._looking.append(bell)
+        try:
+            while not is_served() and self._clock.now_us() < until_us:
+                self._clock.wait_until(until_us, bell)
+        finally:
+            self._looking.remove(bell)
 
     def describe(self, topic: str) -> dict[str, Any]:
         """Who is there and who serves what."""
@@ -212,9 +226,7 @@ class Node:
             ("dejaq-owner", self._go_rounds),
             ("dejaq-fence", self._watch_time),
         ):
-            thread = threading.Thread(target=run, name=name, daemon=True)
-            thread.start()
-            self._threads.append(thread)
+            self._threads.append(self._where.start(name, run, daemon=True))
 
     def _join(self) -> None:
         self._member = replace(self._member, session=new_session(), leaving=False)
@@ -362,15 +374,15 @@ class Node:
         for unit in plan.hand_over:
             self._mine[unit] = self._view.owners[unit].revision
             self._let_go(unit, units[unit])
-        with self._seen:
-            self._seen.notify_all()
+        for bell in list(self._looking):
+            bell.ring()
         return len(claimed) < len(plan.claim)
 
     def _claim_all(self, units: Sequence[str], session: str) -> list[str]:
         """Those of the units that are ours now: several are asked for at once, each a change."""
         if len(units) < 2:
             return [unit for unit in units if self._claim(unit, session)]
-        with ThreadPoolExecutor(min(CLAIMS_AT_ONCE, len(units)), "dejaq-claim") as threads:
+        with self._where.executor("dejaq-claim", min(CLAIMS_AT_ONCE, len(units))) as threads:
             won = list(threads.map(lambda unit: self._claim(unit, session), units))
         return [unit for unit, is_ours in zip(units, won, strict=True) if is_ours]
 

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.clock import Wake
 from dejaqueue.errors import (
     DejaQError,
     Fenced,
@@ -48,6 +49,7 @@ from dejaqueue.journal.records.ledger import Ledger, Stand
 from dejaqueue.journal.records.mirror import Mirror, covers, segment_at
 from dejaqueue.journal.records.reading import CheckedRecords, EntryFacts, WholeAppend
 from dejaqueue.journal.records.shelf import RecordShelf
+from dejaqueue.journal.records.waits import Waits
 from dejaqueue.journal.records.writer import Landed, RecordWriter
 from dejaqueue.journal.segments.segment import READABLE, Segment, SegmentList
 
@@ -103,13 +105,14 @@ class RecordJournal(Journal):
         prefix: str,
         patience_seconds: float,
         background: Executor | None,
+        waits: Waits | None = None,
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self._store, self._log, self._mirror = store, records, mirror
         self._place, self._background, self._on_close = place, background, on_close
         self._prefix = prefix
         self._failure: str | None = None
-        self._closing = threading.Event()
+        self._closing = Wake()
         self._guard = threading.Lock()
         self._truncated = 0
         self._dropped_number = 1
@@ -121,7 +124,13 @@ class RecordJournal(Journal):
         self._open()
         stand = self._ledger.stand
         self._writer = RecordWriter(
-            records, self._checked, stand, store.record_bytes_max, patience_seconds, self._closing
+            records,
+            self._checked,
+            stand,
+            store.record_bytes_max,
+            patience_seconds,
+            waits or Waits(),
+            self._closing,
         )
 
     # ── opening ──────────────────────────────────────────────────────────────────────────────────
@@ -289,6 +298,7 @@ class RecordJournal(Journal):
         return segment, segment.memory().view, False
 
     def _from_server(self, positions: Int64s) -> SegmentList:
+        """The entries, read from the server. Raises Fenced, JournalDamaged, Unavailable."""
         known = -1
         while True:
             with self._guard:
@@ -298,6 +308,7 @@ class RecordJournal(Journal):
             except JournalDamaged:
                 # Some may have been freed, and dropped, since the look into the ledger.
                 if len(appends) == known:
+                    self._writer.check_owner()  # the next owner drops what it needs no more
                     raise
                 known = len(appends)
 
@@ -429,7 +440,7 @@ class RecordJournal(Journal):
         """See Journal.close."""
         if self._failure is None:
             self._failure = f"the journal of {self._place} is closed"
-        self._closing.set()
+        self._closing.ring()
         self._mirror.close()
         self._log.close()
         on_close, self._on_close = self._on_close, lambda: None

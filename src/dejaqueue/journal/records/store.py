@@ -14,7 +14,6 @@ See: interface.py beside, and journal/interface.py, JournalStore.
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from dejaqueue.journal.memory import MemoryFileSystem
 from dejaqueue.journal.records.interface import RecordStore
 from dejaqueue.journal.records.journal import RecordJournal
 from dejaqueue.journal.records.mirror import CacheFiles, Mirror
+from dejaqueue.journal.records.waits import Waits
 from dejaqueue.journal.segments.files import FileSystem
 from dejaqueue.journal.segments.snapshots import open_text, seal_text
 from dejaqueue.journal.segments.store import DirectoryLock
@@ -47,6 +47,7 @@ class RecordJournalStore(JournalStore):
         mirror_bytes_max: bytes of one partition's copy, about; None = MEMORY_BYTES_MAX in memory,
             no limit in a directory.
         patience_seconds: how long an append waits for a server that is away.
+        waits: how; None = on threads of this process.
 
     Raises:
         Locked: another process uses the directory. Unavailable.
@@ -60,8 +61,10 @@ class RecordJournalStore(JournalStore):
         segment_bytes: int = _SEGMENT_BYTES,
         mirror_bytes_max: int | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
+        waits: Waits | None = None,
     ) -> None:
         self.records = records
+        self._waits = waits or Waits()
         self._segment_bytes, self._patience_seconds = segment_bytes, patience_seconds
         self._mirror_bytes_max = mirror_bytes_max
         self._open: dict[tuple[str, int], RecordJournal | None] = {}
@@ -81,7 +84,7 @@ class RecordJournalStore(JournalStore):
                 self._lock = DirectoryLock(mirror)
             except OSError as failure:
                 raise Unavailable(f"{mirror} cannot be used: {failure}") from failure
-        self._background = ThreadPoolExecutor(1, thread_name_prefix="dejaq-records")
+        self._background = self._waits.executor()
 
     def open(self, topic: str, partition: int) -> RecordJournal:
         """See JournalStore.open; a journal that is open already is Unavailable."""
@@ -122,6 +125,7 @@ class RecordJournalStore(JournalStore):
                 prefix=f"topics/{topic}/{partition:05d}",
                 patience_seconds=self._patience_seconds,
                 background=self._background,
+                waits=self._waits,
                 on_close=lambda: self._forget(topic, partition),
             )
         except BaseException:

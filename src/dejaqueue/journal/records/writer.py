@@ -19,12 +19,11 @@ See: duties 3 to 5 of interface.py; reading.py for what is left of an append tha
 from __future__ import annotations
 
 import secrets
-import threading
-import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from dejaqueue.errors import Fenced, Unavailable
+from dejaqueue.clock import Wake
+from dejaqueue.errors import Fenced, JournalDamaged, Unavailable
 from dejaqueue.journal.format import Piece
 from dejaqueue.journal.records.interface import RecordLog
 from dejaqueue.journal.records.ledger import Stand
@@ -37,6 +36,7 @@ from dejaqueue.journal.records.record import (
     seal,
     split,
 )
+from dejaqueue.journal.records.waits import Waits
 
 _PAUSE_SECONDS: Final = 0.05
 _PAUSE_SECONDS_MAX: Final = 1.0
@@ -66,6 +66,7 @@ class RecordWriter:
         stand: where the log ends.
         record_bytes_max: of one record, its header included.
         patience_seconds: how long the server is asked what became of an append.
+        waits: how.
         closing: rung when waiting has no sense any more.
     """
 
@@ -76,14 +77,15 @@ class RecordWriter:
         stand: Stand,
         record_bytes_max: int,
         patience_seconds: float,
-        closing: threading.Event,
+        waits: Waits,
+        closing: Wake,
     ) -> None:
         self._log, self._checked = log, checked
         self._body_bytes_max = record_bytes_max - HEADER_BYTES
         self._patience_seconds = patience_seconds
-        self._closing = closing
+        self._clock, self._closing = waits.clock, closing
         self._number, self._chain = stand.number, stand.chain
-        self._appending = threading.Lock()
+        self._appending = waits.lock()
         self.unclear: str | None = None
         """Why nothing more can be appended."""
         self.questions = 0
@@ -120,7 +122,7 @@ class RecordWriter:
     ) -> Landed:
         if not self._checked.identity:
             self._checked.identity = secrets.randbits(63) | 1
-        deadline = time.monotonic() + self._patience_seconds
+        deadline_us = self._clock.now_us() + int(self._patience_seconds * 1e6)
         bodies = split(pieces, self._body_bytes_max)
         while True:
             append_id = secrets.randbits(64)
@@ -130,7 +132,7 @@ class RecordWriter:
                 self._log.append(number - 1, [one.pieces for one in sealed])
             except Unavailable:
                 self.questions += 1
-                if not self._happened(append_id, sealed, position, deadline):
+                if not self._happened(append_id, sealed, position, deadline_us):
                     continue
             self._number, self._chain = number + len(sealed), sealed[-1].checksum
             return Landed(number, len(sealed), chain_before, self._number, self._chain)
@@ -166,7 +168,7 @@ class RecordWriter:
     # ── an answer was lost ───────────────────────────────────────────────────────────────────────
 
     def _happened(
-        self, append_id: int, sealed: list[Sealed], position: int, deadline: float
+        self, append_id: int, sealed: list[Sealed], position: int, deadline_us: int
     ) -> bool:
         """True if the append happened; False if it never will, and the log ends behind a barrier.
 
@@ -186,7 +188,7 @@ class RecordWriter:
             except Fenced:
                 pass
             except Unavailable as silent:
-                self._wait(pause, deadline, silent)
+                self._wait(pause, deadline_us, silent)
                 pause = min(2 * pause, _PAUSE_SECONDS_MAX)
                 continue
             else:
@@ -195,8 +197,11 @@ class RecordWriter:
             try:
                 there = self._there(number, len(sealed) - landed)
             except Unavailable as silent:
-                self._wait(pause, deadline, silent)
+                self._wait(pause, deadline_us, silent)
                 continue
+            except JournalDamaged as missing:
+                self._check_overtaken(number + len(sealed) - landed, missing)
+                raise
             for head, checksum in there:
                 if landed < len(sealed) and checksum == sealed[landed].checksum:
                     landed += 1
@@ -208,13 +213,31 @@ class RecordWriter:
             if landed == len(sealed):
                 return True
             if not there:  # fenced, and nothing to see yet
-                self._wait(pause, deadline, None)
+                self._wait(pause, deadline_us, None)
 
     def _there(self, number: int, count: int) -> list[tuple[RecordHead, int]]:
         """What stands in these places, as far as anything does."""
         last = self._log.last()
         end = min(number + count, last + 1)
         return [(record.head, record.checksum) for record in self._checked.read(number, end)]
+
+    def _check_overtaken(self, end: int, missing: JournalDamaged) -> None:
+        """What stood there may be gone because another owner needed it no more.
+
+        Args:
+            end: number behind the last record that may be ours.
+
+        Raises:
+            Unavailable: so it is, and whether the append happened is not to be known any more.
+        """
+        last = self._log.last()
+        if last < end:
+            return
+        self.unclear = (
+            f"{self._checked.place}: what became of an append at record {self._number} is not to "
+            f"be found out: another owner wrote record {last}, and dropped older ones"
+        )
+        raise Unavailable(self.unclear) from missing
 
     def _barrier(self, number: int, barrier_id: int, position: int, chain: int) -> Sealed:
         return seal(
@@ -234,8 +257,9 @@ class RecordWriter:
             [],
         )
 
-    def _wait(self, seconds: float, deadline: float, silent: Unavailable | None) -> None:
-        if time.monotonic() + seconds < deadline and not self._closing.wait(seconds):
+    def _wait(self, seconds: float, deadline_us: int, silent: Unavailable | None) -> None:
+        until_us = self._clock.now_us() + int(seconds * 1e6)
+        if until_us < deadline_us and not self._clock.wait_until(until_us, self._closing):
             return
         self.unclear = (
             f"{self._checked.place}: what became of an append at record {self._number} was not to "

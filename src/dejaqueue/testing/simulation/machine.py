@@ -8,6 +8,7 @@ a little later.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import DejaQError, Unavailable
@@ -15,6 +16,26 @@ from dejaqueue.settings import BrokerSettings, DispatchSettings, JournalSettings
 from dejaqueue.testing.simulation.disk import Died, SimulatedDisk, SimulatedStore
 from dejaqueue.testing.simulation.threads import Gone, SimulatedThreads
 from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
+
+
+class Reachable(Protocol):
+    """What clients know: one machine, or several of which one at a time serves them.
+
+    Attributes:
+        moves: who serves them may be another one at their next try.
+    """
+
+    clock: SimulatedClock
+    moves: bool
+
+    @property
+    def time_us(self) -> int:
+        """The latest time that any broker may have seen: what rules about time go by."""
+        ...
+
+    def pick(self) -> Machine:
+        """Where to connect to now."""
+        ...
 
 
 class Machine:
@@ -26,6 +47,8 @@ class Machine:
         deaths, restarts: how often.
         slow_share: how many of the new connections to it are slow.
     """
+
+    moves = False
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -107,6 +130,10 @@ class Machine:
             self.life.end()
 
         self.guarded(stop)
+
+    def pick(self) -> Machine:
+        """Where to connect to: there is no other."""
+        return self
 
     def require(self) -> Broker:
         """The broker that runs. Raises Unavailable."""

@@ -26,11 +26,12 @@ class Connection:
 
     Attributes:
         open: False once it broke, on either side.
+        machine: where the broker is.
     """
 
     def __init__(self, world: World, machine: Machine) -> None:
         self._world = world
-        self._machine = machine
+        self.machine = machine
         self._cut_us: int | None = None
         self._there_us = self._here_us = 0
         self._slow = world.chance(machine.slow_share)
@@ -54,19 +55,19 @@ class Connection:
 
         def arrive() -> None:
             self._arrived.append(call)
-            if not self._busy:
-                self._take()
+            if not self._busy and not self.server_life.over:
+                self._busy = True
+                self.server_life.guard(self._take)
 
         self._world.after(self._there_us - self._world.now_us, arrive)
 
     def _take(self) -> None:
         """One thread of the broker takes what arrives, and may have to wait for partitions."""
-        self._busy = True
         try:
             while self._arrived:
                 call = self._arrived.popleft()
                 if self.open and not self.server_life.over:
-                    self.server_life.guard(call)
+                    call()
         finally:
             self._busy = False
 

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from dejaqueue.broker.commit import Committer
 from dejaqueue.broker.partition_worker import PartitionWorker
-from dejaqueue.broker.threads import Threads
+from dejaqueue.broker.threads import Running, Threads
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.testing.simulation.world import Life, World
 
@@ -212,6 +212,14 @@ class _Expected(Future[Answer]):
         return super().result(0)
 
 
+class _Planned:
+    """What will run."""
+
+    def join(self) -> None:
+        """Nobody waits for what a broker that is alone starts."""
+        raise AssertionError("somebody waits in a simulation")
+
+
 class SimulatedThreads(Threads):
     """What a simulated broker gets in place of threads; one for each of its lives."""
 
@@ -230,6 +238,7 @@ class SimulatedThreads(Threads):
         """A future whose waiter lets the world go on."""
         return _Expected(self._world, self._life)
 
-    def start(self, name: str, run: Callable[[], Any]) -> None:
-        """Run it a little later."""
+    def start(self, name: str, run: Callable[[], Any], *, daemon: bool = False) -> Running:
+        """Run it a little later; nobody waits for its end."""
         self._world.after(self._world.between(10, 5_000), run, self._life)
+        return _Planned()

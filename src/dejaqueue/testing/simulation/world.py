@@ -25,10 +25,14 @@ class Life:
 
     Args:
         guard: called with whatever is to happen in this life; it may end it.
+
+    Attributes:
+        paused_until_us: nothing happens in it before; what was planned happens then.
     """
 
     def __init__(self, guard: Callable[[Callable[[], None]], None] = _call) -> None:
         self.over = False
+        self.paused_until_us = 0
         self.guard = guard
         self.on_end: list[Callable[[], None]] = []
 
@@ -122,6 +126,9 @@ class World:
         while self._plan:
             when_us, _, _, life, call = heapq.heappop(self._plan)
             if life is not None and life.over:
+                continue
+            if life is not None and life.paused_until_us > when_us:
+                self.after(life.paused_until_us - self.now_us, call, life)
                 continue
             self.now_us = max(self.now_us, when_us)
             self.happened += 1

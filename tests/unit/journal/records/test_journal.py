@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dejaqueue.errors import Fenced, JournalDamaged, ResourceExhausted
+from dejaqueue.errors import Fenced, JournalDamaged, ResourceExhausted, Unavailable
 from dejaqueue.journal.interface import EntryKind, SnapshotFile
 from dejaqueue.journal.records import fetched
 from dejaqueue.journal.records.interface import Bytes
@@ -236,3 +236,59 @@ def test_rows_that_are_dropped_while_they_are_read_are_null(
     found = read_rows(journal, list(written)[:3])
     assert all(value is None for row in found for value in row.values())
     store.close()
+
+
+# --- an owner that was overtaken, where the next one has dropped records ----------------------
+
+
+class Overtaken(MemoryRecords):
+    """After an append arrived, `meanwhile` happens, and its answer is lost."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def append(self, after: int, records: Sequence[Sequence[Bytes]]) -> None:
+        super().append(after, records)
+        call, self.meanwhile = self.meanwhile, None
+        if call is not None:
+            call()
+            raise Unavailable("the answer was lost")
+
+
+class OvertakenStore(MemoryRecordStore):
+    def open(self, topic: str, partition: int) -> MemoryRecords:
+        return self.logs.setdefault((topic, partition), Overtaken(topic))
+
+
+def take_over(records: OvertakenStore) -> None:
+    """Another owner appends, takes snapshots, and drops what they cover."""
+    journal = RecordJournalStore(records).open("topic", 0)
+    journal.adopt(iter(()))
+    for epoch in (2, 3):
+        journal.append([make_ack(epoch)], journal.tail, epoch)
+        journal.put_snapshot(journal.tail, "{}", [])
+    journal.truncate(journal.tail)
+    log = records.logs["topic", 0]
+    log.drop_before(log.last())
+
+
+def test_an_append_that_the_next_owner_dropped_is_unknown() -> None:
+    records = OvertakenStore()
+    journal = RecordJournalStore(records).open("topic", 0)
+    journal.append([make_ack(1)], 0, 1)
+    log = records.logs["topic", 0]
+    assert isinstance(log, Overtaken)
+    log.meanwhile = lambda: take_over(records)
+    with pytest.raises(Unavailable, match="another owner wrote record"):
+        journal.append([make_ack(1)], 1, 1)
+
+
+def test_rows_that_the_next_owner_dropped_are_not_damaged_but_fenced() -> None:
+    records = OvertakenStore()
+    store = RecordJournalStore(records, mirror_bytes_max=1)
+    journal = store.open("topic", 0)
+    written = fill(journal, np.random.default_rng(1), 40)
+    journal._mirror.discard(np.arange(1, journal.tail + 1, dtype=np.int64))
+    assert read_rows(journal, [min(written)]) == [written[min(written)]]
+    take_over(records)
+    with pytest.raises(Fenced):
+        read_rows(journal, [max(written)])

@@ -1,0 +1,165 @@
+"""What breaks in a simulated cluster, at random moments until it is time to heal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.errors import DejaQError
+from dejaqueue.testing.simulation.world import World
+from tests.simulation.clients import Producer
+from tests.simulation.cluster.machines import Cluster, ClusterMachine
+from tests.simulation.consumers import Consumer
+from tests.simulation.scenario import TOPIC, Scenario
+
+SECOND = 1_000_000
+
+
+class ClusterFaults:
+    """Breaks things, and restarts brokers that died."""
+
+    def __init__(
+        self,
+        world: World,
+        cluster: Cluster,
+        scenario: Scenario,
+        consumers: list[Consumer],
+        producers: list[Producer],
+        end_us: int,
+    ) -> None:
+        self._world, self._cluster = world, cluster
+        self._consumers, self._producers = consumers, producers
+        self._end_us = end_us
+        self.count = 0
+        self._kinds: list[tuple[float, Callable[[], None]]] = [
+            (20, lambda: self._one().die(power_cut=False)),
+            (12, lambda: self._one().stop()),
+            (15, self._dies_in_an_append),
+            (20, lambda: self._one().pause(world.between(10_000, 5 * SECOND))),
+            (15, lambda: self._cut(facts=True)),
+            (20, lambda: self._cut(records=True)),
+            (15, lambda: self._cut(facts=True, records=True)),
+            (8, lambda: self._server_down(3 * SECOND)),
+            (6, self._server_full),
+            (6, self._facts_down),
+            (10, self._answers_lost),
+            (7, lambda: world.random.choice(consumers).lose()),
+            (8, lambda: world.random.choice(producers).lose()),
+        ]
+        if scenario.steps_back:
+            self._kinds.append((20, self._step_clock))
+        if scenario.grows:
+            self._kinds.append((20, self._grow))
+
+    @property
+    def _over(self) -> bool:
+        return self._world.now_us >= self._end_us
+
+    def begin(self) -> None:
+        """Some seeds stay calm."""
+        self._world.after(100_000, self._look)
+        if not self._world.chance(0.08):
+            self._world.after(self._world.between(0, 3 * SECOND), self._break_something)
+
+    def heal(self) -> None:
+        """Nothing is broken any more."""
+        self._cluster.server.is_down = self._cluster.server.is_full = False
+        self._cluster.trouble = 0.0
+        for machine in self._cluster.machines:
+            machine.slow_share = 0.0
+            machine.life.paused_until_us = 0
+            if machine.line is not None:
+                machine.line.heal()
+            if machine.coordinator is not None and machine.is_up:
+                machine.coordinator.answers_lost = 0
+                machine.coordinator.mend()
+            machine.start()
+
+    def _break_something(self) -> None:
+        if self._over:
+            return
+        shares, calls = zip(*self._kinds, strict=True)
+        [call] = self._world.random.choices(calls, shares)
+        call()
+        self.count += 1
+        self._world.after(self._world.between(50_000, 3 * SECOND), self._break_something)
+
+    def _look(self) -> None:
+        for machine in self._cluster.machines:
+            if not machine.is_up and self._world.chance(0.1):
+                machine.start()
+        if not self._over:
+            self._world.after(100_000, self._look)
+
+    # --- what breaks --------------------------------------------------------------------------
+
+    def _one(self) -> ClusterMachine:
+        """Mostly whoever serves."""
+        owners = [m for m in self._cluster.machines if m.broker and m.broker.serves(TOPIC)]
+        some = owners if owners and self._world.chance(0.7) else self._cluster.machines
+        return self._world.random.choice(some)
+
+    def _dies_in_an_append(self) -> None:
+        machine = self._one()
+        if machine.line is not None:
+            machine.line.dies_at = self._world.between(1, 20)
+
+    def _later(self, longest_us: int, call: Callable[[], None]) -> None:
+        self._world.after(self._world.between(10_000, longest_us), call)
+
+    def _cut(self, *, facts: bool = False, records: bool = False) -> None:
+        machine = self._one()
+        coordinator, line = machine.coordinator, machine.line
+        if coordinator is None or line is None or not machine.is_up:
+            return
+        coordinator.is_cut |= facts
+        line.is_cut |= records
+
+        def mend() -> None:
+            if facts:
+                coordinator.mend()
+            if records:
+                line.is_cut = False
+
+        self._later(4 * SECOND, mend)
+
+    def _server_down(self, longest_us: int) -> None:
+        server = self._cluster.server
+        server.is_down = True
+        self._later(longest_us, lambda: setattr(server, "is_down", False))
+
+    def _server_full(self) -> None:
+        server = self._cluster.server
+        server.is_full = True
+        self._later(2 * SECOND, lambda: setattr(server, "is_full", False))
+
+    def _facts_down(self) -> None:
+        for machine in self._cluster.machines:
+            coordinator = machine.coordinator
+            if coordinator is not None and machine.is_up:
+                coordinator.cut()
+                self._later(3 * SECOND, coordinator.mend)
+
+    def _answers_lost(self) -> None:
+        coordinator = self._one().coordinator
+        if coordinator is not None:
+            coordinator.answers_lost = self._world.between(1, 3)
+
+    def _step_clock(self) -> None:
+        machine = self._one()
+        machine.clock.skew_us += self._world.between(-500_000, 500_000)
+
+    def _grow(self) -> None:
+        for machine in self._cluster.machines:
+            broker = machine.broker
+            if broker is not None and broker.serves(TOPIC):
+                self._world.after(0, lambda broker=broker: self._grow_at(broker), machine.life)  # type: ignore[misc]
+                return
+
+    def _grow_at(self, broker: Broker) -> None:
+        try:
+            count = broker.topic(TOPIC).partitions
+            more = min(6, count + self._world.between(1, 2))
+            broker.alter_topic(TOPIC, {"partitions": more})
+        except DejaQError:
+            return

@@ -1,0 +1,177 @@
+"""Machines of a simulated cluster: each has a broker that lives, dies, sleeps and comes back.
+
+Holds: what brokers agree on (facts) and what they keep (server.py) outlives them; a broker that
+died does nothing any more, but what it had sent to the server may still arrive there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.cluster.node import Node
+from dejaqueue.coordinator.in_process import ProcessCoordinator, ProcessFacts
+from dejaqueue.errors import DejaQError
+from dejaqueue.journal.records.store import RecordJournalStore
+from dejaqueue.settings import BrokerSettings, DispatchSettings, JournalSettings
+from dejaqueue.testing.simulation.disk import Died
+from dejaqueue.testing.simulation.machine import Machine
+from dejaqueue.testing.simulation.threads import Gone
+from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
+from tests.simulation.cluster.fibers import FiberClock, Fibers
+from tests.simulation.cluster.server import Line, Server
+from tests.simulation.cluster.threads import FiberThreads, FiberWaits
+from tests.simulation.scenario import TOPIC
+
+LEASE_MS = 1_000
+PATIENCE_SECONDS = 2.0
+
+
+class ClusterMachine(Machine):
+    """One of several machines.
+
+    Attributes:
+        name: of its broker.
+        line: of this life's broker to the server.
+        coordinator: of this life's broker.
+    """
+
+    def __init__(self, name: str, world: World, cluster: Cluster) -> None:
+        super().__init__(world)
+        self.name = name
+        self._cluster = cluster
+        self.node: Node | None = None
+        self.line: Line | None = None
+        self.coordinator: ProcessCoordinator | None = None
+        self.is_up = False
+        self.life.over = True
+
+    def start(self) -> None:
+        """Start a broker; it is there a little later, or dies on the way."""
+        if self.is_up:
+            return
+        self.is_up = True
+        self.restarts += 1
+        life = self.life = Life(self.guarded)
+        self._fibers = Fibers(self.world, life)
+        self._latest_us = self.time_us
+        self.clock = self.clock.renewed()
+        self.world.after(self.world.between(1_000, 50_000), self._boot, life)
+
+    def _boot(self) -> None:
+        cluster, world, fibers = self._cluster, self.world, self._fibers
+        random = world.random
+        settings = BrokerSettings(
+            journal=JournalSettings(
+                url="memory:",
+                snapshot_entries=random.choice([0, 20, 200]),
+                snapshot_interval_ms=random.choice([0, 2_000]),
+            ),
+            dispatch=DispatchSettings(workers=random.choice([1, 2])),
+        )
+        self.line = Line(world, fibers.life, cluster.server, cluster.trouble)
+        self.coordinator = cluster.facts.open()
+        threads = FiberThreads(fibers)
+        try:
+            store = RecordJournalStore(
+                self.line,
+                segment_bytes=64 << 10,
+                patience_seconds=PATIENCE_SECONDS,
+                waits=FiberWaits(fibers),
+            )
+            node = Node(self.name, self.coordinator, LEASE_MS, FiberClock(fibers), threads)
+            broker = Broker(settings, self.clock, store, threads, shared=node)
+            broker.start()
+            node.start(broker, f"dejaq://{self.name}:1", f"http://{self.name}:2")
+            self.node, self.broker = node, broker
+            for tell in self.on_start:
+                tell(broker)
+        except DejaQError:
+            self.die(power_cut=False)
+
+    def guarded(self, call: Callable[[], None]) -> None:
+        """Do something in a fiber; it may be the broker's end."""
+        if self.life.paused_until_us > self.world.now_us:
+            self.world.after(self.life.paused_until_us - self.world.now_us, call, self.life)
+            return
+        try:
+            self._fibers.run(call)
+        except Died:
+            self.die(power_cut=False)
+        except Gone:
+            pass
+
+    def die(self, *, power_cut: bool) -> None:
+        """The process ends at once. It has no disk."""
+        if not self.is_up:
+            return
+        self.is_up = False
+        self.broker = self.node = None
+        self.deaths += 1
+        if self.coordinator is not None:
+            self.coordinator.bells.close()
+        self.life.end()
+
+    def stop(self) -> None:
+        """Hand everything over and end."""
+        if self.broker is not None:
+            self.world.after(0, self._stop, self.life)
+
+    def _stop(self) -> None:
+        node, broker = self.node, self.broker
+        if node is None or broker is None:
+            return
+        self.broker = None  # nobody new is served
+        node.stop()
+        broker.stop()
+        self.is_up, self.node = False, None
+        self.life.end()
+
+    def pause(self, duration_us: int) -> None:
+        """Do nothing for so long, and know nothing of it."""
+        self.life.paused_until_us = self.world.now_us + duration_us
+
+
+class Cluster:
+    """Machines that serve the same topics, of which each is served by one at a time.
+
+    Args:
+        trouble: the share of calls to the server that get lost though nothing is cut.
+    """
+
+    moves = True
+
+    def __init__(self, world: World, count: int, trouble: float) -> None:
+        self.world = world
+        self.trouble = trouble
+        self.server = Server(world.random.choice([500, 1_500, 1 << 20]))
+        self.clock = SimulatedClock(world)
+        self.facts = ProcessFacts(
+            self.clock,
+            at=lambda instant_us, call: world.after(instant_us - world.now_us, call),
+        )
+        self.machines = [ClusterMachine(name, world, self) for name in "abcde"[:count]]
+
+    @property
+    def time_us(self) -> int:
+        """The latest time that any broker may have seen."""
+        return max(machine.time_us for machine in self.machines)
+
+    @property
+    def deaths(self) -> int:
+        """Of all brokers."""
+        return sum(machine.deaths for machine in self.machines)
+
+    def pick(self) -> Machine:
+        """Mostly whom one of the brokers believes to serve the topic; else anyone."""
+        world = self.world
+        there = [machine for machine in self.machines if machine.broker is not None]
+        asked = world.random.choice(there or self.machines)
+        node = asked.node
+        if node is not None and world.chance(0.9):
+            served = node.describe("")["topics"]
+            named = {one["node"] for one in served if one["topic"] == TOPIC}
+            for machine in self.machines:
+                if machine.name in named:
+                    return machine
+        return asked

@@ -1,0 +1,124 @@
+"""Bugs that are planted in what several brokers do together; see tests/simulation/mutants.py."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from dejaqueue.broker import opening
+from dejaqueue.cluster.node import Node
+from dejaqueue.cluster.ownership import View
+from dejaqueue.engine.engine import Engine
+from dejaqueue.errors import Fenced
+from dejaqueue.journal.records.interface import Bytes
+from dejaqueue.journal.records.journal import RecordJournal
+from dejaqueue.journal.records.memory import MemoryRecords
+from dejaqueue.journal.records.writer import RecordWriter
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(function: Mutant) -> Mutant:
+    """Register a planted bug."""
+    MUTANTS[function.__name__] = function
+    return function
+
+
+@mutant
+def the_server_compares_nothing(patch: pytest.MonkeyPatch) -> None:
+    inner = MemoryRecords.append
+
+    def append(self: MemoryRecords, after: int, records: Sequence[Sequence[Bytes]]) -> None:
+        inner(self, self.last(), records)
+
+    patch.setattr(MemoryRecords, "append", append)
+
+
+@mutant
+def an_append_that_was_fenced_counts(patch: pytest.MonkeyPatch) -> None:
+    inner = MemoryRecords.append
+
+    def append(self: MemoryRecords, after: int, records: Sequence[Sequence[Bytes]]) -> None:
+        with contextlib.suppress(Fenced):
+            inner(self, after, records)
+
+    patch.setattr(MemoryRecords, "append", append)
+
+
+@mutant
+def a_lost_answer_is_taken_for_yes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RecordWriter, "_happened", lambda self, *asked: True)
+
+
+@mutant
+def a_lost_answer_is_taken_for_no(patch: pytest.MonkeyPatch) -> None:
+    """It is sent again without a barrier, until the place is taken: by itself."""
+
+    def happened(self: RecordWriter, append_id: int, sealed: Any, *rest: Any) -> bool:
+        last = self._log.last()
+        if last >= self._number:
+            self._number = last + 1
+        return False
+
+    patch.setattr(RecordWriter, "_happened", happened)
+
+
+@mutant
+def a_beginning_is_taken_for_the_whole(patch: pytest.MonkeyPatch) -> None:
+    inner = RecordWriter._happened
+
+    def happened(
+        self: RecordWriter, append_id: int, sealed: Any, position: int, until_us: int
+    ) -> bool:
+        del sealed[1:]
+        return inner(self, append_id, sealed, position, until_us)
+
+    patch.setattr(RecordWriter, "_happened", happened)
+
+
+@mutant
+def a_conflict_is_taken_for_a_claim(patch: pytest.MonkeyPatch) -> None:
+    """Everybody serves: the one owner of each moment is whoever opened last."""
+    patch.setattr(Node, "refusal", lambda self, topic: None)
+    patch.setattr(Node, "_claim", lambda self, unit, session: unit in self._view.owners)
+
+
+@mutant
+def who_comes_back_is_taken_for_who_was(patch: pytest.MonkeyPatch) -> None:
+    def living_owner(self: View, unit: str) -> Any:
+        owner = self.owners.get(unit)
+        return None if owner is None else self.members.get(owner.node)
+
+    patch.setattr(View, "living_owner", living_owner)
+
+
+def _after_recovery(patch: pytest.MonkeyPatch, change: Callable[[Engine], None]) -> None:
+    inner = opening.read_again
+
+    def read_again(partition: Any) -> opening.Opened:
+        opened = inner(partition)
+        change(opened.engine)
+        return opened
+
+    patch.setattr(opening, "read_again", read_again)
+
+
+@mutant
+def the_next_owner_forgets_producers(patch: pytest.MonkeyPatch) -> None:
+    _after_recovery(patch, lambda engine: engine.state.producers.by_name.clear())
+
+
+@mutant
+def the_next_owner_overlooks_an_entry(patch: pytest.MonkeyPatch) -> None:
+    inner = RecordJournal.scan
+
+    def scan(self: RecordJournal, after: int) -> Iterator[Any]:
+        for found in inner(self, after):
+            if found[0] != self.tail - 1:
+                yield found
+
+    patch.setattr(RecordJournal, "scan", scan)

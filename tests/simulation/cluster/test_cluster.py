@@ -1,0 +1,38 @@
+"""A slice of the simulated cluster, and proof that it finds what it is there to find."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.simulation.cluster.run import simulate_cluster
+from tests.simulation.planted import CLUSTER
+
+FOUND_BY = CLUSTER.found_by()
+ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
+SLICE = sorted(FOUND_BY, key=lambda name: FOUND_BY[name])[::3]
+KEPT = (47,)
+"""Seeds that found something; docs/reliability.md says what."""
+
+
+@pytest.mark.parametrize("seed", [*range(1, 7), *KEPT])
+def test_no_rule_is_broken(seed: int) -> None:
+    run = simulate_cluster(seed)
+    assert [str(fault) for fault in run.faults] == []
+    assert run.history.deliveries
+
+
+def test_a_seed_does_the_same_twice() -> None:
+    first, second = simulate_cluster(7), simulate_cluster(7)
+    assert first.fingerprint == second.fingerprint
+    assert simulate_cluster(8).fingerprint != first.fingerprint
+
+
+@pytest.mark.parametrize("name", sorted(CLUSTER.mutants) if ALL else SLICE)
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CLUSTER.seed_that_finds(name, monkeypatch) is not None, f"nobody noticed: {name}"
+
+
+def test_each_planted_bug_was_found() -> None:
+    assert set(FOUND_BY) == set(CLUSTER.mutants)
