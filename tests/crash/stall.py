@@ -19,9 +19,16 @@ _LOOK_SECONDS = 1.0
 
 @contextlib.contextmanager
 def watched(
-    progress: Callable[[], int], *brokers: BrokerProcess, seconds: float = STALL_SECONDS
+    progress: Callable[[], int],
+    *brokers: BrokerProcess,
+    seconds: float = STALL_SECONDS,
+    excused: Callable[[], bool] = lambda: False,
 ) -> Iterator[list[str]]:
-    """Yields what is told: a line for each time that `progress` stood still for so long."""
+    """Yields what is told: a line for each time that `progress` stood still for so long.
+
+    Args:
+        excused: nothing can move now: a server is being started, which takes as long as it takes.
+    """
     told: list[str] = []
     ended = threading.Event()
 
@@ -29,7 +36,7 @@ def watched(
         last, since = progress(), 0.0
         while not ended.wait(_LOOK_SECONDS):
             now = progress()
-            moves = now != last or not all(broker.is_up for broker in brokers)
+            moves = now != last or excused() or not all(broker.is_up for broker in brokers)
             since = 0.0 if moves else since + _LOOK_SECONDS
             last = now
             if since >= seconds:

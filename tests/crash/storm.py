@@ -39,6 +39,7 @@ class Storm:
     def __init__(self, broker: BrokerProcess, server: Service | None) -> None:
         self._broker, self._server = broker, server
         self.killed: Counter[str] = Counter()
+        self.starts_server = False
 
     def strike(self, _turn: int) -> None:
         """Kill somebody, and start it again."""
@@ -48,8 +49,10 @@ class Storm:
         if victim != "server":
             self._broker.kill()
         if victim != "broker" and self._server is not None:
+            self.starts_server = True
             self._server.kill()
             self._server.start()
+            self.starts_server = False
         if victim != "server":
             self._broker.start()
 
@@ -90,7 +93,7 @@ def main() -> int:
         storm_on(options.backend, Path(place)) as (broker, storm),
     ):
         try:
-            check_under_load(broker, options.cycles, storm.strike)
+            check_under_load(broker, options.cycles, storm.strike, lambda: storm.starts_server)
         except AssertionError as wrong:
             print(f"{options.backend}: {wrong}")
             print(broker.log_text()[-5_000:])
