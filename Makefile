@@ -119,6 +119,7 @@ chaos: venv-dev ## three brokers in networks that fail, killed, paused, their cl
 	@PYTHONPATH=src:. $(PY) -m tests.chaos $(ARGS)
 
 reliability: venv-dev ## everything that breaks things on purpose, in some 25 minutes
+	@scripts/install_pythons.sh
 	@scripts/install_servers.sh || true
 	@PYTHONPATH=src:. $(PY) -m tests.reliability --first $(SEED) --seeds $(or $(SEEDS),2000) $(ARGS)
 
@@ -174,6 +175,7 @@ ifeq ($(REQUIRE_ALL),1)
 	@scripts/install_java.sh
 	@scripts/install_kafka.sh || true
 	@scripts/install_cassandra.sh || true
+	@scripts/install_pythons.sh
 endif
 
 lint-only: venv-dev

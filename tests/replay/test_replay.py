@@ -83,9 +83,10 @@ def test_the_features_of_the_cpu_do_not_matter(share: float) -> None:
 @pytest.mark.may_skip
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
 def test_the_interpreter_does_not_matter(version: str) -> None:
-    """Where it is installed with the packages that DejaQ needs."""
-    python = os.environ.get(f"DEJAQ_PYTHON_{version.replace('.', '')}") or f"python{version}"
-    path = shutil.which(python)
+    """Where it is installed with the packages that DejaQ needs; scripts/install_pythons.sh does."""
+    made = Path(sys.prefix, "other", version, "bin", "python")
+    python = os.environ.get(f"DEJAQ_PYTHON_{version.replace('.', '')}")
+    path = shutil.which(python or (made if made.exists() else f"python{version}"))
     if path is None or os.path.realpath(path) == os.path.realpath(sys.executable):
         pytest.skip(f"no other python{version} here")
     needs = "import numpy, pyarrow, xxhash, cronsim, pydantic_settings, pytest, hypothesis"
