@@ -48,9 +48,11 @@ PARCEL_ROWS_MAX = 2_048
 PARCEL_BYTES_MAX = 8 << 20
 # Parcels of one destination that are on their way at once: who dies alone travels alone.
 PARCELS_MAX = 256
-# Between two attempts to send; doubled each time.
+# Between two attempts to send; doubled each time. What passes by itself (a journal that is away, a
+# full disk) is looked at more often than what somebody has to mend.
 PAUSE_MS_FIRST = 1_000
 PAUSE_MS_MAX = 60_000
+PAUSE_MS_MAX_IF_RETRIED = 5_000
 # A name longer than this goes into a letter's key as a digest: keys have a limit of their own.
 _NAME_IN_KEY_MAX = 190
 
@@ -426,10 +428,11 @@ class DeadLetters:
     @staticmethod
     def _pause(partition: Partition, destination: str, lane: _Lane, error: DejaQError) -> None:
         """Try again later: soon if that is what the error says, else less and less often."""
-        retry_ms = getattr(error, "retry_after_ms", 0)
-        pause_ms = min(PAUSE_MS_FIRST << min(lane.failures, 20), PAUSE_MS_MAX)
-        if isinstance(error, Unavailable) and retry_ms and lane.failures < 10:
-            pause_ms = retry_ms
+        first_ms, most_ms = PAUSE_MS_FIRST, PAUSE_MS_MAX
+        if error.retry:
+            first_ms = getattr(error, "retry_after_ms", 0) or PAUSE_MS_FIRST
+            most_ms = PAUSE_MS_MAX_IF_RETRIED
+        pause_ms = min(first_ms << min(lane.failures, 20), most_ms)
         if lane.failures == 0 and not isinstance(error, Unavailable):
             topic = partition.topic()
             log.warning(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,14 @@ from dejaqueue.broker.dead_letters import (
     returned_columns,
 )
 from dejaqueue.engine.commands import Words
-from dejaqueue.errors import DejaQError, InternalError
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    Fenced,
+    InternalError,
+    ResourceExhausted,
+    Unavailable,
+)
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
@@ -181,3 +188,38 @@ def test_a_closed_carrier_takes_nothing_and_says_nothing(broker: Broker) -> None
     carrier.carry(parcel(1), journal, lambda rows, error: answers.append(rows))
     carrier.close()
     assert answers == []
+
+
+class Waiting:
+    """What a lane asks of a partition that has to wait."""
+
+    number = 0
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+
+    def topic(self) -> Topic:
+        return Topic("t")
+
+
+@pytest.mark.parametrize(
+    ("error", "first_ms", "most_ms"),
+    [
+        (Unavailable("the journal is away", 50), 50, 5_000),
+        (ResourceExhausted("the disk is full", 100), 100, 5_000),
+        (Fenced("another owner wrote"), 1_000, 5_000),
+        (BadRequest("payload", "at most 10 bytes", 11), 1_000, 60_000),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, DejaQError) else None,
+)
+def test_what_passes_by_itself_is_looked_at_more_often(
+    error: DejaQError, first_ms: int, most_ms: int
+) -> None:
+    waiting, lane = Waiting(), module._Lane()
+    pauses_ms = []
+    for _ in range(40):
+        module.DeadLetters._pause(cast(Any, waiting), "", lane, error)
+        pauses_ms.append((lane.until_us - waiting.clock.now_us()) // 1_000)
+    assert pauses_ms[0] == first_ms
+    assert pauses_ms == sorted(pauses_ms)
+    assert pauses_ms[-1] == most_ms
