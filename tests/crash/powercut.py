@@ -107,7 +107,7 @@ def control(engine: Engine) -> tuple[int, int]:
     return len(due), len(due) - left
 
 
-def run(name: str, cuts: int, seed: int) -> int:
+def run(name: str, cuts: int, seed: int, *, journaled: bool) -> int:
     """Both; 1 if anything was lost under load, or nothing in the control."""
     chance = random.Random(seed)
     random.seed(seed)
@@ -115,7 +115,7 @@ def run(name: str, cuts: int, seed: int) -> int:
     if cuts:
         with (
             tempfile.TemporaryDirectory(prefix="dejaq-power-") as place,
-            engine_on(name, Path(place), chance) as engine,
+            engine_on(name, Path(place), chance, journaled=journaled) as engine,
         ):
             try:
                 verdict = under_load(engine, cuts, chance)
@@ -130,7 +130,7 @@ def run(name: str, cuts: int, seed: int) -> int:
         print(f"{name}: {verdict}", flush=True)
     with (
         tempfile.TemporaryDirectory(prefix="dejaq-power-") as place,
-        engine_on(name, Path(place), chance) as engine,
+        engine_on(name, Path(place), chance, journaled=journaled) as engine,
     ):
         sent, lost = control(engine)
     print(f"{name}: control, syncs that are lies: {lost} of {sent} acknowledged messages lost")
@@ -149,6 +149,9 @@ def main() -> int:
     parser.add_argument("--engine", choices=ENGINES, default="segment")
     parser.add_argument("--cuts", type=int, default=20)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument(
+        "--posix", action="store_true", help="a name is durable only when its directory is synced"
+    )
     options = parser.parse_args()
     lacks = lacking(options.engine)
     if lacks:
@@ -156,7 +159,7 @@ def main() -> int:
         return 1 if os.environ.get("REQUIRE_ALL") == "1" else 2
     logging.disable(logging.WARNING)  # clients that lose their broker say so each time
     print(f"{options.engine}: seed {options.seed}", flush=True)
-    return run(options.engine, options.cuts, options.seed)
+    return run(options.engine, options.cuts, options.seed, journaled=not options.posix)
 
 
 if __name__ == "__main__":

@@ -30,21 +30,24 @@ START_SECONDS_MAX = 120.0
 class Engine(ABC):
     """A broker, what its journal stands on, and their disks.
 
+    Args:
+        journaled: whether disks keep names as the file systems of Linux do, see volatile.py.
+
     Attributes:
         cuts: what was cut, in words.
     """
 
-    def __init__(self, place: Path, chance: random.Random) -> None:
-        self._place, self._chance = place, chance
+    def __init__(self, place: Path, chance: random.Random, *, journaled: bool) -> None:
+        self._place, self._chance, self._journaled = place, chance, journaled
         self.disks: list[LossyMount] = []
         self.cuts: list[str] = []
         self.broker: BrokerProcess
 
     def add_disk(self, name: str) -> LossyMount:
-        """A disk that keeps names as the file systems of Linux do."""
+        """A disk that is new."""
         (self._place / name).mkdir()
         disk = LossyMount(self._place / name)
-        disk.mount(journaled=True)
+        disk.mount(journaled=self._journaled)
         self.disks.append(disk)
         return disk
 
@@ -77,11 +80,10 @@ class Engine(ABC):
             share = self._chance.choice((0.0, 0.5, 0.9))
         disk.cut_power(self._chance.randrange(1 << 30), share)
 
-    @staticmethod
-    def lighten(disk: LossyMount) -> None:
+    def lighten(self, disk: LossyMount) -> None:
         """The disk is there again, with what it has."""
         disk.close()
-        disk.mount(journaled=True)
+        disk.mount(journaled=self._journaled)
 
 
 class OneMachine(Engine):
@@ -288,10 +290,12 @@ SERVICES: dict[str, type[Service]] = {
 
 
 @contextlib.contextmanager
-def engine_on(name: str, place: Path, chance: random.Random) -> Iterator[Engine]:
+def engine_on(
+    name: str, place: Path, chance: random.Random, *, journaled: bool = True
+) -> Iterator[Engine]:
     """An engine that runs, in a directory that other users may enter."""
     place.chmod(0o711)
-    engine = ENGINES[name](place, chance)
+    engine = ENGINES[name](place, chance, journaled=journaled)
     try:
         engine.begin()
         yield engine

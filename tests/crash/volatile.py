@@ -301,7 +301,7 @@ class VolatileFiles:
         sizes = [change.size_before for change in held.changes]
         size = os.fstat(held.fd).st_size
         if sizes and random.random() >= survival:
-            size = sizes[int(random.integers(0, len(sizes)))]
+            size = sizes[int(random.integers(0, len(sizes))) if survival else 0]
         for sector, pieces in _by_sector(held.changes, self.sector_bytes).items():
             if random.random() >= survival:
                 kept = int(random.integers(0, len(pieces))) if survival else 0
