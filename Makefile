@@ -115,8 +115,10 @@ powercut: venv-dev ## the power is cut beneath a loaded broker and its engine, a
 	@PYTHONPATH=src:. $(PY) -m tests.crash.powercut --engine $(ENGINE) --cuts $(CUTS) $(ARGS)
 
 STATES ?= 200000
-crash-states: venv-dev ## a crash at every call of the segment journal, with all that a disk may keep (STATES=200000 SEED=first)
+POINTS ?= 500
+crash-states: venv-dev ## a crash, or a failure, at every call of the segment journal, with all that a disk may keep (STATES=200000 POINTS=500 SEED=first)
 	@PYTHONPATH=src:. $(PY) -m tests.crash.crash_states --states $(STATES) --first $(SEED) $(ARGS)
+	@PYTHONPATH=src:. $(PY) -m tests.crash.failing_calls --points $(POINTS)
 
 soak: venv-dev ## a mixed load for an hour, killed now and then: nothing lost, nothing grows (ARGS="--minutes N")
 	@PYTHONPATH=src:. $(PY) -m tests.soak $(ARGS)

@@ -70,7 +70,7 @@ def under_load(engine: Engine, cuts: int, chance: random.Random) -> Verdict:
         load.begin()
         try:
             for _ in range(cuts):
-                threading.Event().wait(chance.uniform(0.5, 2.5))
+                threading.Event().wait(chance.uniform(0.0, 2.5))
                 engine.cut()
         except BaseException:
             load.end(drained=False)
