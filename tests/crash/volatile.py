@@ -44,7 +44,7 @@ class Unsynced:
     changes: list[Change] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(eq=False)
 class NameChange:
     """A name that was made, given to something else, or removed.
 
@@ -288,6 +288,8 @@ class VolatileFiles:
 
     def _take_back_directory(self, one: NameChange, earlier: list[NameChange]) -> None:
         if one.new is not None and one.old is not None:
+            if one.old.is_dir() and any(one.old.iterdir()):
+                return  # what took its place is durable, so this is
             os.rename(one.new, one.old)
             for before in [] if self.journaled else [*self._names, *earlier]:
                 before.new = _below(before.new, one.new, one.old)
