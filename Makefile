@@ -101,7 +101,7 @@ membership: venv-dev ## nodes of an embedded cluster join and leave under load, 
 	@scripts/install.sh cluster
 	@PYTHONPATH=src:. $(PY) -m tests.cluster.membership $(ARGS)
 
-.PHONY: mutants crash soak chaos reliability
+.PHONY: mutants crash powercut crash-states soak chaos reliability
 mutants: venv-dev ## plant every bug in the simulation, and say which seed finds it (ARGS=names)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation.find_mutants $(ARGS)
 
@@ -109,6 +109,17 @@ BACKEND ?= segment
 CYCLES ?= 100
 crash: venv-dev ## a broker under load, killed again and again with its server (BACKEND=redis CYCLES=100)
 	@PYTHONPATH=src:. $(PY) -m tests.crash.storm --backend $(BACKEND) --cycles $(CYCLES) $(ARGS)
+
+ENGINE ?= segment
+CUTS ?= 20
+powercut: venv-dev ## the power is cut beneath a loaded broker and its engine, again and again (ENGINE=segment|sqlite|postgresql|jetstream|jetstream3 CUTS=20); needs FUSE
+	@PYTHONPATH=src:. $(PY) -m tests.crash.powercut --engine $(ENGINE) --cuts $(CUTS) $(ARGS)
+
+STATES ?= 200000
+POINTS ?= 500
+crash-states: venv-dev ## a crash, or a failure, at every call of the segment journal, with all that a disk may keep (STATES=200000 POINTS=500 SEED=first)
+	@PYTHONPATH=src:. $(PY) -m tests.crash.crash_states --states $(STATES) --first $(SEED) $(ARGS)
+	@PYTHONPATH=src:. $(PY) -m tests.crash.failing_calls --points $(POINTS)
 
 soak: venv-dev ## a mixed load for an hour, killed now and then: nothing lost, nothing grows (ARGS="--minutes N")
 	@PYTHONPATH=src:. $(PY) -m tests.soak $(ARGS)

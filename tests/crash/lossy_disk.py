@@ -1,8 +1,7 @@
 """A disk that loses what was not synced, as a file system: `python lossy_disk.py BACK AT`.
 
-In the manner of LazyFS, through FUSE. Files lie in the directory BACK; what was written and not
-synced, and names whose directory was not synced, are remembered, and a power cut takes them away:
-each sector with its own luck, names from the last one backwards (testing/faulty_journal.py).
+In the manner of LazyFS, through FUSE. Files lie in the directory BACK; volatile.py knows what is
+not durable, and a power cut takes that away.
 
 Commands come line by line on standard input, each is answered with a line:
 
@@ -11,6 +10,9 @@ Commands come line by line on standard input, each is answered with a line:
     fail OP N ERRNO  the N-th next write, sync, open, ... fails
     always OP ERRNO  every one fails; ERRNO 0 ends that
     lie YES          a sync says it was done, and does nothing (1), or is honest (0)
+    journaled YES    names as ext4 and XFS keep them (1), or as POSIX promises (0)
+    sector BYTES     what the disk writes whole or not at all: 512 at first
+    settle           all there is now is durable
     calls OP         how often it was called
 """
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import resource
 import sys
 import threading
 from collections.abc import Callable
@@ -28,30 +31,7 @@ from typing import Any
 import mfusepy
 import numpy as np
 
-from dejaqueue.journal.segments.files import FileSystem, OpenFile
-from dejaqueue.testing.faulty_journal import FaultyFile, FaultyFileSystem
-
-
-class _BackingFile(OpenFile):
-    """A file of which only the lossy disk says what is durable."""
-
-    def sync(self) -> None:
-        """Nothing: the machine itself stays on."""
-
-    @property
-    def number(self) -> int:
-        """Of the open file."""
-        return self._fd
-
-
-class _Backing(FileSystem):
-    """The directory behind."""
-
-    def open(self, path: Path, *, create: bool = False) -> OpenFile:
-        return _BackingFile(path, create=create)
-
-    def sync_directory(self, directory: Path) -> None:
-        """Nothing."""
+from tests.crash.volatile import VolatileFiles
 
 
 def _while_powered(ask: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,11 +60,9 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
 
     use_ns = True
 
-    def __init__(self, back: Path) -> None:
+    def __init__(self, back: Path, gone: Path) -> None:
         self._back = back
-        self._files = FaultyFileSystem(_Backing())
-        self._open: dict[int, OpenFile] = {}
-        self._number = 0
+        self._files = VolatileFiles(back, gone)
         self.dead = False
         self._lies = False
         self.guard = threading.Lock()
@@ -98,17 +76,23 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
         with self.guard:
             if name == "cut":
                 self.dead = True
-                lost = len(self._files.unsynced)
+                lost = self._files.unsynced
                 self._files.power_cut(np.random.default_rng(int(rest[0])), float(rest[1]))
                 return f"{lost}"
+            if name == "calls":
+                return str(self._files.calls[rest[0]])
             if name == "fail":
                 self._files.fail(rest[0], after=int(rest[1]), number=int(rest[2]))
             elif name == "always":
                 self._files.fail_always(rest[0], int(rest[1]) or None)
             elif name == "lie":
                 self._lies = rest[0] == "1"
-            elif name == "calls":
-                return str(self._files.calls[rest[0]])
+            elif name == "journaled":
+                self._files.journaled = rest[0] == "1"
+            elif name == "sector":
+                self._files.sector_bytes = int(rest[0])
+            elif name == "settle":
+                self._files.settle()
             else:
                 return f"no such command: {name}"
         return "done"
@@ -132,64 +116,90 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
         """Names."""
         return [".", "..", *os.listdir(self._at(path))]
 
+    def _give(self, path: Path) -> None:
+        """What is made belongs to whoever made it."""
+        user, group, _ = mfusepy.fuse_get_context()
+        if user or group:
+            os.lchown(path, user, group)
+
     @_while_powered
     def mkdir(self, path: str, mode: int) -> int:
-        """Directories stay."""
+        """Not durable yet."""
         os.mkdir(self._at(path), mode)
+        self._give(self._at(path))
+        self._files.named(self._at(path), is_directory=True)
         return 0
 
     @_while_powered
     def rmdir(self, path: str) -> int:
-        """As they were."""
-        os.rmdir(self._at(path))
+        """Not durable yet."""
+        self._files.remove_directory(self._at(path))
         return 0
-
-    def _opened(self, path: str, *, create: bool) -> int:
-        self._number += 1
-        self._open[self._number] = self._files.open(self._at(path), create=create)
-        return self._number
 
     @_while_powered
     def open(self, path: str, flags: int) -> int:
         """To read and write, whatever was asked."""
-        return self._opened(path, create=False)
+        self._files.count("open")
+        return os.open(self._at(path), os.O_RDWR | os.O_CLOEXEC)
 
     @_while_powered
     def create(self, path: str, mode: int, fi: Any = None) -> int:
         """A new file."""
-        number = self._opened(path, create=True)
-        os.chmod(self._at(path), mode & 0o777)
-        return number
+        self._files.count("open")
+        at = self._at(path)
+        fd = os.open(at, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        os.fchmod(fd, mode & 0o777)
+        self._give(at)
+        self._files.named(at)
+        return fd
+
+    @_while_powered
+    def link(self, target: str, source: str) -> int:
+        """Another name, not durable yet."""
+        os.link(self._at(source), self._at(target))
+        self._files.named(self._at(target))
+        return 0
 
     @_while_powered
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
         """Bytes, as they are now."""
-        self._files.count("read", self._at(path))
-        inner = self._open[fh]
-        assert isinstance(inner, FaultyFile)
-        assert isinstance(inner._inner, _BackingFile)
-        return os.pread(inner._inner.number, size, offset)
+        self._files.count("read")
+        return os.pread(fh, size, offset)
 
     @_while_powered
     def write(self, path: str, content: bytes, offset: int, fh: int) -> int:
         """Not durable yet."""
-        self._open[fh].write([content], offset)
+        self._files.write(fh, content, offset)
         return len(content)
 
     @_while_powered
     def truncate(self, path: str, length: int, fh: int | None = None) -> int:
-        """Sizes stay."""
-        self._files.count("truncate", self._at(path))
-        os.truncate(self._at(path), length)
+        """Not durable yet."""
+        if fh is not None:
+            self._files.truncate(fh, length)
+            return 0
+        fd = os.open(self._at(path), os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._files.truncate(fd, length)
+        finally:
+            os.close(fd)
+        return 0
+
+    @_while_powered
+    def fallocate(self, path: str, mode: int, offset: int, size: int, fh: int) -> int:
+        """Room, not durable yet; no other kind of it."""
+        if mode:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        self._files.allocate(fh, offset, size)
         return 0
 
     @_while_powered
     def fsync(self, path: str, datasync: int, fh: int) -> int:
         """Durable from now on, if the disk is honest."""
         if self._lies:
-            self._files.count("sync", self._at(path))
+            self._files.count("sync")
         else:
-            self._open[fh].sync()
+            self._files.sync(fh, contents_only=bool(datasync))
         return 0
 
     @_while_powered
@@ -202,10 +212,7 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
     @_while_powered
     def rename(self, old: str, new: str) -> int:
         """Not durable yet."""
-        if self._at(old).is_dir():
-            os.rename(self._at(old), self._at(new))
-        else:
-            self._files.rename(self._at(old), self._at(new))
+        self._files.rename(self._at(old), self._at(new))
         return 0
 
     @_while_powered
@@ -221,14 +228,25 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
         return 0
 
     @_while_powered
+    def chown(self, path: str, uid: int, gid: int) -> int:
+        """Durable at once."""
+        os.lchown(self._at(path), _signed(uid), _signed(gid))
+        return 0
+
+    @_while_powered
+    def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
+        """Durable at once."""
+        os.utime(self._at(path), ns=times)
+        return 0
+
+    @_while_powered
     def flush(self, path: str, fh: int) -> int:
         """Nothing: to close is not to sync."""
         return 0
 
-    @_while_powered
     def release(self, path: str, fh: int) -> int:
-        """Closed."""
-        self._open.pop(fh).close()
+        """Closed, also when there is no power."""
+        os.close(fh)
         return 0
 
     @_while_powered
@@ -237,15 +255,24 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
         facts = os.statvfs(self._back)
         names = ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_files", "f_ffree")
         found = {name: getattr(facts, name) for name in names}
-        if self._files.free is not None:
+        if self._files.full:
             found |= {"f_bfree": 0, "f_bavail": 0}
         return found
+
+
+def _signed(number: int) -> int:
+    """-1 = as it is."""
+    return -1 if number >= 1 << 31 else number
 
 
 def main() -> None:
     """Serve until unmounted."""
     back, at = Path(sys.argv[1]), sys.argv[2]
-    disk = LossyDisk(back)
+    gone = back.with_name(f"{back.name}.gone")
+    gone.mkdir(exist_ok=True)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each unsynced file takes one
+    disk = LossyDisk(back, gone)
 
     def listen() -> None:
         for line in sys.stdin:
@@ -256,7 +283,10 @@ def main() -> None:
             print(answer, flush=True)
 
     threading.Thread(target=listen, daemon=True).start()
-    mfusepy.FUSE(disk, at, foreground=True, nothreads=True, default_permissions=True)
+    options: dict[str, Any] = {"attr_timeout": 30, "entry_timeout": 30}
+    if os.geteuid() == 0:  # a server of another user may keep its files here
+        options["allow_other"] = True
+    mfusepy.FUSE(disk, at, foreground=True, nothreads=True, default_permissions=True, **options)
 
 
 if __name__ == "__main__":

@@ -41,10 +41,15 @@ class LossyMount:
         self.at.mkdir()
         self._process: subprocess.Popen[str] | None = None
 
-    def mount(self) -> None:
-        """Mount what is there. Raises OSError if it can't be."""
+    def mount(self, *, journaled: bool = False) -> None:
+        """Mount what is there. Raises OSError if it can't be.
+
+        Args:
+            journaled: see volatile.py.
+        """
         script = Path(__file__).with_name("lossy_disk.py")
-        environment = os.environ | {"PYTHONPATH": str(Path(dejaqueue.__file__).parents[1])}
+        paths = [str(Path(dejaqueue.__file__).parents[1]), str(Path(__file__).parents[2])]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, str(script), str(self._back), str(self.at)],
@@ -57,6 +62,7 @@ class LossyMount:
             )
         for _ in range(MOUNTED_SECONDS_MAX * 20):
             if os.path.ismount(self.at):
+                self.ask(f"journaled {int(journaled)}")
                 return
             if self._process.poll() is not None:
                 break

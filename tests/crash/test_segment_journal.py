@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dejaqueue import limits
 from dejaqueue.errors import DejaQError, JournalDamaged, Locked, ResourceExhausted, Unavailable
 from dejaqueue.journal.interface import Entry, SnapshotFile
 from dejaqueue.journal.memory import MemoryFileSystem, MemoryStore
@@ -271,6 +272,42 @@ def test_recovery_makes_durable_what_it_serves() -> None:
     assert files.calls["write"] == writes + 1, "the append in doubt was not written again"
     files.power_cut(np.random.default_rng(1), survival=0)
     assert open_store(disk).open("topic", 0).tail == 3
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_where_a_segment_ends_survives_once_those_behind_it_are_deleted(again: bool) -> None:
+    # Its index and trailer were not synced: how many entries it has, the next segment told. Were
+    # that one deleted, a power cut left a journal that was refused as damaged.
+    disk = MemoryFileSystem()
+    files = FaultyFileSystem(disk)
+    store = MemoryStore(file_system=files, segment_bytes=SEGMENT_BYTES)
+    journal = store.open("topic", 0)
+    journal.adopt(iter(()))
+    random = np.random.default_rng(15)
+    rows: dict[int, dict[str, bytes | None]] = {}
+    while len(segment_paths(disk)) < 4:
+        rows |= fill(journal, random, 1)
+    for position in (journal.tail - 1, journal.tail):
+        journal.put_snapshot(position, "{}", [])
+    journal.truncate(journal.tail)
+    paths = segment_paths(disk)
+    firsts = np.array([int(path.stem) for path in paths])
+    place = firsts.searchsorted(np.array(list(rows)) >> limits.ROW_BITS, side="right") - 1
+    kept = {one: row for at, (one, row) in zip(place, rows.items(), strict=True) if at != 1}
+    if again:
+        files.fail("sync")  # of the trailer: nothing is deleted then
+    journal.free(np.array([one for one in rows if one not in kept], dtype=np.int64))
+    assert segment_paths(disk) == (paths if again else [paths[0], *paths[2:]])
+    if again:
+        journal.close()
+        journal = store.open("topic", 0)
+        journal.adopt(iter([np.array(list(kept), dtype=np.int64)]))
+        journal.truncate(journal.tail)
+        assert segment_paths(disk) == [paths[0], *paths[2:]]
+    files.sync_directory(paths[0].parent)
+    files.power_cut(random, survival=0)
+    journal = open_store(disk).open("topic", 0)
+    assert read_rows(journal, list(kept)) == list(kept.values())
 
 
 # ── failing syncs ────────────────────────────────────────────────────────────────────────────────

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dev.services import missing
+from tests.crash.powercut_engines import ENGINES, SERVICES
 from tests.crash.storm import BACKENDS, SERVERS
 
 TAIL_BYTES = 6_000
@@ -53,6 +54,11 @@ def lanes(seeds: int, first: int, flips: int) -> list[list[Part]]:
         if name not in ("segment", "cassandra")
         and (name not in SERVERS or missing(SERVERS[name]) is None)
     ]
+    cuts = [
+        Part(f"power cuts: {name}", ("-m", "tests.crash.powercut", "--engine", name, "--cuts", "4"))
+        for name in ENGINES
+        if name != "segment" and (name not in SERVICES or SERVICES[name].missing() is None)
+    ]
     computes = [
         Part(f"simulation, {seeds:,} seeds", simulation),
         Part(
@@ -60,6 +66,8 @@ def lanes(seeds: int, first: int, flips: int) -> list[list[Part]]:
             ("-m", "tests.simulation", *of_clusters, "--workers", "2"),
         ),
         Part(f"{flips:,} bit flips", ("-m", "tests.corruption", "--flips", str(flips))),
+        Part("50,000 crash states", ("-m", "tests.crash.crash_states", "--states", "50000")),
+        Part("100 failing calls of each kind", ("-m", "tests.crash.failing_calls", *_POINTS)),
     ]
     waits = [
         _of_pytest("planted bugs", "tests/simulation", "tests/checker", "tests/mutation"),
@@ -73,6 +81,7 @@ def lanes(seeds: int, first: int, flips: int) -> list[list[Part]]:
             DEJAQ_KILL_CYCLES_OF_PARTS="20",
         ),
         *storms,
+        *cuts,
         _of_pytest("chaos, where namespaces are allowed", "tests/chaos"),
         Part("soak, two minutes", ("-m", "tests.soak", "--minutes", "2")),
         _of_pytest("a cluster without a fence", f"{CHAOS}::{CONTROL}"),
@@ -82,6 +91,7 @@ def lanes(seeds: int, first: int, flips: int) -> list[list[Part]]:
 
 
 _CYCLES = ("--cycles", "5")
+_POINTS = ("--points", "100")
 
 
 class Runner:

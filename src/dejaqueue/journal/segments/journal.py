@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -377,8 +378,12 @@ class SegmentJournal(Journal):
         kept = [place for place, one in enumerate(self._listed.segments) if one not in dead]
         segments = self._listed.segments
         self._list(tuple(segments[place] for place in kept), self._live[kept])
+        # Where a segment before a gap ends, recovery cannot tell from where the next one begins.
+        before_gaps = [segments[place] for place, behind in pairwise(kept) if behind > place + 1]
 
         def delete() -> None:
+            for segment in before_gaps:
+                segment.keep_end(self._files)
             for segment in dead:
                 segment.close()
                 # No sync of the directory: one that comes back is found without live rows again.

@@ -34,7 +34,7 @@ import xxhash
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.interface import EntryKind
-from dejaqueue.journal.segments.files import FileSystem, OpenFile
+from dejaqueue.journal.segments.files import FileSystem, OpenFile, read_file
 
 HEAD_BYTES: Final = 64
 TAIL_BYTES: Final = 64
@@ -204,6 +204,7 @@ class Segment:
         self._offsets: Words = np.frombuffer(mmap.mmap(-1, 4 * entries_max), "<u4")
         self._verified: npt.NDArray[np.bool_] | None = None  # None: every entry is
         self._memory: Memory | None = None
+        self._end_is_durable = False
         self._loading = threading.Lock()
 
     @property
@@ -308,7 +309,8 @@ class Segment:
     def seal(self) -> None:
         """Write index and trailer, give the rest back to the disk. Nothing depends on its success.
 
-        No sync: a trailer lost to a power cut costs a walk at the next opening.
+        No sync: a trailer lost to a power cut costs a walk at the next opening, unless segments
+        behind it were deleted; see `keep_end`.
         """
         file = self.file
         if file is None:
@@ -326,6 +328,28 @@ class Segment:
         file.truncate(byte_count)
         self.byte_count = byte_count
         self.close()
+
+    def keep_end(self, files: FileSystem) -> None:
+        """Make index and trailer durable: once what follows is deleted only they say where it ends.
+
+        Raises:
+            OSError: it may be lost to a power cut yet.
+        """
+        if self._end_is_durable:
+            return
+        content = read_file(files, self.path)
+        if SegmentTail.decode(content) is None:  # there was no room for it
+            self.file = self.file or files.open(self.path)
+            self.seal()
+            content = read_file(files, self.path)
+        file = files.open(self.path)
+        try:
+            # Written again: after a sync that failed the system may show as durable what is not.
+            file.write([bytes(content[self.used :])], self.used)
+            file.sync()
+        finally:
+            file.close()
+        self._end_is_durable = True
 
     def close(self) -> None:
         """Close the file; arrays and maps in use stay valid."""
