@@ -35,6 +35,7 @@ class Cassandra(Service):
     """One node that syncs its commit log before it answers, empty."""
 
     name = "cassandra"
+    start_seconds_max = 240.0  # some 15 seconds of a processor, and there may be other work
 
     def __init__(self, **settings: str) -> None:
         super().__init__(**settings)

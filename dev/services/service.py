@@ -56,6 +56,9 @@ class Service(ABC):
 
     # ── what a server says ───────────────────────────────────────────────────────────────────────
 
+    start_seconds_max = START_SECONDS_MAX
+    """Until it answers."""
+
     @classmethod
     @abstractmethod
     def missing(cls) -> str | None:
@@ -94,7 +97,7 @@ class Service(ABC):
             self.prepare()
         with (self.folder / "server.log").open("ab") as log:
             self._child = self.spawn(self.command(), stdout=log, stderr=log)
-        deadline = time.monotonic() + START_SECONDS_MAX
+        deadline = time.monotonic() + self.start_seconds_max
         while not self.is_ready():
             if self._child.poll() is not None or time.monotonic() > deadline:
                 text = self.log_text()[-3_000:]
