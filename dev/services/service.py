@@ -43,6 +43,8 @@ class Service(ABC):
     name: ClassVar[str]
     host: str = "127.0.0.1"
     stop_signal: ClassVar[int] = signal.SIGTERM
+    start_seconds_max: ClassVar[float] = START_SECONDS_MAX
+    """Until it answers."""
 
     def __init__(self, **settings: str) -> None:
         """Give it settings of its own, as the server calls them."""
@@ -55,9 +57,6 @@ class Service(ABC):
         self._prepared = False
 
     # ── what a server says ───────────────────────────────────────────────────────────────────────
-
-    start_seconds_max = START_SECONDS_MAX
-    """Until it answers."""
 
     @classmethod
     @abstractmethod
