@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import ClassVar
 
 from dev.services.service import Service, free_port, is_listening, program
 
@@ -35,6 +36,8 @@ class Cassandra(Service):
     """One node that syncs its commit log before it answers, empty."""
 
     name = "cassandra"
+    # Some 15 seconds of a processor, which may have other things to do.
+    start_seconds_max: ClassVar[float] = 240.0
 
     def __init__(self, **settings: str) -> None:
         super().__init__(**settings)

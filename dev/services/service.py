@@ -43,6 +43,8 @@ class Service(ABC):
     name: ClassVar[str]
     host: str = "127.0.0.1"
     stop_signal: ClassVar[int] = signal.SIGTERM
+    start_seconds_max: ClassVar[float] = START_SECONDS_MAX
+    """Until it answers."""
 
     def __init__(self, **settings: str) -> None:
         """Give it settings of its own, as the server calls them."""
@@ -94,7 +96,7 @@ class Service(ABC):
             self.prepare()
         with (self.folder / "server.log").open("ab") as log:
             self._child = self.spawn(self.command(), stdout=log, stderr=log)
-        deadline = time.monotonic() + START_SECONDS_MAX
+        deadline = time.monotonic() + self.start_seconds_max
         while not self.is_ready():
             if self._child.poll() is not None or time.monotonic() > deadline:
                 text = self.log_text()[-3_000:]

@@ -144,7 +144,7 @@ class Producer:
         self._transmit(stream, batch)
 
     def _connect(self, op: str) -> Connection:
-        connection = Connection(self._world, self._machine.pick())
+        connection = Connection(self._world, self._machine.pick(TOPIC))
         connection.on_break_here = lambda: self._again(op, connection)
         return connection
 

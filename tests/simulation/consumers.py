@@ -54,7 +54,7 @@ class Consumer:
     def begin(self) -> None:
         """Connect and ask for messages; again a little later if there is no broker."""
         self._lives += 1
-        connection = Connection(self._world, self._machine.pick())
+        connection = Connection(self._world, self._machine.pick(self.topic))
         self._connection = connection
         name = self.name
         options = ConsumeStream(

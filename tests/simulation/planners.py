@@ -46,7 +46,7 @@ class Planner:
         self._put(entry, note)
 
     def _put(self, entry: CronEntry, note: PutEntry) -> None:
-        connection = Connection(self._world, self._machine.pick())
+        connection = Connection(self._world, self._machine.pick("cron"))
         answered = [False]
 
         def again() -> None:

@@ -69,7 +69,7 @@ class Transactor:
         home = world.between(0, self.partitions - 1)
         family = f"{world.random.getrandbits(128):032x}"
         work = _Work(f"{TOPIC}/{home}/{now_ms}-{timeout_ms}-{family}")
-        connection = Connection(world, self._machine.pick())
+        connection = Connection(world, self._machine.pick(TOPIC))
         connection.on_break_here = lambda: self._broke(work)
         for _ in range(world.between(1, 3)):
             self._stage_sends(connection, work)
@@ -178,7 +178,7 @@ class Transactor:
 
     def _ask(self, work: _Work, note: Decide) -> None:
         """Ask the broker to decide so, until it says what came of it."""
-        connection = Connection(self._world, self._machine.pick())
+        connection = Connection(self._world, self._machine.pick(TOPIC))
         state = {"over": False}
 
         def again() -> None:

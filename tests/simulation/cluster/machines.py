@@ -21,7 +21,6 @@ from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
 from tests.simulation.cluster.fibers import FiberClock, Fibers
 from tests.simulation.cluster.server import Line, Server
 from tests.simulation.cluster.threads import FiberThreads, FiberWaits
-from tests.simulation.scenario import TOPIC
 
 LEASE_MS = 1_000
 PATIENCE_SECONDS = 2.0
@@ -162,7 +161,7 @@ class Cluster:
         """Of all brokers."""
         return sum(machine.deaths for machine in self.machines)
 
-    def pick(self) -> Machine:
+    def pick(self, topic: str) -> Machine:
         """Mostly whom one of the brokers believes to serve the topic; else anyone."""
         world = self.world
         there = [machine for machine in self.machines if machine.broker is not None]
@@ -170,7 +169,7 @@ class Cluster:
         node = asked.node
         if node is not None and world.chance(0.9):
             served = node.describe("")["topics"]
-            named = {one["node"] for one in served if one["topic"] == TOPIC}
+            named = {one["node"] for one in served if one["topic"] == topic}
             for machine in self.machines:
                 if machine.name in named:
                     return machine

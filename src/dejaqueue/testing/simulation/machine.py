@@ -33,8 +33,8 @@ class Reachable(Protocol):
         """The latest time that any broker may have seen: what rules about time go by."""
         ...
 
-    def pick(self) -> Machine:
-        """Where to connect to now."""
+    def pick(self, topic: str) -> Machine:
+        """Where to connect to now for a topic."""
         ...
 
 
@@ -131,7 +131,7 @@ class Machine:
 
         self.guarded(stop)
 
-    def pick(self) -> Machine:
+    def pick(self, topic: str) -> Machine:
         """Where to connect to: there is no other."""
         return self
 
