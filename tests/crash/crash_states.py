@@ -63,12 +63,22 @@ class Promise:
 
 @dataclass
 class Tally:
-    """What was seen, over all."""
+    """What was seen, over all.
 
+    Attributes:
+        states_max: that are wanted; after a fault, no more are.
+    """
+
+    states_max: int = 1 << 62
     states: int = 0
     instants: int = 0
     calls: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether that is enough."""
+        return bool(self.faults) or self.states >= self.states_max
 
 
 class Life:
@@ -96,7 +106,7 @@ class Life:
         """Open, and work for so many steps."""
         store, journal = self.open()
         for _ in range(steps):
-            if self._tally.faults:
+            if self._tally.is_over:
                 return
             self.step(store, journal)
 
@@ -120,7 +130,7 @@ class Life:
         chance = self._random.random()
         if chance < 0.06:
             self._snapshot(journal)
-        elif chance < 0.09:
+        elif chance < 0.10:
             self._catalog(store)
         elif chance < 0.2:
             self._free(journal)
@@ -192,7 +202,7 @@ class Life:
     def crash(self, call: str) -> None:
         """Try the disks that a crash at this instant may leave."""
         tally = self._tally
-        if tally.faults or (self._waits_for_fault and not self.files.has_failed):
+        if tally.is_over or (self._waits_for_fault and not self.files.has_failed):
             return
         tally.instants += 1
         tally.calls[call] += 1
@@ -268,7 +278,7 @@ class Life:
         return "" if store.open("topic", 0).tail == tail else "what was appended then is not there"
 
 
-def run(seed: int, tally: Tally, states_max: int) -> None:
+def run(seed: int, tally: Tally) -> None:
     """Some lives of one journal, each on what a crash of the one before left."""
     random = np.random.default_rng(seed)
     disk, promise = MemoryFileSystem(), Promise()
@@ -276,7 +286,7 @@ def run(seed: int, tally: Tally, states_max: int) -> None:
         life = Life(disk, promise, random, tally)
         life.name = f"seed {seed}, life {number + 1}"
         life.live(int(random.integers(STEPS // 4, STEPS)))
-        if tally.states >= states_max or tally.faults or not life.left:
+        if tally.is_over or not life.left:
             return
         disk = life.any_left()
 
@@ -287,9 +297,9 @@ def main() -> int:
     parser.add_argument("--states", type=int, default=200_000)
     parser.add_argument("--first", type=int, default=1)
     options = parser.parse_args()
-    tally, began, seed = Tally(), time.monotonic(), options.first
-    while tally.states < options.states and not tally.faults:
-        run(seed, tally, options.states)
+    tally, began, seed = Tally(options.states), time.monotonic(), options.first
+    while not tally.is_over:
+        run(seed, tally)
         seed += 1
     took, used = time.monotonic() - began, time.process_time()
     for fault in tally.faults[:FAULTS_SHOWN]:

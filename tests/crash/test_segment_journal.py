@@ -367,6 +367,18 @@ def test_a_full_disk_appends_nothing_and_leaves_the_journal_usable(operation: st
     assert read_rows(journal, list(written)) == list(written.values())
 
 
+def test_nothing_of_a_refused_append_comes_back_behind_an_entry_that_it_began_with() -> None:
+    disk = MemoryFileSystem()
+    files = FaultyFileSystem(disk)
+    journal = MemoryStore(file_system=files, segment_bytes=SEGMENT_BYTES).open("topic", 0)
+    journal.append([make_ack(1)], 0, 1)
+    files.fail("write", number=errno.ENOSPC)
+    with pytest.raises(ResourceExhausted):
+        journal.append([make_ack(2), make_ack(3), *[make_ack(200)] * 3], 1, 1)
+    journal.append([make_ack(2)], 1, 1)  # byte for byte what is there, and the next one chains
+    assert open_store(copied(disk)).open("topic", 0).tail == 2
+
+
 def test_producers_stop_before_acks_do() -> None:
     reserve_bytes = 100_000
     files = FaultyFileSystem(MemoryFileSystem())

@@ -63,6 +63,7 @@ SPARSE_PERCENT: Final = 25
 SPARSE_ROWS_MAX: Final = 100_000
 """Live rows that one answer of `sparse` names, about: they are read and appended in one go."""
 _PAGE: Final = 4096
+_ZEROS_BYTES: Final = 1 << 20
 
 
 class SegmentJournal(Journal):
@@ -157,22 +158,26 @@ class SegmentJournal(Journal):
         except OSError as failure:
             if failure.errno not in FULL:
                 self._fail(failure)
-            self._undo(file, offset)
+            self._undo(file, offset, sum(len(piece) for piece in pieces))
             raise ResourceExhausted(f"no room on the disk of {self._directory}") from failure
         try:
             file.sync()
         except OSError as failure:
             self._fail(failure)
 
-    def _undo(self, file: OpenFile, offset: int) -> None:
-        """After a write that lacked room: without its first header, the rest counts as torn."""
+    def _undo(self, file: OpenFile, offset: int, byte_count: int) -> None:
+        """After a write that lacked room: none of its entries may be there.
+
+        Not even one behind the first: if the first is appended again by itself, it chains.
+        """
         try:
             try:
-                file.write([bytes(entry_format.HEADER_BYTES)], offset)
+                for at in range(offset, offset + byte_count, _ZEROS_BYTES):
+                    file.write([bytes(min(_ZEROS_BYTES, offset + byte_count - at))], at)
             except OSError as failure:
                 if failure.errno not in FULL:
                     raise
-                # Not even the header's block is there, so no entry of the append is.
+                # Blocks that are not there hold no entry.
             file.sync()
         except OSError as failure:
             self._fail(failure)
