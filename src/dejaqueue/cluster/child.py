@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from dejaqueue.clock import Clock, Wake
@@ -137,11 +139,9 @@ class Child:
         self._wake.ring()
         if process is not None and process.poll() is None:
             process.terminate()
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
+            if not _ends(process.pid):
                 process.kill()
-                process.wait()
+            process.wait()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -163,20 +163,20 @@ def end_left_behind(pid_file: Path, program: str) -> None:
         return
     log.warning("ending %s of an earlier start, process %d", program, pid)
     for sign in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            waiting = os.pidfd_open(pid)
-        except ProcessLookupError:
-            return
-        try:
+        with suppress(ProcessLookupError):
             os.kill(pid, sign)
-            if _ended(waiting):
-                return
-        finally:
-            os.close(waiting)
+        if _ends(pid):
+            return
     raise Unavailable(f"process {pid} of an earlier start does not end")
 
 
-def _ended(pid_handle: int) -> bool:
-    import select
-
-    return bool(select.select([pid_handle], [], [], STOP_S)[0])
+def _ends(pid: int) -> bool:
+    """Wait until a process has ended, for STOP_S at most; False if it has not. No polling."""
+    try:
+        waiting = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([waiting], [], [], STOP_S)[0])
+    finally:
+        os.close(waiting)

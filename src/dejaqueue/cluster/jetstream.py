@@ -327,6 +327,8 @@ class JetStreamServer:
                         self._sick = []
                 except (Refused, Unavailable) as error:
                     log.error("repair of node %s: %s", self.node.name, error)
+                except Exception:  # our bug: it is tried again, as after any other failure
+                    log.exception("repair of node %s broke off", self.node.name)
             self._clock.wait_until(self._clock.now_us() + HEAL_AGAIN_MS * 1000, self._wake)
 
     def _hangs(self) -> bool:
@@ -356,9 +358,9 @@ class JetStreamServer:
         if self.replicas < 3:
             raise Refused("there are no other copies that this node could be rebuilt from")
         log.warning("repair of node %s: stopping its server", self.node.name)
-        self._child.stop()
         aside = self._directory / "removed"
         try:
+            self._child.stop()
             self._wait_whole(self.node.name, START_MS, alive)
             shutil.rmtree(aside, ignore_errors=True)
             if self._streams.exists():

@@ -240,8 +240,9 @@ class CopyWatch:
 
     def _accusations(self) -> Iterator[Finding]:
         for (server, stream), number in sorted(self._accused.items()):
+            # Not sure: a record that was given back between two looks seems to be missing.
             text = "a record is missing or altered"
-            yield Finding(SickCopy(server, stream, text, number, 1), True)
+            yield Finding(SickCopy(server, stream, text, number, 1), False)
 
     def copies(self, stream: str, number: int) -> Iterator[Reply]:
         """A record as each server has it. Servers that do not answer are left out."""

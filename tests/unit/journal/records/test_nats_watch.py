@@ -153,7 +153,7 @@ def test_copies_of_a_server_that_was_started_are_read_when_they_can_be(
         return answer
 
     monkeypatch.setattr("dejaqueue.journal.records.nats_watch.find_damage", read)
-    watch, servers, _, _ = make_watch()
+    watch, servers, clock, _ = make_watch()
     servers.told = reports(copy("a"), copy("b"), copy("c"))
     watch.check()
     assert asked == []
@@ -165,12 +165,37 @@ def test_copies_of_a_server_that_was_started_are_read_when_they_can_be(
     servers.told = started
     answers[:] = [Unavailable("not yet"), 4]
     assert watch.check() == []
-    assert [one.number for one in watch.check()] == [4]
+    assert watch.check() == []  # it was looked at once
     assert asked == ["b", "b"]
-    answers[:] = [None] * 3  # that record is read on all of them until it is whole
+    clock.advance(ms=SURE_MS)
+    answers[:] = [None, 4, None]  # that record is read on all of them until it is whole
+    assert [one.number for one in watch.check()] == [4]
+    answers[:] = [None] * 3
     assert watch.check() == []
     assert watch.check() == []
     watch.distrust("c")
     answers[:] = [None]
     watch.check()
     assert asked[-1] == "c"
+
+
+def test_a_record_that_was_given_back_between_two_looks_accuses_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dejaqueue.journal.records.nats_watch.find_damage", lambda *_, is_dense: 1)
+    watch, servers, clock, said = make_watch()
+    servers.told = reports(copy("a"), copy("b"), copy("c"))
+    watch.check()
+    watch.distrust("b")
+    assert watch.check() == []
+    clock.advance(ms=SURE_MS)
+    # Records up to here are not needed any more, as the next look shows.
+    servers.told = [
+        replace(one, copies=tuple(replace(c, first=3, messages=c.last - 2) for c in one.copies))
+        for one in servers.told
+    ]
+    monkeypatch.setattr(
+        "dejaqueue.journal.records.nats_watch.find_damage", lambda *_, is_dense: None
+    )
+    assert watch.check() == []
+    assert said == []
