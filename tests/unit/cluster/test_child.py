@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dejaqueue.clock import SystemClock
+from dejaqueue.cluster import child as module
 from dejaqueue.cluster.child import Child, end_left_behind
 
 SAYS = "import os, signal; print(os.getpid(), flush=True); signal.pause()"
@@ -48,6 +49,17 @@ def test_it_runs_and_stops(tmp_path: Path) -> None:
         check_ends(pid)
         assert one.pid is None
         assert not (tmp_path / "pid").exists()
+
+
+def test_one_that_does_not_want_to_end_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STOP_S", 0.2)
+    with child(tmp_path, STUBBORN) as (one, lines):
+        pid = int(lines.get(timeout=10))
+        one.stop()
+        check_ends(pid)
+        assert one.pid is None
 
 
 def test_it_is_started_again_when_it_dies(tmp_path: Path) -> None:
