@@ -16,7 +16,7 @@ from tests.simulation.clients import Producer
 from tests.simulation.consumers import Consumer, FiringReader, LetterReader
 from tests.simulation.faults import Faults
 from tests.simulation.planners import Planner
-from tests.simulation.scenario import TOPIC, Scenario, choose
+from tests.simulation.scenario import Scenario, choose
 from tests.simulation.transactors import Transactor
 
 SECOND = 1_000_000
@@ -91,8 +91,11 @@ def _has_failed(machine: Machine) -> bool:
     broker = machine.broker
     if broker is None:
         return True
-    partitions = broker.runtime(TOPIC).partitions
-    return any(partition.failure is not None for partition in partitions)
+    return any(
+        partition.failure is not None
+        for runtime in broker.runtimes()  # also where dead letters are, and entries
+        for partition in runtime.partitions
+    )
 
 
 @dataclass
