@@ -459,12 +459,9 @@ class ConsumeCore:
 
     def _settle_elsewhere(self, settle: Settle, rows: Slice, answer: Future[Reply]) -> None:
         """Settle by (id, attempt) on a stream of its own: right on any connection (rule 4)."""
+        topic, argument_ms, dead = self.stream.topic, settle.argument_ms, settle.dead
         stream = WriteStream(
-            self.stream.topic,
-            _OPS[settle.op],
-            argument_ms=settle.argument_ms,
-            reason=settle.reason,
-            dead=settle.dead,
+            topic, _OPS[settle.op], argument_ms=argument_ms, reason=settle.reason, dead=dead
         )
         batch = pa.RecordBatch.from_arrays(
             [pa.array(rows.ids, pa.int64()), pa.array(rows.attempts, pa.uint16())],
@@ -478,7 +475,12 @@ class ConsumeCore:
             else:
                 answer.set_result(reply.result())
 
-        self._link_for(stream).send_in_window(batch, wait=False).add_done_callback(copy)
+        try:
+            sent = self._link_for(stream).send_in_window(batch, wait=False)
+        except DejaQError as wrong:  # the client was closed meanwhile, say: who waits is told
+            answer.set_exception(wrong)
+        else:
+            sent.add_done_callback(copy)
 
     def settle_behind(
         self,

@@ -325,6 +325,23 @@ def test_a_settle_without_a_stream_goes_another_way(bench: Bench) -> None:
     assert batch.to_pydict() == {"id": [0, 1], "attempts": [4, 4]}
 
 
+def test_a_settle_that_finds_the_client_closed_is_answered(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(stream: WriteStream) -> WriteLink:
+        raise Unavailable("the client is closed")
+
+    bench.deliver(0)
+    taken = bench.core.take(1)
+    assert taken is not None
+    bench.channel.answers_settles = False
+    answer = bench.core.settle(SettleOp.ACK, taken)
+    monkeypatch.setattr(bench.core, "_link_for", closed)
+    bench.channel.futures[-1].set_exception(Unavailable("the broker was killed"))
+    with pytest.raises(Unavailable, match="closed"):
+        answer.result(SECONDS_MAX)
+
+
 def test_a_topic_that_is_gone_ends_the_consumer(bench: Bench) -> None:
     bench.deliver(0)
     bench.channel.break_off(TopicUnknown("t"))
