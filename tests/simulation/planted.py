@@ -16,7 +16,7 @@ from tests.simulation.cluster.run import simulate_cluster
 from tests.simulation.run import Run, simulate
 
 assert mutants_kinds
-SEEDS_MAX = 120
+SEEDS_MAX = 200
 """A planted bug is found by one of these."""
 
 

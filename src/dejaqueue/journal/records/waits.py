@@ -1,6 +1,6 @@
 """How a store of records waits, and what does its work in the background.
 
-Room: journal. The simulator (testing/simulation) brings another one: there nobody waits for real.
+Room: journal. Tests that simulate a cluster bring another one: there nobody waits for real.
 Holds: what holds a lock while it waits for the server got the lock from here.
 See: store.py, which is given one; writer.py, which waits.
 """
