@@ -123,6 +123,13 @@ class DispatchSettings(Group):
         "sync is no longer what costs; larger groups only make the first of them wait. "
         "Can change live.",
     )
+    group_bytes_max: int = Field(
+        default=64 << 20,
+        ge=1 << 20,
+        description="Bytes of batches made durable with one sync at most. One group is written "
+        "while the next one gathers, so a partition holds twice as much beside what waits "
+        "(`inbox_bytes_max`). 64 MiB: takes a disk longer to write than to sync. Can change live.",
+    )
     partition_rows_per_s: int = Field(
         default=500_000,
         ge=1,

@@ -27,6 +27,7 @@ from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Effects, Int64s
 from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.journal.interface import Entry, Journal
+from dejaqueue.settings import DispatchSettings
 from dejaqueue.wire.frames import Reply
 
 if TYPE_CHECKING:
@@ -43,6 +44,12 @@ class Group:
     freed: list[Int64s] = field(default_factory=list)
     noted: list[Noted] = field(default_factory=list)
     rows: int = 0
+    byte_count: int = 0
+    """Of the batches in it, as they came."""
+
+    def is_full(self, bounds: DispatchSettings) -> bool:
+        """True if it is to be appended before more comes in."""
+        return self.rows >= bounds.group_rows_max or self.byte_count >= bounds.group_bytes_max
 
     def add(self, entry: Entry, effects: Effects) -> None:
         """An applied command."""
@@ -101,6 +108,8 @@ class Commits:
         committed: called on the committer's thread when a group is durable, or has failed.
         counting: where appends and pushes are counted.
         recorder: keeps the history of what is durable.
+        may_send: False if another broker may own the partition by now. Who slept in an append must
+            not send what it leased before: the next owner may have given it to somebody else.
     """
 
     def __init__(
@@ -116,6 +125,7 @@ class Commits:
         counting: PartitionCounts | None = None,
         topic: str = "",
         recorder: Recorder | None = None,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
         self.group = Group()
         self.tail = tail
@@ -128,6 +138,7 @@ class Commits:
         self._partition = partition
         self._topic = topic
         self._recorder = recorder
+        self._may_send = may_send
         self._clock = clock
         self._committer = committer
         self._committed = committed
@@ -218,6 +229,13 @@ class Commits:
             self._dispatcher.holds(consumer, self._partition, push.leased)
         consumer.sink.push(push)
 
+    def _keep_back(self, group: Group) -> None:
+        """Take out of the group's pushes what another broker may lease again."""
+        for consumer, push in group.pushes:
+            if not push.is_done:
+                self._dispatcher.give_back(consumer, len(push.leased.sequences))
+        group.pushes = [(consumer, push) for consumer, push in group.pushes if push.is_done]
+
     def _record(self, recorder: Recorder, group: Group) -> None:
         """Leave to the history what the group, durable now, changed."""
         consumers = {push.leased.lease_id: consumer.name for consumer, push in group.pushes}
@@ -240,6 +258,8 @@ class Commits:
             for reply_to, reply in group.replies:
                 answered += 1
                 reply_to(reply)
+            if group.pushes and not self._may_send():
+                self._keep_back(group)
             if group.pushes:
                 self._counting.pushed([push for _, push in group.pushes], self._clock.now_us())
             for consumer, push in group.pushes:

@@ -181,7 +181,7 @@ class Partition:
         try:
             if self.topic() is not self._rules_topic:
                 self._configure()
-            if self._commits.group.rows < self.settings.dispatch.group_rows_max:
+            if not self._commits.group.is_full(self.settings.dispatch):
                 self._take_requests()
                 fire(self)
                 if self.staged_watch is not None:
@@ -208,7 +208,7 @@ class Partition:
             return self.clock.now_us() + 100_000 if self._inbox else self._next_try_us()
         self.backlog = Backlog.of(self.engine.state, self.mean_payload_bytes)
         if self._inbox:
-            full = self._commits.group.rows >= self.settings.dispatch.group_rows_max
+            full = self._commits.group.is_full(self.settings.dispatch)
             return None if full and self._commits.in_flight else self.clock.now_us()
         return self.clock.now_us() if has_chores else next_wake_us(self)
 
@@ -286,7 +286,7 @@ class Partition:
         if self._failed is not None:
             self._refuse_inbox(self._failed)
             return False
-        refusal = None if self.shared is None else self.shared.refusal(self.served_as)
+        refusal = self._refusal()
         if refusal is not None:
             if opening is not None:
                 opening.let_go()
@@ -307,6 +307,9 @@ class Partition:
         self.loaded = True
         return True
 
+    def _refusal(self) -> DejaQError | None:
+        return None if self.shared is None else self.shared.refusal(self.served_as)
+
     def _begin(self, opened: Opened) -> None:
         """Serve what was read."""
         journal, tail = opened.journal, opened.tail
@@ -326,6 +329,7 @@ class Partition:
             self.counting,
             self.topic().name,
             self.recorder,
+            lambda: self._refusal() is None,
         )
         read_from = opened.read_from
         entry_count = tail - 1 - read_from
@@ -388,14 +392,16 @@ class Partition:
     def _take_requests(self) -> None:
         small: list[EnqueueRequest] = []
         rows = small_rows = 0
-        rows_max = self.settings.dispatch.group_rows_max
+        bounds = self.settings.dispatch
         for _ in range(STEP_REQUESTS_MAX):
-            if not self._inbox or rows >= rows_max:
+            group = self._commits.group
+            if not self._inbox or rows >= bounds.group_rows_max or group.is_full(bounds):
                 break
             request = self._pop()
             self._in_hand[id(request)] = request
+            group.byte_count += request.byte_count
             if isinstance(request, EnqueueRequest):
-                if request.goes_back is not None and request.goes_back(self):
+                if request.goes_back is not None and request.goes_back(request, self):
                     del self._in_hand[id(request)]
                     continue
                 rows += request.columns.rows
@@ -484,7 +490,7 @@ class Partition:
         if answer is None:
             return False
         if answer.rows != request.columns.rows or answer.strays != request.strays:
-            if request.goes_back is not None and request.goes_back(self):
+            if request.goes_back is not None and request.goes_back(request, self):
                 del self._in_hand[id(request)]
                 return True  # other rows of it are here: it is routed again, knowing that
             limit = f"another one: {answer.rows} rows were sent here with this number before"

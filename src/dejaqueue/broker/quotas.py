@@ -72,7 +72,8 @@ def shortage(
         try:
             check_backlog(topic, topic_backlog() - place.backlog + here, rows, byte_count)
         except ResourceExhausted as full:
-            return full
+            # Its frames know the batch, and are known by who gets it: a cycle.
+            return full.with_traceback(None)
     if has_room(place, rows, byte_count):
         return None
     return ResourceExhausted("the disk is full; consumers go on, producers wait", RETRY_MS)

@@ -37,7 +37,7 @@ class EnqueueRequest:
     key_hashes: Int64s | None = None
     """None = there are no keys, or nobody has hashed them yet."""
     stage: Stage | None = None
-    goes_back: Callable[[Partition], bool] | None = None
+    goes_back: Callable[[EnqueueRequest, Partition], bool] | None = None
     """True: it must not be applied there (any more), and was taken back (routing.py)."""
     strays: tuple[int, ...] = ()
     """As in `commands.SubBatch`."""

@@ -237,7 +237,7 @@ class Router:
                 batch.stage,
                 strays=part.strays,
             )
-            self._stay_on(route, request, batch, part, has_turn=has_turn)
+            request.goes_back = self._stay_on(route, batch, part, has_turn=has_turn)
             if joined is None:
                 self._put(part.partition, request)
                 return
@@ -247,12 +247,16 @@ class Router:
                 request.reply(Reply(batch.number, request.columns.rows, error=error))
 
     def _stay_on(
-        self, route: Route, request: EnqueueRequest, batch: Batch, part: _Part, *, has_turn: bool
-    ) -> None:
-        """Have the request come back if it is met after a raise, if a key that an older home had
-        is gone, or if other rows of the batch are remembered by its name."""
+        self, route: Route, batch: Batch, part: _Part, *, has_turn: bool
+    ) -> Callable[[EnqueueRequest, Partition], bool]:
+        """Has a request come back if it is met after a raise, if a key that an older home had
+        is gone, or if other rows of the batch are remembered by its name.
 
-        def stays(place: Partition) -> bool:
+        It is told the request, instead of knowing it: so the batch goes with its last user, not
+        when Python looks for cycles.
+        """
+
+        def stays(request: EnqueueRequest, place: Partition) -> bool:
             if self._topic.route is not route:
                 return False
             if part.must_live is not None:
@@ -265,8 +269,8 @@ class Router:
             known = place.engine.answer(part.name, batch.number)
             return known is None or (known.strays, known.rows) == (part.strays, request.rows)
 
-        def goes_back(place: Partition) -> bool:
-            if stays(place):
+        def goes_back(request: EnqueueRequest, place: Partition) -> bool:
+            if stays(request, place):
                 return False
             try:
                 self._topic.again(
@@ -278,7 +282,7 @@ class Router:
                 request.reply(Reply(batch.number, request.rows, error=closed))
             return True
 
-        request.goes_back = goes_back
+        return goes_back
 
     # --- a topic that grew ----------------------------------------------------------------------
 

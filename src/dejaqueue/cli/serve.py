@@ -24,6 +24,7 @@ from dejaqueue.cli.clustering import Place
 from dejaqueue.cli.config import read_settings, settings_options
 from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.output import print_json
+from dejaqueue.cli.trimming import trimmer
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
@@ -133,6 +134,8 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
             place.node.on_gone = flight.forwarding.drop
         place.join(broker, flight.port, http.port, tls=tls is not None)
         _keep_pauses_short()
+        if (trims := trimmer()) is not None:
+            trims.start()  # it ends with the process
         ready = True
         log.info("serving at port %d, HTTP at port %d", flight.port, http.port)
         _say_where(settings, flight.url, http.port, as_json=as_json)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dejaqueue.broker import opening
+from dejaqueue.broker.commit import Commits
 from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.ownership import View
 from dejaqueue.engine.engine import Engine
@@ -122,3 +123,9 @@ def the_next_owner_overlooks_an_entry(patch: pytest.MonkeyPatch) -> None:
                 yield found
 
     patch.setattr(RecordJournal, "scan", scan)
+
+
+@mutant
+def a_sleeper_sends_what_it_leased(patch: pytest.MonkeyPatch) -> None:
+    """A broker that slept in an append does not ask who owns the partition now."""
+    patch.setattr(Commits, "_keep_back", lambda self, group: None)

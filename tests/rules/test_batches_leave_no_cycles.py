@@ -1,0 +1,43 @@
+"""A batch goes with its last user, not when Python looks for cycles, which it does by the number of
+objects: batches are few and large, so hundreds of megabytes of them wait for that.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from dejaqueue.broker.requests import EnqueueRequest
+from dejaqueue.errors import ResourceExhausted
+from tests.rules.conftest import MakeBroker
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def requests_alive() -> int:
+    return sum(type(one) is EnqueueRequest for one in gc.get_objects())
+
+
+def test_what_was_stored_is_forgotten(make_broker: MakeBroker, no_collector: None) -> None:
+    broker = make_broker(partitions=3)
+    for number in range(20):
+        keys = [f"{number}-{row}" for row in range(6)]
+        assert broker.send([b"x" * 1_000] * 6, keys=keys).error is None
+    broker.settle_down()
+    assert requests_alive() <= 1, "the last one may still be named by a frame"
+
+
+def test_what_was_refused_is_forgotten(make_broker: MakeBroker, no_collector: None) -> None:
+    broker = make_broker(max_backlog_count=5)
+    for _ in range(20):
+        assert isinstance(broker.send([b"x" * 1_000] * 6).error, ResourceExhausted)
+    broker.settle_down()
+    assert requests_alive() <= 1, "the last one may still be named by a frame"
