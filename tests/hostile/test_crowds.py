@@ -167,7 +167,7 @@ def test_what_nobody_waits_for_is_bounded(broker: BrokerProcess) -> None:
     raw = flight.connect(f"grpc+tcp://127.0.0.1:{broker.port}")
     peak = sent = 0
     streams = [raw.do_put(descriptor(topic="flood", op="enqueue"), schema) for _ in range(4)]
-    batches = 400 if ALL else 50
+    batches = 400 if ALL else 30
     for number in range(batches):
         for writer, _ in streams:
             writer.write_with_metadata(batch, (number + 1).to_bytes(4, "little"))
