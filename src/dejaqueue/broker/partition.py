@@ -299,7 +299,8 @@ class Partition:
             self._begin(read_again(self) if opening is None else opening.result())
         except Exception as wrong:  # noqa: BLE001 - if it is not one of ours, it is our bug
             error = wrong if isinstance(wrong, DejaQError) else InternalError(repr(wrong))
-            news.failed(self.topic().name, self.number, error, final=False)
+            if str(error) != str(self._unreadable):  # it is tried ten times a second
+                news.failed(self.topic().name, self.number, error, final=False)
             self._unreadable = error
             self._refuse_inbox(error)
             return False
