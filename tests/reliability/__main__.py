@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,8 @@ from tests.crash.powercut_engines import ENGINES, SERVICES
 from tests.crash.storm import BACKENDS, SERVERS
 
 TAIL_BYTES = 6_000
+KEPT = Path("build/reliability")
+"""Where all that failed parts said is kept."""
 CHAOS, CONTROL = "tests/chaos/test_chaos.py", "test_brokers_without_a_fence_are_found_out"
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 
@@ -123,7 +126,8 @@ class Runner:
         with self._mutex:
             if done.returncode not in (0, part.left_out):
                 self.failed.append(part.name)
-                print(text)
+                KEPT.mkdir(parents=True, exist_ok=True)
+                print(f"{text}\nall it said: {shutil.copy(path, KEPT)}")
             last = text.strip().rpartition("\n")[2]
             verdict = {part.left_out: "left out", 0: "fine"}.get(done.returncode, "FAILED")
             print(f"{verdict:<8} {took:5.0f} s  {part.name}: {last}", flush=True)

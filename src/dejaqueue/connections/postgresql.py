@@ -34,7 +34,9 @@ R = TypeVar("R")
 _CONNECT_SECONDS_MAX: Final = 5
 _DURABLE: Final = ("fsync", "full_page_writes", "synchronous_commit")
 _AGAIN: Final = {"40001", "40P01"}
-_TAKEN: Final = "23505"
+# A row, a table or its type is there already. IF NOT EXISTS does not keep two brokers that make a
+# table at the same moment from the latter.
+_TAKEN: Final = {"23505", "42P07", "42710"}
 _UNKNOWN: Final = {"40003", "57P01", "57P02", "57P03", "57014", "57P05"}
 _FULL: Final = {"53100", "53200", "54000"}
 _STREAM_ROWS: Final = 16
@@ -50,7 +52,7 @@ class _Connection(SqlConnection):
         self.broken = self._inner.closed or self._inner.broken
         if state in _AGAIN:
             verdict = Verdict.AGAIN
-        elif state == _TAKEN:
+        elif state in _TAKEN:
             verdict = Verdict.TAKEN
         elif state in _FULL:
             verdict = Verdict.FULL
