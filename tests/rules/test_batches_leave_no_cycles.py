@@ -11,6 +11,7 @@ import pytest
 
 from dejaqueue.broker.requests import EnqueueRequest
 from dejaqueue.errors import ResourceExhausted
+from dejaqueue.settings import DispatchSettings
 from tests.rules.conftest import MakeBroker
 
 SENT = 20
@@ -44,3 +45,14 @@ def test_what_was_refused_is_forgotten(make_broker: MakeBroker, alive_before: in
         assert isinstance(broker.send([b"x" * 1_000] * 6).error, ResourceExhausted)
     broker.settle_down()
     assert requests_alive() - alive_before < SENT // 4, "the last ones may be named by frames"
+
+
+def test_what_was_refused_takes_no_place_in_a_group(make_broker: MakeBroker) -> None:
+    broker = make_broker(max_backlog_count=5)
+    refused = 0
+    while refused <= DispatchSettings().group_bytes_max:
+        rows = [b"x" * 64_000] * 16
+        assert isinstance(broker.send(rows).error, ResourceExhausted)
+        refused += sum(map(len, rows))
+    assert broker.send([b"fits"]).error is None
+    assert broker.consumer(credit=10).payloads() == [b"fits"]

@@ -45,7 +45,7 @@ class Group:
     noted: list[Noted] = field(default_factory=list)
     rows: int = 0
     byte_count: int = 0
-    """Of the batches in it, as they came."""
+    """Of the texts and payloads in it, about."""
 
     def is_full(self, bounds: DispatchSettings) -> bool:
         """True if it is to be appended before more comes in."""
@@ -57,6 +57,7 @@ class Group:
             self.noted.append(Noted.of(len(self.entries), entry, effects))
         self.entries.append(entry)
         self.rows += entry.rows
+        self.byte_count += sum(int(column.offsets[-1]) for column in entry.texts.values())
         if len(effects.freed_locators):
             self.freed.append(effects.freed_locators)
 

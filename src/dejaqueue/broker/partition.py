@@ -395,12 +395,11 @@ class Partition:
         rows = small_rows = 0
         bounds = self.settings.dispatch
         for _ in range(STEP_REQUESTS_MAX):
-            group = self._commits.group
-            if not self._inbox or rows >= bounds.group_rows_max or group.is_full(bounds):
+            is_full = rows >= bounds.group_rows_max or self._commits.group.is_full(bounds)
+            if is_full or not self._inbox:
                 break
             request = self._pop()
             self._in_hand[id(request)] = request
-            group.byte_count += request.byte_count
             if isinstance(request, EnqueueRequest):
                 if request.goes_back is not None and request.goes_back(request, self):
                     del self._in_hand[id(request)]
