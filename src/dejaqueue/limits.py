@@ -84,6 +84,8 @@ PRODUCER_NAME_BYTES_MAX: Final = 64
 CONSUMERS_PER_TOPIC_MAX: Final = 10_000
 # Messages a consumer may ask for ahead.
 CREDIT_MAX: Final = 1_000_000
+# Leases that one frame extends: a consumer of small deliveries has so many.
+LEASES_PER_EXTENSION_MAX: Final = 10_000
 # Messages in one dispatch: one lease, one batch on the wire.
 DISPATCH_ROWS_MAX: Final = 8_192
 # Payload bytes in one dispatch: gRPC messages above this help nobody.

@@ -85,15 +85,19 @@ class BrokerClock:
         with self._guard:
             self._stretches.append(_Stretch(CLOCK.now_us(), self.offset_us, True))
 
-    def highest_us(self, at_us: int) -> int:
-        """The most that its process may show at an instant, by the true clock."""
-        return self._highest_us(at_us, forgets=True)
+    def highest_us(self, at_us: int, since_us: int | None = None) -> int:
+        """The most that its process may show at an instant, by the true clock.
+
+        Args:
+            since_us: and what the processes since then have shown; at that instant if not given.
+        """
+        return self._highest_us(at_us, at_us if since_us is None else since_us)
 
     def highest_ever_us(self, at_us: int) -> int:
         """The most that any of its processes may have shown by then."""
-        return self._highest_us(at_us, forgets=False)
+        return self._highest_us(at_us, 0)
 
-    def _highest_us(self, at_us: int, *, forgets: bool) -> int:
+    def _highest_us(self, at_us: int, since_us: int) -> int:
         with self._guard:
             floor_us, offset_us = 0, 0
             for stretch in self._stretches:
@@ -101,7 +105,7 @@ class BrokerClock:
                     break
                 # A write takes a moment, in which the former offset may still have been read.
                 floor_us = max(floor_us, stretch.from_us + offset_us + _WRITE_US)
-                if stretch.is_new and forgets:
+                if stretch.is_new and stretch.from_us <= since_us:
                     floor_us = 0
                 offset_us = stretch.offset_us
             return max(floor_us, at_us + offset_us)

@@ -48,7 +48,7 @@ class Notes:
         self.unexpected: list[str] = []
         self.ended: set[str] = set()
         """Streams that are no more."""
-        self._where: dict[tuple[str, int, int], str] = {}
+        self._where: dict[tuple[str, int, int], tuple[str, int]] = {}
         self._numbers = itertools.count(1)
 
     def highest_us(self, at_us: int) -> int:
@@ -90,7 +90,7 @@ class Notes:
                 )
                 history.deliveries.append(d)
                 self.handed[topic, message_id, attempt] = d
-                self._where[topic, message_id, attempt] = address
+                self._where[topic, message_id, attempt] = address, now_us
                 self.newest[topic] = max(self.newest[topic], int(d.token.rpartition("-")[2]))
 
     def hand_over(self, topic: str, message_id: int, attempt: int) -> None:
@@ -98,9 +98,10 @@ class Notes:
         now_us = CLOCK.now_us()
         with self.guard:
             d = self.handed[topic, message_id, attempt]
-            address = self._where.pop((topic, message_id, attempt), "")
+            address, since_us = self._where.pop((topic, message_id, attempt), ("", 0))
         if address:
-            d.handed_broker_us = self.clocks[address].highest_us(now_us)
+            # What was due by the clock of the process that sent it stays so when that one ends.
+            d.handed_broker_us = self.clocks[address].highest_us(now_us, since_us)
 
     def away(self, topic: str, stream: str, at_us: int) -> None:
         """A stream has ended; what its consumer held may be with others since it was last heard."""

@@ -63,6 +63,8 @@ def test_a_clock_that_was_ahead_stands_still_until_a_new_process_begins(clock: B
     clock.restarted()
     assert clock.highest_us(true_us(1_030)) == 1_030 * SECOND_US
     assert clock.highest_ever_us(1_030 * SECOND_US) == stands_us
+    assert clock.highest_us(1_030 * SECOND_US, since_us=1_025 * SECOND_US) == 1_030 * SECOND_US
+    assert clock.highest_us(1_030 * SECOND_US, since_us=1_015 * SECOND_US) == stands_us
 
 
 def test_when_a_clock_may_first_have_shown_a_time(clock: BrokerClock) -> None:

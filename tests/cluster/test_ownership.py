@@ -46,7 +46,8 @@ def test_who_joins_gets_a_share_and_nothing_is_lost(cluster: Cluster) -> None:
     first = cluster.start("a")
     for topic in TOPICS:
         first.create_topic(Topic(topic, partitions=2))
-        send(first, topic, [f"{topic}-{n}" for n in range(10)])
+        rows = [f"{topic}-{n}" for n in range(10)]
+        patiently(lambda rows=rows, topic=topic: send(first, topic, rows))
     second = cluster.start("b")
     until(lambda: any(second.serves(topic) for topic in TOPICS), "the new one serves something")
     for topic in TOPICS:

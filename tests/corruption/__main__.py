@@ -7,8 +7,9 @@ import logging
 import sys
 import time
 
-from tests.corruption.images import SEGMENT_BYTES, rich_image, sealed_image
-from tests.corruption.rot import Rot, spread_flips
+from tests.corruption.images import rich_image, sealed_image
+from tests.corruption.records import record_image
+from tests.corruption.rot import FileImage, Image, Rot, spread_flips
 
 
 def main() -> int:
@@ -19,13 +20,14 @@ def main() -> int:
     options = parser.parse_args()
     logging.getLogger("dejaqueue").setLevel(logging.CRITICAL)
     wrong = 0
-    images = [
-        (rich_image(), SEGMENT_BYTES, options.flips * 19 // 20, ""),
-        (sealed_image(), 16 << 20, options.flips // 20, "sealed run"),
+    images: list[tuple[Image, int, str]] = [
+        (FileImage(rich_image()), options.flips * 7 // 10, ""),
+        (record_image(), options.flips // 4, ""),
+        (FileImage(sealed_image(), 16 << 20), options.flips // 20, "sealed run"),
     ]
-    for image, segment_bytes, count, only in images:
+    for image, count, only in images:
         began = time.monotonic()
-        rot = Rot(image, segment_bytes)
+        rot = Rot(image)
         for path, at, bit in spread_flips(image, count, options.seed, only=only):
             rot.flip(path, at, bit)
         print(rot.tally.text())

@@ -13,6 +13,7 @@ import pyarrow as pa
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.errors import DejaQError
+from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.memory import MemoryFileSystem
 from dejaqueue.journal.segments.store import SegmentStore
 from dejaqueue.model import Topic, TopicKind
@@ -73,6 +74,11 @@ class Started:
 
 def start(files: MemoryFileSystem, segment_bytes: int = SEGMENT_BYTES) -> Started:
     """A broker on this disk. Raises DejaQError."""
+    return start_on(Store(files, segment_bytes), segment_bytes)
+
+
+def start_on(store: JournalStore, segment_bytes: int = SEGMENT_BYTES) -> Started:
+    """A broker on these journals. Raises DejaQError."""
     world = World(1)
     life = Life()
     settings = BrokerSettings(
@@ -81,7 +87,6 @@ def start(files: MemoryFileSystem, segment_bytes: int = SEGMENT_BYTES) -> Starte
         ),
         dispatch=DispatchSettings(workers=1),
     )
-    store = Store(files, segment_bytes)
     broker = Broker(settings, SimulatedClock(world), store, SimulatedThreads(world, life))
     broker.start()
     return Started(world, broker)
@@ -116,10 +121,18 @@ class Taker:
 
 
 def rich_image() -> MemoryFileSystem:
-    """A small disk with everything in it: three kinds, groups, keys, tags, headers, lives, leases,
-    letters, transactions, snapshots, entries behind them, API keys."""
+    """A small disk with everything in it."""
     files = MemoryFileSystem()
     started = start(files)
+    fill(started)
+    left = copied(files)
+    started.broker.stop()
+    return left
+
+
+def fill(started: Started) -> None:
+    """Have a broker keep everything: three kinds, groups, keys, tags, headers, lives, leases,
+    letters, transactions, snapshots, entries behind them, API keys."""
     broker = started.broker
     for kind in KINDS:
         broker.create_topic(Topic(str(kind), kind=kind, partitions=2, max_attempts=3))
@@ -138,9 +151,6 @@ def rich_image() -> MemoryFileSystem:
     columns = {"payload": pa.array([b"staged"] * 3, pa.binary())}
     started.ask("timeline", "enqueue", columns, transaction=name)
     started.settle_down()
-    left = copied(files)
-    broker.stop()
-    return left
 
 
 def _send(started: Started, topic: str, turn: int) -> None:

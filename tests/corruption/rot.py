@@ -1,4 +1,4 @@
-"""Bit flips on the disk of a stopped broker: each is told, mended, or changes nothing.
+"""Bit flips on what a stopped broker left: each is told, mended, or changes nothing.
 
 A flip is *refused* if the broker says which file is damaged, *mended* if it says so and goes on
 with all that there was (an older snapshot and the entries since), *cut* if it looks like the torn
@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from dejaqueue.errors import DejaQError, JournalDamaged
 from dejaqueue.journal.memory import MemoryFileSystem
@@ -68,41 +70,67 @@ class Tally:
 
 
 def kind_of(path: Path) -> str:
-    """What a file is."""
+    """What a file or a record is."""
+    if path.parts[0] == "records":
+        return "replicated record"
+    if path.parts[0] == "objects":
+        return "replicated snapshot" if path.parts[1] == "topics" else "replicated document"
     if path.parent.name == "parts":
         return "sealed run" if path.name.startswith("run-") else "snapshot part"
     return {".segment": "segment", ".manifest": "snapshot manifest"}.get(path.suffix, path.name)
 
 
-def files_of(disk: MemoryFileSystem) -> list[Path]:
-    """Every file with something in it."""
-    return sorted(path for path, content in disk._contents.items() if content.byte_count)
+class Image(Protocol):
+    """What a broker left."""
+
+    def contents(self) -> dict[Path, npt.NDArray[np.uint8]]:
+        """All that has something in it, by name."""
+        ...
+
+    def start(self, path: Path | None = None, at: int = 0, bit: int = 0) -> Started:
+        """A broker on a copy; with one bit flipped, if a path is given. Raises DejaQError."""
+        ...
+
+
+class FileImage:
+    """Files on a disk."""
+
+    def __init__(self, files: MemoryFileSystem, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self._files = files
+        self._segment_bytes = segment_bytes
+
+    def contents(self) -> dict[Path, npt.NDArray[np.uint8]]:
+        """See Image."""
+        known = self._files._contents
+        paths = sorted(path for path, content in known.items() if content.byte_count)
+        return {path: bytes_of(self._files, path) for path in paths}
+
+    def start(self, path: Path | None = None, at: int = 0, bit: int = 0) -> Started:
+        """See Image."""
+        disk = copied(self._files)
+        if path is not None:
+            bytes_of(disk, path)[at] ^= 1 << bit
+        return start(disk, self._segment_bytes)
 
 
 class Rot:
     """Flips bits of an image, one at a time, and looks what a broker makes of it."""
 
-    def __init__(self, image: MemoryFileSystem, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(self, image: Image) -> None:
         self._image = image
-        self._segment_bytes = segment_bytes
-        self._whole = self._look(copied(image))[0]
+        self._whole = look(image.start())
         self.tally = Tally()
-
-    def _look(self, disk: MemoryFileSystem) -> tuple[Seen, Started]:
-        started = start(disk, self._segment_bytes)
-        return look(started), started
 
     def flip(self, path: Path, at: int, bit: int) -> Outcome:
         """Flip one bit."""
-        disk = copied(self._image)
-        bytes_of(disk, path)[at] ^= 1 << bit
-        outcome, words = self._outcome(disk, path)
+        outcome, words = self._outcome(path, at, bit)
         self.tally.add(path, at, outcome, words)
         return outcome
 
-    def _outcome(self, disk: MemoryFileSystem, path: Path) -> tuple[Outcome, str]:
+    def _outcome(self, path: Path, at: int, bit: int) -> tuple[Outcome, str]:
         try:
-            seen, started = self._look(disk)
+            started = self._image.start(path, at, bit)
+            seen = look(started)
         except JournalDamaged as damage:
             return Outcome.REFUSED, str(damage)
         except DejaQError as other:
@@ -144,23 +172,24 @@ def _told(started: Started) -> str:
 
 
 def spread_flips(
-    disk: MemoryFileSystem, count: int, seed: int, *, only: str = ""
+    image: Image, count: int, seed: int, *, only: str = ""
 ) -> Iterator[tuple[Path, int, int]]:
-    """Flips over all files; each kind of file gets its share, however large it is.
+    """Flips over all there is; each kind of it gets its share, however large it is.
 
     Three of four hit a byte that is not zero: most of a new segment is room that nobody wrote.
     """
     random = np.random.default_rng(seed)
     kinds: dict[str, list[Path]] = {}
-    for path in files_of(disk):
+    contents = image.contents()
+    for path in contents:
         if not only or kind_of(path) == only:
             kinds.setdefault(kind_of(path), []).append(path)
     names = sorted(kinds)
-    written = {path: np.flatnonzero(bytes_of(disk, path)) for path in files_of(disk)}
+    written = {path: np.flatnonzero(content) for path, content in contents.items()}
     for number in range(count):
         paths = kinds[names[number % len(names)]]
         path = paths[int(random.integers(len(paths)))]
-        size = len(bytes_of(disk, path))
+        size = len(contents[path])
         at = int(random.integers(size))
         if written[path].size and random.random() < 0.75:
             at = int(random.choice(written[path]))

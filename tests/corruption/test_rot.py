@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -17,7 +16,7 @@ from dejaqueue.journal.segments import recovery, segment, snapshots, store
 from dejaqueue.journal.segments.files import read_file
 from dejaqueue.journal.segments.snapshots import Manifest
 from tests.corruption.images import rich_image
-from tests.corruption.rot import Outcome, Rot, kind_of, spread_flips
+from tests.corruption.rot import FileImage, Outcome, Rot, kind_of, spread_flips
 
 FLIPS = 350
 
@@ -27,22 +26,14 @@ def image() -> MemoryFileSystem:
     return rich_image()
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logger = logging.getLogger("dejaqueue")
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(logging.NOTSET)
-
-
 def test_the_image_has_everything_in_it() -> None:
-    names = {kind_of(path) for path, _, _ in spread_flips(image(), 100, 1)}
+    names = {kind_of(path) for path, _, _ in spread_flips(FileImage(image()), 100, 1)}
     assert names >= {"segment", "snapshot manifest", "snapshot part", "topics.json", "keys.json"}
 
 
 def test_every_flip_is_told_mended_or_harmless() -> None:
-    rot = Rot(image())
-    for path, at, bit in spread_flips(image(), FLIPS, 7):
+    rot = Rot(FileImage(image()))
+    for path, at, bit in spread_flips(FileImage(image()), FLIPS, 7):
         rot.flip(path, at, bit)
     assert rot.tally.wrong == [], rot.tally.text()
     found = sum(rot.tally.by_kind.values(), start=type(next(iter(rot.tally.by_kind.values())))())
@@ -52,8 +43,8 @@ def test_every_flip_is_told_mended_or_harmless() -> None:
 
 def test_what_is_harmless_lies_in_bytes_that_nobody_reads() -> None:
     """They lie in parts of the older snapshot that the newest one does not share."""
-    rot = Rot(image())
-    for path, at, bit in spread_flips(image(), FLIPS, 8):
+    rot = Rot(FileImage(image()))
+    for path, at, bit in spread_flips(FileImage(image()), FLIPS, 8):
         rot.flip(path, at, bit)
     assert rot.tally.harmless
     for path, _ in rot.tally.harmless:
@@ -114,9 +105,9 @@ def _believes_old_entries(patch: pytest.MonkeyPatch) -> None:
 def test_a_planted_bug_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rot = Rot(image())
+    rot = Rot(FileImage(image()))
     plant(monkeypatch)
-    flips = spread_flips(image(), 400, 9, only=kind)
+    flips = spread_flips(FileImage(image()), 400, 9, only=kind)
     if plant is _says_nothing_of_damage:
         outcomes = {rot.flip(*flip) for flip, _ in zip(flips, range(40), strict=False)}
         assert Outcome.MENDED not in outcomes

@@ -17,6 +17,9 @@ class Load:
     Args:
         settings: of the topic.
         pause_s: of a producer between two batches.
+
+    Attributes:
+        is_over: everything was consumed; nothing moves any more.
     """
 
     def __init__(
@@ -28,6 +31,7 @@ class Load:
         self._pause_s = pause_s
         self._settings = {"partitions": 2} | settings
         self.history = History()
+        self.is_over = False
         self._stop_producing, self._stop_consuming = threading.Event(), threading.Event()
         self._failures: list[BaseException] = []
         self._producers: list[threading.Thread] = []
@@ -72,6 +76,7 @@ class Load:
             if drained:
                 drain(self._url, self._topic)
         finally:
+            self.is_over = True
             self._stop_consuming.set()
             for thread in self._consumers:
                 thread.join(60)

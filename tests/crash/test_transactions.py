@@ -48,7 +48,7 @@ class Copies:
         self.name = ""
         self.is_staged = self.is_committed = False
         self._journals, self._target = journals, target
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._append = SegmentJournal.append
 
     def append(self, journal: SegmentJournal, *arguments: Any) -> int:
@@ -58,9 +58,10 @@ class Copies:
         return position
 
     def take(self) -> None:
-        path = self._target / str(len(self.taken))
-        shutil.copytree(self._journals, path)
-        self.taken.append(Copy(path, self.name, self.is_staged, self.is_committed))
+        with self._lock:  # partitions append after the answer, too
+            path = self._target / str(len(self.taken))
+            shutil.copytree(self._journals, path)
+            self.taken.append(Copy(path, self.name, self.is_staged, self.is_committed))
 
 
 def start(path: Path, clock: Clock) -> Broker:

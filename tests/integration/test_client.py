@@ -213,6 +213,18 @@ def test_leases_are_extended_while_the_application_works(client: Client, topic: 
         assert message.ack().ok
 
 
+def test_leases_of_many_small_deliveries_are_extended_too(client: Client, topic: str) -> None:
+    with client.consume(topic, lease_ms=1_000) as consumer:
+        messages = []
+        for number in range(200):
+            client.send(topic, b"%d" % number)  # a delivery of its own: it is taken at once
+            messages.append(next(consumer))
+        with client.consume(topic, idle_ms=2_500) as other:
+            assert list(other) == []
+        assert all(message.ack().ok for message in messages)
+        assert {message.attempt for message in messages} == {1}
+
+
 def test_a_lease_that_is_not_extended_ends(client: Client, topic: str) -> None:
     client.send(topic, b"x")
     with client.consume(topic, lease_ms=50, auto_extend=False) as consumer:

@@ -402,6 +402,9 @@ ELSEWHERE: dict[str, str] = {
     "POSITION_MAX": "unit/journal/test_format.py::test_what_was_encoded_is_decoded",
     "TOPICS_MAX": "integration/test_limits.py::test_topics_are_bounded",
     "CONSUMERS_PER_TOPIC_MAX": "unit/broker/test_dispatch.py::test_too_many_consumers",
+    "LEASES_PER_EXTENSION_MAX": (
+        "unit/wire/test_frames.py::test_the_leases_of_one_extension_are_bounded"
+    ),
     "PRODUCER_WINDOW_BATCHES": (
         "unit/engine/test_producers.py::test_the_window_of_answers_moves_on"
     ),

@@ -1,6 +1,7 @@
-"""`python -m tests.reliability`: what `make reliability` runs, in two lanes beside each other.
+"""`python -m tests.reliability`: what `make reliability` runs, in four lanes beside each other.
 
 Each part is a program of its own; its output is shown if it fails, and how long it took always.
+Two lanes compute, whenever the other two, in which real brokers run, leave a core to them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from tests.crash.storm import BACKENDS, SERVERS
 TAIL_BYTES = 6_000
 KEPT = Path("build/reliability")
 """Where all that failed parts said is kept."""
-CHAOS, CONTROL = "tests/chaos/test_chaos.py", "test_brokers_without_a_fence_are_found_out"
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
@@ -46,11 +46,25 @@ def _of_pytest(name: str, *paths: str, **environment: str) -> Part:
     return Part(name, (*PYTEST, *paths), {"DEJAQ_RELIABILITY": "all"} | environment)
 
 
-def lanes(seeds: int, first: int, flips: int) -> list[list[Part]]:
-    """What computes, and what mostly waits."""
-    numbers = ["--first", str(first), "--seeds", str(seeds), "--workers", "2"]
-    simulation = ["-m", "tests.simulation", *numbers]
-    of_clusters = ["--kind", "cluster", "--first", str(first), "--seeds", str(seeds // 8)]
+@dataclass(frozen=True)
+class Lane:
+    """Parts that run one after the other.
+
+    Attributes:
+        waits: it mostly waits, for real brokers; what only computes gives way to it.
+    """
+
+    parts: Sequence[Part]
+    waits: bool = True
+
+
+def lanes(seeds: int, first: int, flips: int) -> list[Lane]:
+    """What runs beside each other."""
+
+    def simulated(kind: str, count: int) -> Part:
+        said = ("--kind", kind, "--first", str(first), "--seeds", str(count), "--workers", "2")
+        return Part(f"simulation ({kind}), {count:,} seeds", ("-m", "tests.simulation", *said))
+
     storms = [
         Part(f"killed 5 times: {name}", ("-m", "tests.crash.storm", "--backend", name, *_CYCLES))
         for name in BACKENDS
@@ -62,37 +76,38 @@ def lanes(seeds: int, first: int, flips: int) -> list[list[Part]]:
         for name in ENGINES
         if name != "segment" and (name not in SERVICES or SERVICES[name].missing() is None)
     ]
-    computes = [
-        Part(f"simulation, {seeds:,} seeds", simulation),
-        Part(
-            f"simulated clusters, {seeds // 8:,} seeds",
-            ("-m", "tests.simulation", *of_clusters, "--workers", "2"),
+    crashes = _of_pytest(
+        "crashes and power cuts",
+        "tests/crash",
+        DEJAQ_POWER_CUTS="20",
+        DEJAQ_KILL_CYCLES="100",
+        DEJAQ_KILL_CYCLES_OF_PARTS="20",
+    )
+    return [
+        Lane([simulated("broker", seeds), simulated("cluster", seeds // 8)], waits=False),
+        Lane(
+            [
+                _of_pytest("planted bugs", "tests/simulation", "tests/checker", "tests/mutation"),
+                Part(f"{flips:,} bit flips", ("-m", "tests.corruption", "--flips", str(flips))),
+                _of_pytest("corruption, replay", "tests/corruption", "tests/replay"),
+                Part("50,000 crash states", ("-m", "tests.crash.crash_states", *_STATES)),
+                Part("100 failing calls of each", ("-m", "tests.crash.failing_calls", *_POINTS)),
+            ],
+            waits=False,
         ),
-        Part(f"{flips:,} bit flips", ("-m", "tests.corruption", "--flips", str(flips))),
-        Part("50,000 crash states", ("-m", "tests.crash.crash_states", "--states", "50000")),
-        Part("100 failing calls of each kind", ("-m", "tests.crash.failing_calls", *_POINTS)),
-    ]
-    waits = [
-        _of_pytest("planted bugs", "tests/simulation", "tests/checker", "tests/mutation"),
-        _of_pytest("corruption, replay", "tests/corruption", "tests/replay"),
-        _of_pytest("crowds and floods", "tests/hostile"),
-        _of_pytest(
-            "crashes and power cuts",
-            "tests/crash",
-            DEJAQ_POWER_CUTS="20",
-            DEJAQ_KILL_CYCLES="100",
-            DEJAQ_KILL_CYCLES_OF_PARTS="20",
+        Lane([crashes, *storms, *cuts]),
+        Lane(
+            [
+                _of_pytest("crowds and floods", "tests/hostile"),
+                _of_pytest("chaos, where namespaces are allowed", "tests/chaos"),
+                Part("soak, two minutes", ("-m", "tests.soak", "--minutes", "2")),
+                Part("chaos, three minutes", ("-m", "tests.chaos", "--minutes", "1.5"), left_out=2),
+            ]
         ),
-        *storms,
-        *cuts,
-        _of_pytest("chaos, where namespaces are allowed", "tests/chaos"),
-        Part("soak, two minutes", ("-m", "tests.soak", "--minutes", "2")),
-        _of_pytest("a cluster without a fence", f"{CHAOS}::{CONTROL}"),
-        Part("chaos, three minutes", ("-m", "tests.chaos", "--minutes", "1.5"), left_out=2),
     ]
-    return [computes, waits]
 
 
+_STATES = ("--states", "50000")
 _CYCLES = ("--cycles", "5")
 _POINTS = ("--points", "100")
 
@@ -105,17 +120,18 @@ class Runner:
         self._mutex = threading.Lock()
         self.failed: list[str] = []
 
-    def run(self, parts: Sequence[Part]) -> None:
-        """One after the other."""
-        for part in parts:
-            self._run_one(part)
+    def run(self, lane: Lane) -> None:
+        """One part after the other."""
+        gives_way = [] if lane.waits else ["nice", "-n", "10"]
+        for part in lane.parts:
+            self._run_one(part, gives_way)
 
-    def _run_one(self, part: Part) -> None:
+    def _run_one(self, part: Part, gives_way: list[str]) -> None:
         began = time.monotonic()
         path = self._place / part.name.replace(" ", "-").replace(":", "").replace(",", "")
         with path.open("wb") as output:
             done = subprocess.run(
-                [sys.executable, *part.arguments],
+                [*gives_way, sys.executable, *part.arguments],
                 env=os.environ | {"PYTHONPATH": f"src{os.pathsep}."} | part.environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -19,7 +19,7 @@ from dejaqueue.engine.snapshot import restore
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.memory import MemoryFileSystem
 from tests.corruption.images import Store, rich_image
-from tests.corruption.rot import files_of
+from tests.corruption.rot import FileImage
 from tests.crash.disk_copies import bytes_of
 from tests.simulation.run import simulate
 
@@ -44,7 +44,7 @@ def read_image(path: Path) -> MemoryFileSystem:
 def write_image(disk: MemoryFileSystem, path: Path) -> None:
     """Keep a disk."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for at in files_of(disk):
+        for at in FileImage(disk).contents():
             name = zipfile.ZipInfo(str(at).replace("disk:/", "disk/", 1))
             name.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(name, bytes(bytes_of(disk, at)))

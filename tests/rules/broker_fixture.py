@@ -249,6 +249,11 @@ class BrokerFixture:
     def consumer(self, **options: Any) -> RecordingConsumer:
         return RecordingConsumer(self, **options)
 
+    def next_position(self) -> int:
+        """Where partition 0 will write its next entry."""
+        found = self.broker.runtime(TOPIC).look(0, lambda place: place.next_position())
+        return int(found.result(10))
+
     def state_hashes(self) -> list[str]:
         runtime = self.broker.runtime(TOPIC)
         return [

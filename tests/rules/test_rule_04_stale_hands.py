@@ -1,5 +1,6 @@
 """Rule 4: ack, nack and extend of a lease that ended, or of an earlier attempt, are refused."""
 
+import numpy as np
 import pytest
 
 from dejaqueue.model import RowStatus
@@ -31,3 +32,29 @@ def test_a_second_ack_is_refused(make_broker: MakeBroker) -> None:
     assert consumer.ack_rows(got.ids, got.attempts).statuses is None
     again = consumer.ack_rows(got.ids, got.attempts)
     assert again.all_statuses().tolist() == [RowStatus.LEASE_LOST]
+
+
+def test_of_leases_that_are_extended_together_each_has_its_status(make_broker: MakeBroker) -> None:
+    broker = make_broker(lease_ms=1_000)
+    consumer = broker.consumer()
+    leases = []
+    for payload in (b"acked", b"held", b"half acked"):
+        broker.send([payload, payload])
+        [got] = consumer.take_all()
+        leases.append(got)
+    consumer.ack(leases[0])
+    consumer.ack_rows(leases[2].ids[:1], leases[2].attempts[:1])
+    broker.advance(900)
+    named = [leases[1].lease_id, 10**9, leases[0].lease_id, -1, leases[2].lease_id]
+    reply = consumer.settle(
+        SettleOp.EXTEND,
+        partition=0,
+        argument_ms=1_000,
+        lease_ids=np.array([*named, leases[1].lease_id]),
+    )
+    ok, lost = RowStatus.OK, RowStatus.LEASE_LOST
+    assert reply.all_statuses().tolist() == [ok, lost, lost, lost, ok, ok]
+    broker.advance(999)
+    assert consumer.payloads() == []
+    broker.advance(1)
+    assert sorted(consumer.payloads()) == [b"half acked", b"held", b"held"]

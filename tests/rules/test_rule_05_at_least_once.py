@@ -1,5 +1,7 @@
 """Rule 5: what is not done comes back after its lease ends."""
 
+import numpy as np
+
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.frames import SettleOp
 from tests.rules.conftest import MakeBroker
@@ -38,6 +40,27 @@ def test_an_extended_lease_ends_later(make_broker: MakeBroker) -> None:
     assert consumer.payloads() == []
     broker.advance(1)
     assert consumer.payloads() == [b"a"]
+
+
+def test_many_extended_leases_end_later_and_survive(on_files: MakeBroker) -> None:
+    broker = on_files(lease_ms=1_000)
+    consumer = broker.consumer()
+    leases = []
+    for number in range(300):
+        broker.send([b"%d" % number])
+        leases += consumer.take_all()
+    assert len(leases) == 300
+    broker.advance(900)
+    lease_ids = np.array([got.lease_id for got in leases])
+    before = broker.next_position()
+    consumer.settle(SettleOp.EXTEND, partition=0, argument_ms=5_000, lease_ids=lease_ids)
+    assert broker.next_position() == before + 1
+    broker.crash()
+    consumer = broker.consumer()
+    broker.advance(4_999)
+    assert consumer.payloads() == []
+    broker.advance(1)
+    assert len(consumer.payloads()) == 300
 
 
 def test_a_consumer_that_closes_gives_back_what_it_holds(make_broker: MakeBroker) -> None:

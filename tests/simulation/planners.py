@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, TopicUnknown
 from dejaqueue.schema.cron import CronEntry, Misfire
 from dejaqueue.testing.simulation.machine import Reachable
 from dejaqueue.testing.simulation.network import Connection
@@ -56,7 +56,11 @@ class Planner:
                 self._world.after(later_us, lambda: self._put(entry, note))
 
         def told(error: DejaQError | None) -> None:
-            if error is not None and error.retry:
+            made = any(entry.outcome is Outcome.OK for entry in self._history.entries)
+            # In a cluster the first broker may still be making the topic.
+            if error is not None and (
+                error.retry or (isinstance(error, TopicUnknown) and not made)
+            ):
                 again()
                 return
             assert error is None, f"an entry was refused: {error!r}"

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from dejaqueue import Client, DejaQError
@@ -95,9 +96,11 @@ def _soak(place: Path, seconds: float) -> list[str]:
         Load(broker.url, "fair", workers=1, pause_s=0.05, kind="fair"),
     ]
     drained = False
-    with contextlib.ExitStack() as stalls:
-        for load in loads:
-            stalls.enter_context(watched(load.progress, broker))
+    with contextlib.ExitStack() as watches:
+        stalls = [
+            watches.enter_context(watched(load.progress, broker, excused=partial(_is_over, load)))
+            for load in loads
+        ]
         try:
             _put_entries(broker)
             for load in loads:
@@ -118,9 +121,14 @@ def _soak(place: Path, seconds: float) -> list[str]:
     acked = sum(len(load.history.acked_us) for load in loads)
     print(f"{sent:,} sent, {acked:,} acked, {fired:,} fired")
     faults = [fault for load in loads for fault in load.history.faults()]
+    faults += [line for told in stalls for line in told]
     if not acked or not fired:
         faults.append("nothing happened")
     return [*faults, *samples.faults()]
+
+
+def _is_over(load: Load) -> bool:
+    return load.is_over
 
 
 def _put_entries(broker: BrokerProcess) -> None:

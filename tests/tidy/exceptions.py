@@ -139,7 +139,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/coordinator/etcd.py": "tests/conformance, tests/integration/test_etcd_access.py",
     "src/dejaqueue/coordinator/jetstream.py": "tests/conformance",
     "src/dejaqueue/coordinator/redis.py": "tests/conformance",
-    "src/dejaqueue/coordinator/sql.py": "tests/conformance",
     "src/dejaqueue/testing/coordinator_conformance.py": "tests/conformance",
     "src/dejaqueue/testing/record_conformance.py": "tests/conformance",
     "src/dejaqueue/local.py": "tests/docs, tests/integration",

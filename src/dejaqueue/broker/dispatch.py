@@ -340,12 +340,15 @@ class Dispatcher:
             if held.rows <= 0:
                 del consumer.leases[partition, lease_id]
 
-    def extended(self, consumer: Consumer, partition: int, lease_id: int, end_ms: int) -> None:
-        """Note a new end of a lease."""
+    def extended(
+        self, consumer: Consumer, partition: int, lease_ids: list[int], end_ms: int
+    ) -> None:
+        """Note a new end of leases."""
         with self._lock:
-            held = consumer.leases.get((partition, lease_id))
-            if held is not None:
-                held.lease_end_ms = max(held.lease_end_ms, end_ms)
+            for lease_id in lease_ids:
+                held = consumer.leases.get((partition, lease_id))
+                if held is not None:
+                    held.lease_end_ms = max(held.lease_end_ms, end_ms)
 
     def forget_ended(self, now_ms: int) -> None:
         """Drop what consumers held under leases that have ended."""

@@ -26,11 +26,8 @@ from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.cron.fire import fire
 from dejaqueue.broker.dead_letters import DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
-from dejaqueue.broker.duplicates import (
-    enqueue_reply,
-    resolve_batch,
-    sub_batches,
-)
+from dejaqueue.broker.duplicates import enqueue_reply, resolve_batch, sub_batches
+from dejaqueue.broker.extending import extend_leases
 from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.leasing import dispatch, next_wake_us
 from dejaqueue.broker.merging import merge
@@ -578,6 +575,11 @@ class Partition:
         refused = refusal(self, request.stage) if request.stage is not None else None
         if refused is not None:
             self._refuse(request, refused)
+            return
+        if request.lease_ids is not None:
+            found = extend_leases(self, request.lease_ids, request.argument_ms)
+            reply = Reply(request.number, len(found), statuses=found)
+            self._answer(request, reply, request.acks)
             return
         rows = (request.lease_id, request.sequences, request.attempts)
         command: Ack | Nack | Extend

@@ -82,9 +82,10 @@ class RenameRequest:
 
 @dataclass(slots=True)
 class SettleRequest:
-    """ack, nack or extend, of a whole lease or of rows.
+    """ack, nack or extend, of a whole lease or of rows; or extend whole leases.
 
     Attributes:
+        lease_ids: extend: several leases, which the reply has a status for each of.
         argument_ms: nack: the delay, -1 = as the topic's backoff says; extend: the lease.
         reason, bury, release: of a nack (engine/commands.py).
         stage: of an ack.
@@ -102,10 +103,13 @@ class SettleRequest:
     bury: bool = False
     release: bool = False
     stage: Stage | None = None
+    lease_ids: Int64s | None = None
 
     @property
     def byte_count(self) -> int:
         """What it weighs while it waits."""
+        if self.lease_ids is not None:
+            return 128 + self.lease_ids.nbytes
         return 128 if self.sequences is None else 16 * len(self.sequences)
 
 

@@ -51,29 +51,29 @@ class ConsumerSession:
         """ack, nack or extend. `reply` is called once, if the settle has a number."""
         dispatcher = self._topic.dispatcher
         dispatcher.seen(self.consumer, self._clock.now_us())
+        named = settle.ids if settle.lease_ids is None else settle.lease_ids
         reply_to = self._topic.counting.counting(
             settle.op.name.lower(),
-            1 if settle.ids is None else len(settle.ids),
+            1 if named is None else len(named),
             reply if settle.number else no_reply,
         )
         try:
             if settle.op is SettleOp.EXTEND and settle.argument_ms:
                 check_lease(settle.argument_ms)
-            if settle.lease_id >= 0:
-                self._settle_lease(settle, reply_to)
+            if settle.lease_id >= 0 or settle.lease_ids is not None:
+                self._settle_leases(settle, reply_to)
             else:
                 self._settle_rows(settle, reply_to)
         except BadRequest as wrong:
             reply_to(Reply(settle.number, error=wrong))
 
-    def _settle_lease(self, settle: Settle, reply: ReplyTo) -> None:
+    def _settle_leases(self, settle: Settle, reply: ReplyTo) -> None:
         self._topic.partitions.check("settle.partition", settle.partition)
         if settle.op is SettleOp.EXTEND:
+            ids = [settle.lease_id] if settle.lease_ids is None else settle.lease_ids.tolist()
             lease_ms = settle.argument_ms or self._topic.topic.lease_ms
             end_ms = self._clock.now_ms() + lease_ms
-            self._topic.dispatcher.extended(
-                self.consumer, settle.partition, settle.lease_id, end_ms
-            )
+            self._topic.dispatcher.extended(self.consumer, settle.partition, ids, end_ms)
         else:
             self._topic.dispatcher.settled(self.consumer, settle.partition, settle.lease_id, -1)
         request = SettleRequest(
@@ -85,6 +85,7 @@ class ConsumerSession:
             reason=settle.reason,
             bury=settle.dead,
             release=settle.release,
+            lease_ids=settle.lease_ids,
         )
         self._topic.submit(settle.partition, request)
 

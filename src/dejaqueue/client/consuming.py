@@ -24,7 +24,8 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm, Appointment
-from dejaqueue.client.holding import Holder, Lease, LeaseBook, Slice
+from dejaqueue.client.extending import Extender
+from dejaqueue.client.holding import Holder, Lease, Slice
 from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.offset import ClockOffset
@@ -89,7 +90,7 @@ class ConsumeCore:
         self._link_for = link_for
         self._mutex = threading.Lock()
         self._holder = Holder()
-        self._leases = LeaseBook()
+        self._leases = Extender(self._mutex, clock, alarm, self.offset, self._ask_to_extend)
         self._channel: ConsumeChannel | None = None
         self._generation = 0
         self._number = 0
@@ -103,8 +104,6 @@ class ConsumeCore:
         self._fatal: DejaQError | None = None
         self._stop = Wake()
         self._opened = self._closed = False
-        self._extension: Appointment | None = None
-        self._extension_us: int | None = None
         self._pinging: Appointment | None = None
         self._pings = self._answered_us = self._until_us = 0
         self._failures = 0  # attempts to open a stream since one was answered on
@@ -172,21 +171,24 @@ class ConsumeCore:
         with self._mutex:
             if self._closed:
                 return
-            self.offset.add_head(now_us, delivery.head.broker_us)
+            is_newest = generation == self._generation
+            if is_newest:  # or it is the clock of the broker before
+                self.offset.add_head(now_us, delivery.head.broker_us)
             dropped = 0
             if generation > 1 and self._holder.rows:
                 ids = delivery.batch.column("id").to_numpy()
                 dropped = self._holder.drop_repeated(ids, generation)
             lease = self._holder.add(delivery.head, delivery.batch, generation)
-            self._on_way -= lease.rows
+            if is_newest:
+                self._on_way -= lease.rows
             if self.stream.auto_ack:
                 lease.end_ms = limits.INSTANT_MS_MAX  # they are acked: no lease can end
             unwanted = self._holder.take_all() if self._draining else None
             if self._settings.auto_extend and not self.stream.auto_ack:
-                self._leases.plan(lease)
+                self._leases.add(lease)
         if unwanted is not None:
             self._give_back(unwanted)
-        self._plan_extension()
+        self._leases.plan()
         if dropped:
             self._return_credit(dropped)
         self._ring()
@@ -317,71 +319,24 @@ class ConsumeCore:
         self._on_way += granted
         return granted
 
-    # ---- leases -----------------------------------------------------------------------------
-
-    def _plan_extension(self) -> None:
+    def _ask_to_extend(self, leases: list[Lease], lease_ms: int) -> Future[Reply] | None:
+        """Extend leases of one partition; None if there is no stream now."""
         with self._mutex:
-            next_ms = self._leases.next_ms()
-            if next_ms is None or self._closed:
-                return
-            now_us = self.clock.now_us()
-            at_us = next_ms * 1000 - self.offset.at(now_us)[0]
-            planned = self._extension_us
-            if planned is not None and planned <= at_us:
-                return
-            if self._extension is not None:
-                self._extension.cancel()
-            self._extension_us = at_us
-            self._extension = self.alarm.at(at_us, self._extend_due)
-
-    def _extend_due(self) -> None:
-        """Extend the leases whose last third has begun; on the alarm's thread."""
-        with self._mutex:
-            self._extension = self._extension_us = None
-            broker_ms = self.offset.broker_us(self.clock.now_us()) // 1000
-            due = self._leases.take_due(broker_ms)
             channel = self._channel
-            numbers = [self._next_number() for _ in due]
-        for lease, number in zip(due, numbers, strict=True):
-            end_ms = broker_ms + lease.length_ms
-            if channel is None:
-                # Tried again a little later, as long as the lease lasts.
-                self.alarm.after(
-                    max(lease.length_ms / 30, 1), partial(self._plan_again, lease, lease.end_ms)
-                )
-                continue
-            settle = Settle(
-                SettleOp.EXTEND, number, lease.partition, lease.lease_id, lease.length_ms
-            )
-            channel.settle(settle).add_done_callback(partial(self._extended, lease, end_ms))
-        self._plan_extension()
+            number = self._next_number()
+        if channel is None:
+            return None
+        first = leases[0]
+        rows = (first.partition, first.lease_id, lease_ms)
+        settle = Settle(SettleOp.EXTEND, number, *rows)
+        if len(leases) > 1:
+            ids = np.array([lease.lease_id for lease in leases], dtype=np.int64)
+            settle = replace(settle, lease_id=-1, lease_ids=ids)
+        return channel.settle(settle)
 
     def _next_number(self) -> int:
         self._number = self._number % 0xFFFF_FFFF + 1
         return self._number
-
-    def _extended(self, lease: Lease, end_ms: int, reply: Future[Reply]) -> None:
-        wrong = reply.exception()
-        answer = None if wrong is not None else reply.result()
-        if answer is None or answer.error is not None:
-            self.alarm.after(
-                max(lease.length_ms / 30, 1), partial(self._plan_again, lease, lease.end_ms)
-            )
-        elif answer.statuses is not None and len(answer.statuses) and answer.statuses.all():
-            with self._mutex:
-                lease.end_ms = 0  # lost: what is held of it is not handed over
-        else:
-            self._plan_again(lease, end_ms)
-
-    def _plan_again(self, lease: Lease, end_ms: int) -> None:
-        with self._mutex:
-            if self._closed:
-                return
-            lease.end_ms = end_ms
-            if self.offset.broker_us(self.clock.now_us()) >= end_ms * 1000:
-                return
-            self._leases.plan(lease)
-        self._plan_extension()
 
     # ---- settling ---------------------------------------------------------------------------
 
@@ -580,9 +535,9 @@ class ConsumeCore:
             first, self._closed = not self._closed, True
             self.is_over = True
             channel, self._channel = self._channel, None
-            for appointment in (self._extension, self._pinging):
-                if appointment is not None:
-                    appointment.cancel()
+            self._leases.close()
+            if self._pinging is not None:
+                self._pinging.cancel()
         self._stop.ring()
         if first and channel is not None:
             if self.lateness.has_news:

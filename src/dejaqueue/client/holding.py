@@ -223,10 +223,16 @@ class LeaseBook:
         return self._plan[0][0] if self._plan else None
 
     def take_due(self, broker_ms: int) -> list[Lease]:
-        """Leases to extend now; `plan` each again when its new end is known."""
-        found = []
-        while (next_ms := self.next_ms()) is not None and next_ms <= broker_ms:
-            lease = heapq.heappop(self._plan)[2]
+        """Leases to extend now, if any is due; `plan` each again when its new end is known.
+
+        With them come those of which less than half is left: they would be due soon, one by one.
+        """
+        found: list[Lease] = []
+        while (next_ms := self.next_ms()) is not None:
+            lease = self._plan[0][2]
+            if next_ms > broker_ms + (lease.length_ms // 6 if found else 0):
+                break
+            heapq.heappop(self._plan)
             if broker_ms < lease.end_ms:
                 found.append(lease)
         return found

@@ -61,7 +61,9 @@ class ClusterCatalogue(Catalogue):
         self._coordinator = coordinator
         self._kept: dict[str, _Kept] = {}
         self._refreshing, self._asking = threading.Lock(), threading.Lock()
-        self._begun, self._is_news = 0, False
+        self._begun = self._finished = 0
+        """Number of the last list that began, and of the last that was answered."""
+        self._is_news = False
         self._topics: dict[str, Topic] = {}
         self._counts: dict[str, tuple[int, ...]] = {}
         self.refresh()
@@ -75,6 +77,7 @@ class ClusterCatalogue(Catalogue):
     def _read(self) -> None:
         with self._refreshing:  # an older answer must not replace a newer one
             self._begun += 1
+            number = self._begun
             facts = self._coordinator.list(PREFIX)
             known = self._kept
             kept: dict[str, _Kept] = {}
@@ -86,6 +89,7 @@ class ClusterCatalogue(Catalogue):
             if kept != known:
                 self._adopt(kept)
                 self._is_news = True
+            self._finished = number
 
     def _adopt(self, kept: dict[str, _Kept]) -> None:
         self._kept = kept
@@ -99,8 +103,8 @@ class ClusterCatalogue(Catalogue):
         """
         if name not in self._topics:
             begun = self._begun
-            with self._asking:  # several ask at once; one list that began after all is enough
-                if self._begun == begun:
+            with self._asking:  # several ask at once; one answer that was asked for later will do
+                if self._finished <= begun:
                     self._read()
         return super().get(name)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any, ClassVar, Final
@@ -144,12 +144,17 @@ class SqlServer(ABC):
 class Connections:
     """The connections to one server, lent to one thread at a time.
 
+    Args:
+        on_broken: called when a connection broke: the server may have been away meanwhile, though
+            no call failed by it.
+
     Raises (all calls):
         SqlFailure.
     """
 
-    def __init__(self, server: SqlServer) -> None:
+    def __init__(self, server: SqlServer, on_broken: Callable[[], None] | None = None) -> None:
         self.server = server
+        self._on_broken = on_broken
         self._idle: list[SqlConnection] = []
         self._guard = threading.Lock()
         self._free = threading.BoundedSemaphore(server.connections_max)
@@ -179,6 +184,8 @@ class Connections:
                 gone = [connection]
             else:
                 self._idle.append(connection)
+        if connection.broken and self._on_broken is not None:
+            self._on_broken()
         for one in gone:
             one.close()
 

@@ -72,7 +72,6 @@ class SqlCoordinator(Coordinator):
 
     def __init__(self, server: SqlServer) -> None:
         self._server = server
-        self._connections = Connections(server)
         self._now_ms = _NOW_MS[type(server)]
         self._lives = f"(until_ms IS NULL OR until_ms > {self._now_ms})"
         self._listen: Callable[[], Channel] | None = None
@@ -80,6 +79,8 @@ class SqlCoordinator(Coordinator):
             self._listen = lambda: _Channel(server)
         self._bells = Bells()
         self._changes = CountedChanges(self._bells, self.count, self._listen, self.poll_ms)
+        # A look that is asked again on a new connection may have waited for the server to be back.
+        self._connections = Connections(server, on_broken=self._changes.ring_again)
         self._own: dict[str, int] = {}
         try:
             self._prepare()

@@ -289,6 +289,10 @@ class Engine:
             return None
         return lease.sequences, lease.attempts
 
+    def rows_of_leases(self, lease_ids: Int64s) -> tuple[Int64s, UInt16s, Int64s]:
+        """Sequences and attempts of what these leases handed out, and how many each did."""
+        return self.state.leases.rows_of(lease_ids)
+
     # --- looking around
 
     def selected(self, sequences: Int64s, wanted: Selection) -> Mask:

@@ -73,6 +73,21 @@ class Leases:
         self.add(lease_id, sequences, attempts, -1)
         self._look_again(table, self.by_id[lease_id])
 
+    def rows_of(self, lease_ids: Int64s) -> tuple[Int64s, UInt16s, Int64s]:
+        """Sequences and attempts of several leases, one after the other, and how many each has.
+
+        A lease that has ended, or never was, has none. A lease named twice has its rows twice.
+        """
+        found = [self.by_id.get(lease_id) for lease_id in lease_ids.tolist()]
+        known = [lease for lease in found if lease is not None]
+        counts = np.fromiter(
+            (0 if lease is None else lease.sequences.size for lease in found), np.int64, len(found)
+        )
+        if not known:
+            return np.zeros(0, np.int64), np.zeros(0, np.uint16), counts
+        sequences = np.concatenate([lease.sequences for lease in known])
+        return sequences, np.concatenate([lease.attempts for lease in known]), counts
+
     def drop(self, lease_id: int) -> None:
         """Forget a lease none of whose rows are held."""
         lease = self.by_id.pop(lease_id, None)

@@ -176,7 +176,7 @@ class ShardedSession:
 
     def settle(self, settle: Settle, reply: ReplyTo) -> None:
         """ack, nack or extend. `reply` is called once, if the settle has a number."""
-        if settle.lease_id >= 0:
+        if settle.lease_id >= 0 or settle.lease_ids is not None:
             self._settle_in(settle.partition % self._spread, settle, reply)
             return
         ids, attempts = settle.ids, settle.attempts

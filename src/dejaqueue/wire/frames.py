@@ -4,8 +4,8 @@
     REPLY         u32 rows · u32 0 · i64 first_id · [ids i64 × rows] · [statuses u8 × rows] | error
     CREDIT        u32 rows · u32 0
     SETTLE        u8 op · u8 fate · u16 bytes of reason · u32 partition · i64 lease_id ·
-                  i64 argument_ms · u32 rows · u32 0 · [ids i64 × rows] · [attempts u16 × rows] ·
-                  [reason, UTF-8]
+                  i64 argument_ms · u32 rows · u32 leases · [ids i64 × rows] ·
+                  [attempts u16 × rows] · [lease ids i64 × leases] · [reason, UTF-8]
     PING          i64 client_us · i64 offset_us · i64 uncertainty_us · [report]
       report      i64 sum_us · u32 n · u32 0 · [buckets u16 × n] · [counts u32 × n]
     PONG          i64 client_us · i64 broker_us
@@ -116,15 +116,17 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """ack, nack or extend, of a whole lease (`lease_id` ≥ 0) or of rows by (id, attempt).
+    """ack, nack or extend, of a whole lease (`lease_id` ≥ 0) or of rows by (id, attempt); or extend
+    several whole leases, whose reply has a status for each.
 
     Attributes:
         number: the client's number of it; the reply carries it. 0 = no reply wanted.
         argument_ms: nack: delay from now, -1 = as the topic's backoff says; extend: lease from now.
-        partition: the lease's partition, for a whole lease.
+        partition: the lease's partition, for whole leases.
         reason: nack: why, for the dead letter.
         dead: nack: they die now, however often they were delivered.
         release: nack: they do not die: their consumer never looked at them.
+        lease_ids: extend: several leases of the partition, int64 array, shape (n,).
     """
 
     op: SettleOp
@@ -137,6 +139,7 @@ class Settle:
     reason: str = ""
     dead: bool = False
     release: bool = False
+    lease_ids: npt.NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,12 +278,14 @@ def _encode_settle(frame: Settle) -> bytes:
         frame.lease_id,
         frame.argument_ms,
         rows,
-        0,
+        0 if frame.lease_ids is None else len(frame.lease_ids),
     )
     parts = [_HEAD.pack(VERSION, FrameType.SETTLE, 0, frame.number), body]
     if frame.ids is not None and frame.attempts is not None:
         parts.append(np.ascontiguousarray(frame.ids, dtype="<i8").tobytes())
         parts.append(np.ascontiguousarray(frame.attempts, dtype="<u2").tobytes())
+    if frame.lease_ids is not None:
+        parts.append(np.ascontiguousarray(frame.lease_ids, dtype="<i8").tobytes())
     return b"".join([*parts, reason])
 
 
@@ -364,7 +369,8 @@ def _decode_ping(body: memoryview, flags: int, number: int) -> Ping:
 
 
 def _decode_settle(body: memoryview, number: int) -> Settle:
-    op, fate, reason_bytes, partition, lease_id, argument_ms, rows, _ = _SETTLE.unpack_from(body)
+    head = _SETTLE.unpack_from(body)
+    op, fate, reason_bytes, partition, lease_id, argument_ms, rows, lease_count = head
     rest = body[_SETTLE.size :]
     op = SettleOp(op)
     low = -1 if op is SettleOp.NACK else 0
@@ -375,6 +381,11 @@ def _decode_settle(body: memoryview, number: int) -> Settle:
         raise BadRequest("settle.fate", "0, 1 (dead) or 2 (released)", fate)
     if op is not SettleOp.NACK and (fate or reason_bytes):
         raise BadRequest("settle.fate and reason", "none but for a nack", op.name)
+    if lease_count:
+        if op is not SettleOp.EXTEND or rows or lease_id >= 0:
+            raise BadRequest("settle.lease_ids", "none but to extend, by themselves", lease_count)
+        lease_ids = _decode_lease_ids(rest, lease_count)
+        return Settle(op, number, partition, -1, argument_ms, lease_ids=lease_ids)
     ids = attempts = None
     if lease_id < 0:
         ids = np.frombuffer(rest, dtype="<i8", count=rows)
@@ -386,6 +397,14 @@ def _decode_settle(body: memoryview, number: int) -> Settle:
     dead, release = fate == FATE_DEAD, fate == FATE_RELEASE
     rows_named = (lease_id, argument_ms, ids, attempts)
     return Settle(op, number, partition, *rows_named, reason, dead, release)
+
+
+def _decode_lease_ids(rest: memoryview, count: int) -> npt.NDArray[np.int64]:
+    if count > limits.LEASES_PER_EXTENSION_MAX:
+        raise BadRequest("settle.lease_ids", f"at most {limits.LEASES_PER_EXTENSION_MAX}", count)
+    if len(rest) != 8 * count:
+        raise BadRequest("settle.lease_ids", f"{8 * count} bytes at the end", len(rest))
+    return np.frombuffer(rest, dtype="<i8", count=count)
 
 
 def check_reason(field: str, reason: object) -> str:

@@ -102,7 +102,7 @@ def test_what_a_consumer_holds_is_given_back_when_it_goes() -> None:
 def test_a_settled_or_ended_lease_is_forgotten() -> None:
     dispatcher, (one,), _ = make()
     dispatcher.holds(one, 3, leased(5))
-    dispatcher.extended(one, 3, 9, 200)
+    dispatcher.extended(one, 3, [9], 200)
     dispatcher.forget_ended(150)
     assert len(one.leases) == 1
     dispatcher.forget_ended(201)

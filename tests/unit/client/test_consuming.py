@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.consuming import PING_MS, PINGS_EARLY_MS, ConsumeCore, ConsumeSettings
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.together import ACKED
@@ -18,18 +17,11 @@ from dejaqueue.testing.virtual_clock import VirtualClock
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Reply, SettleOp
 from tests.unit.client.fake_transport import SECONDS_MAX, FakeConsume, FakeTransport, ok
+from tests.unit.client.still_alarm import StillAlarm
 
 START_MS = 1_000_000
 AHEAD_US = 7_000_000
 """The broker's clock less the client's."""
-
-
-class StillAlarm(Alarm):
-    """Without its thread: `Bench.advance` calls what is due."""
-
-    def __init__(self, clock: VirtualClock) -> None:
-        super().__init__(clock)
-        self._thread = threading.current_thread()
 
 
 class Bench:
@@ -310,6 +302,18 @@ def test_what_is_delivered_again_is_not_handed_over_twice(bench: Bench) -> None:
     found = bench.core.take(10)
     assert found is not None
     assert found.attempts.tolist() == [2]
+    assert bench.core.take(10) is None
+
+
+def test_the_clock_of_the_broker_before_says_nothing_of_the_next_one(bench: Bench) -> None:
+    before, hour_us = bench.channel, 3_600_000_000
+    before.break_off()
+    bench.transport.wait_consumes(2)
+    before.deliver([], broker_us=bench.broker_us() + hour_us)  # was on its way
+    bench.deliver(-5, 400)
+    found = bench.core.take(10)
+    assert found is not None
+    assert found.ids.tolist() == [0]
     assert bench.core.take(10) is None
 
 

@@ -160,6 +160,16 @@ def test_leases_are_extended_in_their_last_third() -> None:
     assert book.next_ms() == 1_900
 
 
+def test_with_a_lease_that_is_due_go_those_that_are_due_soon() -> None:
+    book = LeaseBook()
+    leases = [lease(number, 1_000 + 10 * number) for number in range(8)]
+    for one in leases:
+        book.plan(one)
+    assert book.take_due(899) == []
+    assert book.take_due(900) == leases[:6]  # less than half of their 300 ms is left
+    assert book.next_ms() == 960
+
+
 def test_a_lease_that_ended_is_not_extended() -> None:
     book = LeaseBook()
     book.plan(lease(1, 1_000))

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue
 from dejaqueue.coordinator.in_process import ProcessFacts
-from dejaqueue.errors import BadRequest, JournalDamaged, TopicExists, TopicUnknown
+from dejaqueue.errors import BadRequest, JournalDamaged, TopicExists, TopicUnknown, Unavailable
 from dejaqueue.model import Topic
 
 
@@ -89,3 +91,23 @@ def test_a_topic_that_another_broker_made_is_known_before_any_bell(two: Two) -> 
     assert not mine.refresh()
     with pytest.raises(TopicUnknown):
         mine.get("u")
+
+
+def test_a_list_that_failed_answers_nobody(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, other = two
+    other.create(Topic("t"), exist_ok=False)
+    answers, listing = mine._coordinator.list, threading.Event()
+
+    def fails_once(prefix: str) -> object:
+        if listing.is_set():
+            return answers(prefix)
+        listing.set()
+        raise Unavailable("the coordinator is away")
+
+    monkeypatch.setattr(mine._coordinator, "list", fails_once)
+    with ThreadPoolExecutor(2) as threads:
+        with mine._refreshing:  # both want to know before the first has asked
+            found = [threads.submit(mine.get, "t") for _ in range(2)]
+            threading.Event().wait(0.2)
+        outcomes = [one.exception(10) for one in found]
+    assert sorted(type(one).__name__ for one in outcomes) == ["NoneType", "Unavailable"]

@@ -138,6 +138,18 @@ def test_what_gave_way_is_tried_again_and_what_is_unknown_is_not(server: Failing
     store.close()
 
 
+def test_who_wants_to_know_is_told_of_a_broken_connection(server: FailingServer) -> None:
+    told: list[int] = []
+    connections = Connections(server, on_broken=lambda: told.append(len(told)))
+    server.failures += [Verdict.AGAIN]
+    assert connections.rows("SELECT 1") == [(1,)]
+    assert told == []
+    server.failures += [Verdict.UNKNOWN]
+    assert connections.rows("SELECT 1") == [(1,)]  # asked again, and nobody would know
+    assert told == [0]
+    connections.close()
+
+
 def test_a_broken_connection_takes_the_idle_ones_with_it(server: FailingServer) -> None:
     connections = Connections(server)
     with connections.lend() as one, connections.lend() as two:

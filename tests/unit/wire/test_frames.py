@@ -90,6 +90,27 @@ def test_a_settle_of_rows_survives_the_wire() -> None:
     assert (back.ids.tolist(), back.attempts.tolist()) == (IDS.tolist(), ATTEMPTS.tolist())
 
 
+def test_an_extension_of_leases_survives_the_wire() -> None:
+    sent = Settle(SettleOp.EXTEND, 4, partition=7, argument_ms=60_000, lease_ids=IDS)
+    back = frames.decode(frames.encode(sent))
+    assert isinstance(back, Settle)
+    assert back.lease_ids is not None
+    assert (back.op, back.number, back.partition) == (SettleOp.EXTEND, 4, 7)
+    assert (back.argument_ms, back.lease_id, back.ids) == (60_000, -1, None)
+    assert back.lease_ids.tolist() == IDS.tolist()
+
+
+def test_the_leases_of_one_extension_are_bounded() -> None:
+    most = np.arange(limits.LEASES_PER_EXTENSION_MAX)
+    back = frames.decode(frames.encode(Settle(SettleOp.EXTEND, lease_ids=most)))
+    assert isinstance(back, Settle)
+    assert back.lease_ids is not None
+    assert len(back.lease_ids) == len(most)
+    too_many = Settle(SettleOp.EXTEND, lease_ids=np.append(most, 1))
+    with pytest.raises(BadRequest, match=r"^settle\.lease_ids"):
+        frames.decode(frames.encode(too_many))
+
+
 def test_a_refusal_of_rows_survives_the_wire() -> None:
     rows = {"ids": IDS, "attempts": ATTEMPTS}
     sent = Settle(SettleOp.NACK, 4, argument_ms=-1, **rows, reason="no", dead=True)
@@ -102,12 +123,18 @@ def test_a_refusal_of_rows_survives_the_wire() -> None:
 
 
 def settle_bytes(
-    op: int, fate: int, reason: bytes, said: int | None = None, delay: int = 0
+    op: int,
+    fate: int,
+    reason: bytes,
+    said: int | None = None,
+    delay: int = 0,
+    leases: int = 0,
+    lease_id: int = 5,
 ) -> bytes:
-    """A SETTLE of lease 5."""
-    count = len(reason) if said is None else said
+    """A SETTLE of a lease, or of several that follow instead of a reason."""
+    count = (0 if leases else len(reason)) if said is None else said
     head = frames.encode(Settle(SettleOp.ACK, 1, lease_id=5))[:8]
-    return head + struct.pack("<BBHIqqII", op, fate, count, 0, 5, delay, 0, 0) + reason
+    return head + struct.pack("<BBHIqqII", op, fate, count, 0, lease_id, delay, 0, leases) + reason
 
 
 @pytest.mark.parametrize(
@@ -126,6 +153,10 @@ def settle_bytes(
         (settle_bytes(1, 0, b"", delay=-1), "settle.argument_ms"),
         (settle_bytes(3, 0, b"", delay=-1), "settle.argument_ms"),
         (settle_bytes(9, 0, b""), "frame"),
+        (settle_bytes(3, 0, b"8 bytes.", leases=1), "settle.lease_ids"),  # and one by its name
+        (settle_bytes(1, 0, b"8 bytes.", leases=1, lease_id=-1), "settle.lease_ids"),
+        (settle_bytes(3, 0, b"8 bytes.", leases=2, lease_id=-1), "settle.lease_ids"),
+        (settle_bytes(3, 0, b"8 bytes.", leases=1 << 31, lease_id=-1), "settle.lease_ids"),
     ],
 )
 def test_a_settle_that_cannot_be_is_refused(content: bytes, field: str) -> None:
@@ -139,12 +170,13 @@ def test_a_settle_that_cannot_be_is_refused(content: bytes, field: str) -> None:
     st.integers(0, 1_100),
     st.binary(max_size=40),
     st.integers(),
+    st.integers(0, 6),
 )
 def test_a_garbled_settle_is_a_settle_or_refused(
-    op: int, fate: int, said: int, reason: bytes, delay: int
+    op: int, fate: int, said: int, reason: bytes, delay: int, leases: int
 ) -> None:
     delay = max(-(1 << 63), min(delay, (1 << 63) - 1))
-    check_is_frame_or_refused(settle_bytes(op, fate, reason, said, delay))
+    check_is_frame_or_refused(settle_bytes(op, fate, reason, said, delay, leases, -(leases > 0)))
 
 
 def test_a_stream_error_survives_the_wire() -> None:

@@ -195,6 +195,11 @@ class RecordJournal(Journal):
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
     @property
+    def repairs(self) -> list[str]:
+        """See Journal.repairs."""
+        return list(self._shelf.damaged)
+
+    @property
     def tail(self) -> int:
         """Position of the last entry, 0 if there is none."""
         return self._ledger.tail

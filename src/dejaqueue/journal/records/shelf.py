@@ -60,7 +60,6 @@ class RecordShelf:
                     for part, facts in manifest.parts.items():
                         self._contents[part] = self._verified(part, facts)
             except JournalDamaged as damage:
-                log.error("a snapshot cannot be used: %s", damage)
                 self.damaged.append(str(damage))
                 self._contents.clear()
                 continue
