@@ -1,5 +1,5 @@
-"""`python -m tests.simulation --seeds N [--kind broker|cluster] [--first SEED] [--print]`: what
-`make sim` runs."""
+"""`python -m tests.simulation --seeds N [--kind broker|cluster] [--first SEED] [--haste N]
+[--print]`: what `make sim` runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from tests.simulation.report import KINDS, Report, run_one
+from tests.simulation.report import HASTE_MAX, KINDS, Report, run_one
 
 
 def _reports(
-    kind: str, seeds: range, workers: int, *, twice: bool, prints: bool
+    kind: str, seeds: range, workers: int, *, haste: int, twice: bool, prints: bool
 ) -> Iterator[Report]:
-    call = partial(run_one, kind=kind, twice=twice, prints=prints)
+    call = partial(run_one, kind=kind, haste=haste, twice=twice, prints=prints)
     if workers == 1:
         yield from map(call, seeds)
         return
@@ -31,15 +31,25 @@ def main() -> int:
     parser.add_argument("--kind", choices=KINDS, default="broker")
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument(
+        "--haste", type=int, default=1, help="so many times shorter, with as many faults (broker)"
+    )
     parser.add_argument("--print", action="store_true", help="print the history")
     parser.add_argument("--twice", action="store_true", help="run each seed twice and compare")
     options = parser.parse_args()
+    if not 1 <= options.haste <= (HASTE_MAX if options.kind == "broker" else 1):
+        parser.error(f"--haste: from 1 to {HASTE_MAX}, and for brokers only")
     began = time.monotonic()
     total = Report()
     failed = 0
     seeds = range(options.first, options.first + options.seeds)
     for report in _reports(
-        options.kind, seeds, options.workers, twice=options.twice, prints=options.print
+        options.kind,
+        seeds,
+        options.workers,
+        haste=options.haste,
+        twice=options.twice,
+        prints=options.print,
     ):
         failed += report.failed
         total.deliveries += report.deliveries

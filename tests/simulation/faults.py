@@ -26,11 +26,13 @@ class Faults:
         consumers: list[Consumer],
         producers: list[Producer],
         end_us: int,
+        haste: int = 1,
     ) -> None:
         self._world = world
         self._machine = machine
         self._consumers, self._producers = consumers, producers
         self._end_us = end_us
+        self._second = SECOND // haste
         self._kinds: list[tuple[float, Callable[[], None]]] = [
             (25, lambda: machine.die(power_cut=world.chance(0.5))),
             (30, self._dies_in_a_call),
@@ -57,8 +59,8 @@ class Faults:
     def begin(self) -> None:
         """Some seeds stay calm."""
         if not self._world.chance(0.1):
-            self._world.after(self._world.between(0, 3 * SECOND), self._break_something)
-            self._world.after(100_000, self._look)
+            self._world.after(self._world.between(0, 3 * self._second), self._break_something)
+            self._world.after(self._second // 10, self._look)
 
     def _break_something(self) -> None:
         if self._over:
@@ -67,24 +69,25 @@ class Faults:
         [call] = self._world.random.choices(calls, shares)
         call()
         self._watch()
-        self._world.after(self._world.between(50_000, 4 * SECOND), self._break_something)
+        pause_us = self._world.between(self._second // 20, 4 * self._second)
+        self._world.after(pause_us, self._break_something)
 
     # --- coming back --------------------------------------------------------------------------
 
     def _look(self) -> None:
         self._watch()
         if not self._over:
-            self._world.after(100_000, self._look)
+            self._world.after(self._second // 10, self._look)
 
     def _watch(self) -> None:
         if self._machine.broker is None:
-            self._world.after(self._world.between(1_000, SECOND), self._restart)
+            self._world.after(self._world.between(1_000, self._second), self._restart)
 
     def _restart(self) -> None:
         if not self._machine.broker:
             self._machine.start()
         if not self._machine.broker and not self._over:
-            self._world.after(self._world.between(1_000, 200_000), self._restart)
+            self._world.after(self._world.between(1_000, self._second // 5), self._restart)
 
     # --- what breaks --------------------------------------------------------------------------
 
@@ -103,7 +106,7 @@ class Faults:
             if not self._over:
                 self._machine.die(power_cut=True)
 
-        self._world.after(self._world.between(0, SECOND), die)
+        self._world.after(self._world.between(0, self._second), die)
 
     def _fill_disk(self) -> None:
         """No room for anything, for a while."""
@@ -115,7 +118,7 @@ class Faults:
             disk.fail_always("write", None)
             disk.fail_always("allocate", None)
 
-        self._world.after(self._world.between(50_000, 3 * SECOND), drain)
+        self._world.after(self._world.between(self._second // 20, 3 * self._second), drain)
 
     def _step_clock(self, by_us: int) -> None:
         self._machine.clock.skew_us += by_us

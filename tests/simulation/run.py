@@ -41,8 +41,12 @@ class Run:
     deaths: int
 
 
-def simulate(seed: int) -> Run:
-    """Run a seed."""
+def simulate(seed: int, haste: int = 1) -> Run:
+    """Run a seed.
+
+    Args:
+        haste: it is so many times shorter, and things break so many times as often.
+    """
     world = World(seed)
     Writer._spread = itertools.count()  # the one thing that outlives a broker
     machine = Machine(world)
@@ -52,8 +56,8 @@ def simulate(seed: int) -> Run:
     machine.on_start.append(scenario.make_topics)
     machine.start()
     people = people_of(world, machine, history, scenario)
-    end_us = world.now_us + random.choice([2, 4, 8]) * SECOND
-    Faults(world, machine, scenario, people.consumers, people.producers, end_us).begin()
+    end_us = world.now_us + random.choice([2, 4, 8]) * SECOND // haste
+    Faults(world, machine, scenario, people.consumers, people.producers, end_us, haste).begin()
     world.run(end_us)
     _heal_and_drain(world, machine, history, people)
     history.drained = True

@@ -14,7 +14,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -36,6 +36,7 @@ from dejaqueue.schema import messages
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span
 from dejaqueue.wire.frames import Reply
 
+Answer = TypeVar("Answer")
 Carry = Callable[[pa.RecordBatch], pa.RecordBatch]
 LINKS_MAX = 64
 """Write streams kept open; the one unused for longest makes room."""
@@ -210,20 +211,25 @@ class ClientCore:
         if not measured and not self._offset.shared:
             self._offset.forget()
             for _ in range(CLOCK_CALLS):
-                sent_us = self.clock.now_us()
-                answer = self.transport.action("clock", {}).result()
-                now_us = self.clock.now_us()
-                self._offset.add_pong(sent_us, now_us, int(answer["broker_us"]))
-            self._measured_us = now_us
+                self._patiently(self._ask_time)
+            self._measured_us = now_us = self.clock.now_us()
         # Rounded up: a delay is never shorter than it says.
         return -(-self._offset.broker_us(now_us) // 1000)
 
+    def _ask_time(self) -> None:
+        sent_us = self.clock.now_us()
+        answer = self.transport.action("clock", {}).result()
+        self._offset.add_pong(sent_us, self.clock.now_us(), int(answer["broker_us"]))
+
     def call(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
         """Make a call that may be repeated, for as long as retries last. Blocks."""
+        return self._patiently(lambda: self.transport.action(action, body).result())
+
+    def _patiently(self, call: Callable[[], Answer]) -> Answer:
         until_us, failures = self.clock.now_us() + self.retry_ms_max * 1000, 0
         while True:
             try:
-                return self.transport.action(action, body).result()
+                return call()
             except Unavailable:
                 pause_us = int(backoff_ms(failures) * 1000)
                 failures += 1

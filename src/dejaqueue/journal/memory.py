@@ -127,6 +127,10 @@ class MemoryFileSystem(FileSystem):
     def rename(self, old: Path, new: Path) -> None:
         """Give a file or directory a name."""
         with self._guard:
+            content = self._contents.pop(old, None)
+            if content is not None:
+                self._contents[new] = content
+                return
             for kept in [path for path in self._contents if path.is_relative_to(old)]:
                 self._contents[new / kept.relative_to(old)] = self._contents.pop(kept)
             for moved in [path for path in self._directories if path.is_relative_to(old)]:

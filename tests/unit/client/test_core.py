@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dejaqueue.client.core import CLOCK_CALLS, CLOCK_US_MAX, LINKS_MAX, ClientCore
+from dejaqueue.errors import Unavailable
 from dejaqueue.limits import PRODUCER_NAME_BYTES_MAX
 from dejaqueue.testing.virtual_clock import VirtualClock
 from dejaqueue.wire.descriptors import WriteStream
@@ -66,6 +69,21 @@ def test_the_brokers_time_is_measured_and_kept_for_a_while() -> None:
     clock.advance(us=CLOCK_US_MAX)
     assert core.now_ms() == 9_000
     assert len(transport.calls) == 2 * CLOCK_CALLS
+
+
+def test_the_time_is_asked_again_while_no_broker_is_there() -> None:
+    missing = [Unavailable("restarts"), Unavailable("restarts")]
+
+    def answer(body: dict[str, int]) -> dict[str, int]:
+        if missing:
+            raise missing.pop()
+        return {"broker_us": 9_000_000}
+
+    transport = FakeTransport(actions={"clock": answer})
+    with pytest.raises(Unavailable):
+        ClientCore(transport, "", 0, None).now_ms()
+    assert ClientCore(transport, "", 10_000, None).now_ms() >= 9_000
+    assert not missing
 
 
 def test_a_shared_clock_is_not_measured() -> None:
