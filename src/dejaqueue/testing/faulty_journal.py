@@ -151,7 +151,7 @@ class FaultyFileSystem(FileSystem):
     def open(self, path: Path, *, create: bool = False) -> OpenFile:
         """Open a file."""
         self.count("open", path)
-        new = create and path.name not in self.inner.names(path.parent)
+        new = create and not self._exists(path)
         file = FaultyFile(self, self.inner.open(path, create=create))
         self._files.add(file)
         if new:
@@ -216,9 +216,14 @@ class FaultyFileSystem(FileSystem):
         return self.inner.free_bytes(directory) if self.free is None else self.free
 
     def _content(self, path: Path) -> bytes | None:
-        if path.name not in self.inner.names(path.parent):
-            return None
-        return bytes(read_file(self.inner, path))
+        return bytes(read_file(self.inner, path)) if self._exists(path) else None
+
+    def _exists(self, path: Path) -> bool:
+        try:
+            self.inner.open(path).close()
+        except FileNotFoundError:
+            return False
+        return True
 
     def _store(self, path: Path, content: bytes) -> None:
         file = self.inner.open(path, create=True)
@@ -250,7 +255,7 @@ class FaultyFileSystem(FileSystem):
     def _lose_sectors(
         self, path: Path, offset: int, before: bytes, random: np.random.Generator, survival: float
     ) -> None:
-        if path.name not in self.inner.names(path.parent):
+        if not self._exists(path):
             return
         file = self.inner.open(path)
         start = offset
