@@ -196,8 +196,7 @@ class BrokerFixture:
     def settle_down(self) -> None:
         """Return when every partition of every topic has done what there is to do at this time."""
         for _ in range(2):  # the second look runs in a later step than whatever waited before
-            for topic in self.broker.topics():
-                runtime = self.broker.runtime(topic.name)
+            for runtime in self.broker.runtimes():  # not those that are just being made
                 for number in range(len(runtime.partitions)):
                     runtime.look(number, lambda place: None).result(10)
 
