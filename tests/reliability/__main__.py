@@ -139,10 +139,12 @@ class Runner:
     def _run_one(self, part: Part, gives_way: list[str]) -> None:
         began = time.monotonic()
         path = self._place / part.name.replace(" ", "-").replace(":", "").replace(",", "")
+        # Pytests that run beside each other trip over what the others clean up.
+        own = {"PYTEST_DEBUG_TEMPROOT": tempfile.mkdtemp(dir=self._place)}
         with path.open("wb") as output:
             child = subprocess.Popen(
                 [*gives_way, sys.executable, *part.arguments],
-                env=os.environ | {"PYTHONPATH": f"src{os.pathsep}."} | part.environment,
+                env=os.environ | {"PYTHONPATH": f"src{os.pathsep}."} | own | part.environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
