@@ -118,3 +118,23 @@ def test_bad_settings() -> None:
         for settings in ({"window": 129}, {"window": 0}, {"batch_rows": 0}, {"acks": "maybe"}):
             with pytest.raises(BadRequest):
                 client.producer("t", **settings)
+
+
+def test_other_tasks_go_on_while_the_brokers_time_is_asked_for() -> None:
+    may_answer = threading.Event()
+
+    def answer(body: dict[str, int]) -> dict[str, int]:
+        assert may_answer.wait(SECONDS_MAX)
+        return {"broker_us": 9_000_000}
+
+    async def send() -> list[int]:
+        transport = FakeTransport(ok, actions={"clock": answer})
+        async with AsyncClient(transport=transport) as client, client.producer("t") as producer:
+            sending = asyncio.ensure_future(
+                producer.send_batch([{"payload": b"x", "delay": 1}, {"payload": b"y", "delay": 2}])
+            )
+            asyncio.get_running_loop().call_later(0.05, may_answer.set)
+            found = await (await sending)
+            return list(found.ids.tolist())
+
+    assert asyncio.run(send()) == [1000, 1001]
