@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,18 +23,29 @@ def free_port() -> int:
         return port
 
 
-def wait_for_port(port: int, timeout_ms: int = 20_000) -> None:
-    """Wait until somebody listens."""
+def wait_for_port(
+    port: int,
+    timeout_ms: int = 20_000,
+    is_ready: Callable[[socket.socket], bool] = lambda connection: True,
+) -> None:
+    """Wait until somebody listens, and is ready by what it answers."""
     clock = SystemClock()
     until_ms = clock.now_ms() + timeout_ms
     while True:
         try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
+            with socket.create_connection(("127.0.0.1", port), 1) as connection:
+                if is_ready(connection):
+                    return
         except OSError:
             if clock.now_ms() > until_ms:
                 raise
-            clock.wait_until(clock.now_us() + 20_000, Wake())
+        assert clock.now_ms() <= until_ms, f"{port} is not ready"
+        clock.wait_until(clock.now_us() + 20_000, Wake())
+
+
+def _has_loaded(redis: socket.socket) -> bool:
+    redis.sendall(b"PING\r\n")  # one with TLS answers something else, or nothing
+    return not redis.recv(100).startswith(b"-LOADING")
 
 
 class RedisServer:
@@ -56,7 +68,7 @@ class RedisServer:
             self._process = subprocess.Popen(
                 [self._program, *place, *durable, *self._settings], stdout=file, stderr=file
             )
-        wait_for_port(self.port)
+        wait_for_port(self.port, is_ready=_has_loaded)
 
     def kill(self) -> None:
         if self._process is not None:

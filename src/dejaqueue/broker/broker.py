@@ -54,6 +54,8 @@ from dejaqueue.settings import BrokerSettings, Change
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 log = logging.getLogger("dejaqueue.broker")
+# A topic is deleted when nobody reads its journals any more, or after so long; for each partition.
+READING_SECONDS_MAX = 10.0
 
 RUNNING = "running"
 """The phase in which a broker takes calls."""
@@ -365,6 +367,7 @@ class Broker:
             runtimes = [self._topics.pop(one) for one in names]
             for runtime in runtimes:
                 runtime.close(lambda partition: partition.close())
+                runtime.wait_left(READING_SECONDS_MAX)
             self.store.drop(journals)
             self.history.drop(name)
         for runtime in runtimes:

@@ -10,6 +10,7 @@ See: partition.py, `_load`; docs/guides/cluster.md.
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -85,6 +86,7 @@ class Opening:
     """A partition that another thread reads; made and asked by its worker alone."""
 
     def __init__(self, partition: Partition, executor: Executor) -> None:
+        self._is_gone = threading.Event()
         self._found: Future[Opened] = executor.submit(read_again, partition)
         self._found.add_done_callback(lambda _: partition.ring())
 
@@ -99,10 +101,14 @@ class Opening:
 
     def let_go(self) -> None:
         """Nobody wants it any more: close what it opens, whenever that is."""
-        if not self._found.cancel():
-            self._found.add_done_callback(_close)
+        self._found.cancel()
+        self._found.add_done_callback(self._leave)
 
+    def _leave(self, found: Future[Opened]) -> None:
+        if not found.cancelled() and found.exception() is None:
+            found.result().journal.close()
+        self._is_gone.set()
 
-def _close(found: Future[Opened]) -> None:
-    if found.exception() is None:
-        found.result().journal.close()
+    def wait_gone(self, seconds: float) -> bool:
+        """Wait until what was let go is closed. False: it is still being read."""
+        return self._is_gone.wait(seconds)

@@ -127,7 +127,7 @@ class Partition:
         self.served_as = ""
         self.places = Places()
         self.opener: Executor | None = None
-        self._opening: Opening | None = None
+        self.opening: Opening | None = None
         self._reopens = False
         self.recorder: Recorder | None = None
         self.claimed_dues: dict[int, Int64s] = {}
@@ -211,7 +211,7 @@ class Partition:
 
     def _next_try_us(self) -> int | None:
         """When to read it again though nobody asks: a server may be back, or we its owner again."""
-        if self._opening is not None:
+        if self.opening is not None:
             return None  # it rings
         if self._failed is None and (self._reopens or self.shared is not None):
             return self.clock.now_us() + RETRY_US
@@ -220,9 +220,8 @@ class Partition:
     def close(self) -> None:
         """Answer what waits with Unavailable and close the journal."""
         self._closed = True
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            opening.let_go()
+        if self.opening is not None:
+            self.opening.let_go()
         self._refuse_inbox(Unavailable("the broker is stopping", 1_000))
         if self.loaded:
             self.loaded = False
@@ -277,9 +276,9 @@ class Partition:
 
     def _load(self) -> bool:
         """Read snapshot and journal. False: not yet, or it can't be; then who waits was told."""
-        if self._opening is not None and not self._opening.is_done:
+        if self.opening is not None and not self.opening.is_done:
             return False
-        opening, self._opening = self._opening, None
+        opening, self.opening = self.opening, None
         if self._failed is not None:
             self._refuse_inbox(self._failed)
             return False
@@ -290,7 +289,7 @@ class Partition:
             self._refuse_inbox(refusal)
             return False
         if opening is None and self.opener is not None:
-            self._opening = Opening(self, self.opener)
+            self.opening = Opening(self, self.opener)
             return False
         try:
             self._begin(read_again(self) if opening is None else opening.result())

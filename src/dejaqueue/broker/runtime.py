@@ -237,3 +237,9 @@ class TopicRuntime:
             waits.append(done)
         for done in waits:
             done.result()
+
+    def wait_left(self, seconds: float) -> None:
+        """Once closed: wait until what still read a partition has left its journal."""
+        for partition in self.partitions:
+            if partition.opening is not None:
+                partition.opening.wait_gone(seconds)

@@ -79,6 +79,22 @@ def test_what_was_opened_for_a_topic_that_is_given_up_is_closed(
     until(lambda: _is_closed(held.opened[0]), "it is closed")
 
 
+def test_a_topic_that_is_being_read_can_be_deleted(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = cluster.start("a")
+    held = Held(broker.store.open, 0)
+    monkeypatch.setattr(broker.store, "open", held)
+    broker.create_topic(Topic("t", partitions=2))
+    assert held.asked.wait(SECONDS_MAX)
+    opens = threading.Timer(0.2, held.may.set)
+    opens.start()
+    broker.delete_topic("t")  # its journals are dropped, which nobody may have open then
+    opens.join()
+    assert [topic.name for topic in broker.topics()] == []
+    assert _is_closed(held.opened[0])
+
+
 def _is_closed(journal: Journal) -> bool:
     try:
         journal.read(pa.array([], pa.int64()).to_numpy())
