@@ -10,6 +10,8 @@ exclusive one does not meet that.
 from __future__ import annotations
 
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +21,7 @@ from dejaqueue.errors import BadRequest, Locked, Refused
 
 _FULL: Final = 2
 _BUSY_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.01
 
 _VERDICTS: Final = {
     sqlite3.SQLITE_ERROR: Verdict.WRONG,
@@ -105,6 +108,16 @@ class Sqlite(SqlServer):
 
     def connect(self) -> SqlConnection:
         """See SqlServer.connect. Raises Locked if another process has the file."""
+        end = time.monotonic() + (0 if self._exclusive else _BUSY_SECONDS)
+        while True:
+            try:
+                return self._connect_once()
+            except Locked:  # SQLite does not wait where two make a file a WAL at once
+                if time.monotonic() >= end:
+                    raise
+            threading.Event().wait(_LOOK_SECONDS)
+
+    def _connect_once(self) -> SqlConnection:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             inner = sqlite3.connect(

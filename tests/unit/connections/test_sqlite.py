@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,18 @@ def test_another_process_is_kept_out(tmp_path: Path) -> None:
         Sqlite(f"sqlite:///{tmp_path}/x.db").connect()
     connection.close()
     Sqlite(f"sqlite:///{tmp_path}/x.db").connect().close()
+
+
+def test_who_shares_a_file_waits_while_another_one_makes_it(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "x.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Locked):
+        Sqlite(f"sqlite:///{tmp_path}/x.db").connect()
+    done = threading.Timer(0.2, other.execute, ["COMMIT"])
+    done.start()
+    Sqlite(f"sqlite:///{tmp_path}/x.db", exclusive=False).connect().close()
+    done.join()
+    other.close()
 
 
 def test_a_file_that_is_no_database_is_unknown(tmp_path: Path) -> None:
