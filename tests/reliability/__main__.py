@@ -1,7 +1,7 @@
-"""`python -m tests.reliability`: what `make reliability` runs, in four lanes beside each other.
+"""`python -m tests.reliability`: what `make reliability` runs, in five lanes beside each other.
 
 Each part is a program of its own; its output is shown if it fails, and how long it took always.
-Two lanes compute, whenever the other two, in which real brokers run, leave a core to them.
+Three lanes compute, whenever the other two, in which real brokers run, leave a core to them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Lane:
 def lanes(seeds: int, first: int, flips: int) -> list[Lane]:
     """What runs beside each other."""
 
-    half = seeds // 2
+    quarter = seeds // 4
 
     def simulated(kind: str, begin: int, count: int, *more: str) -> Part:
         said = ("--kind", kind, "--first", str(begin), "--seeds", str(count), "--workers", "2")
@@ -89,8 +89,8 @@ def lanes(seeds: int, first: int, flips: int) -> list[Lane]:
     return [
         Lane(
             [
-                simulated("broker", first, half),
-                simulated("broker", first + half, seeds - half, "--haste", "4"),
+                simulated("broker", first, quarter),
+                simulated("broker", first + quarter, seeds - quarter, "--haste", "4"),
                 simulated("cluster", first, seeds // 8),
             ],
             waits=False,
@@ -98,8 +98,13 @@ def lanes(seeds: int, first: int, flips: int) -> list[Lane]:
         Lane(
             [
                 _of_pytest("planted bugs", "tests/simulation", "tests/checker", "tests/mutation"),
-                Part(f"{flips:,} bit flips", ("-m", "tests.corruption", "--flips", str(flips))),
                 _of_pytest("corruption, replay", "tests/corruption", "tests/replay"),
+            ],
+            waits=False,
+        ),
+        Lane(
+            [
+                Part(f"{flips:,} bit flips", ("-m", "tests.corruption", "--flips", str(flips))),
                 Part("50,000 crash states", ("-m", "tests.crash.crash_states", *_STATES)),
                 Part("100 failing calls of each", ("-m", "tests.crash.failing_calls", *_POINTS)),
             ],

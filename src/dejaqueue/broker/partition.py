@@ -376,7 +376,8 @@ class Partition:
         """Raise Unavailable if the partition could not be read. For looks."""
         if not self.loaded:
             unknown = Unavailable("the partition can't be read now", 1_000)
-            raise self._failed or self._unreadable or unknown
+            known = None if self._closed else self._failed or self._unreadable
+            raise known or unknown
 
     # --- requests ---------------------------------------------------------------------------
 
