@@ -129,7 +129,7 @@ chaos: venv-dev ## three brokers in networks that fail, killed, paused, their cl
 	@scripts/install_servers.sh || true
 	@PYTHONPATH=src:. $(PY) -m tests.chaos $(ARGS)
 
-reliability: venv-dev ## everything that breaks things on purpose, in half an hour or more
+reliability: venv-dev ## everything that breaks things on purpose, in half an hour
 	@scripts/install_pythons.sh
 	@scripts/install_servers.sh || true
 	@PYTHONPATH=src:. $(PY) -m tests.reliability --first $(SEED) --seeds $(or $(SEEDS),2000) $(ARGS)
