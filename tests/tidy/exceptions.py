@@ -103,7 +103,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/http/entrance.py": "tests/integration/test_authorisation.py",
     "src/dejaqueue/http/routes/keys.py": "tests/integration/test_authorisation.py",
     "src/dejaqueue/cluster/jetstream.py": "tests/cluster",
-    "src/dejaqueue/connections/nats.py": "tests/conformance/test_records_nats.py",
     "src/dejaqueue/journal/records/nats_copies.py": "tests/cluster/test_rot.py",
     "src/dejaqueue/journal/records/nats_reading.py": "tests/conformance/test_records_nats.py",
     "src/dejaqueue/journal/records/nats_streams.py": "tests/unit/journal/records/test_nats.py",

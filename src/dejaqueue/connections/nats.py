@@ -175,6 +175,10 @@ class NatsConnection:
                 failure = error
                 await _discard(client)
                 continue
+            except asyncio.CancelledError:  # nobody has time to close it in good order
+                with suppress(Exception):
+                    client._transport._io_writer.transport.abort()
+                raise
             self._client = client
             return None
         return failure
@@ -466,7 +470,10 @@ class NatsConnection:
             self._lost.set()
             await _discard(self._client)
         if self._keeper is not None:
+            known = self._client
             await self._keeper
+            if self._client is not known:  # it was just being made anew
+                await _discard(self._client)
         left = [one for one in asyncio.all_tasks() if one is not asyncio.current_task()]
         for one in left:
             one.cancel()
