@@ -48,6 +48,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _a_state_directory_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Secrets that clusters of this machine share are not those of who runs the tests."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(autouse=True)
 def _nobody_silenced_the_logs(request: pytest.FixtureRequest) -> None:
     """What a test before has done to the loggers is undone, and named at the end of the run."""

@@ -85,6 +85,9 @@ def redis_program() -> str:
     return found
 
 
+SECRET = "a secret of tests"
+
+
 class NatsServers:
     """One JetStream server or three, as they run beside brokers."""
 
@@ -92,7 +95,8 @@ class NatsServers:
         names = ["abcde"[place] for place in range(count)]
         self.nodes = [Node(name, "127.0.0.1", free_port(), free_port()) for name in names]
         self.servers = {
-            name: JetStreamServer(name, self.nodes, directory / name, tls=tls) for name in names
+            name: JetStreamServer(name, self.nodes, directory / name, secret=SECRET, tls=tls)
+            for name in names
         }
         self.start()
 

@@ -23,6 +23,7 @@ from dejaqueue import Client
 from dejaqueue.cluster.embedded import nodes_of
 from dejaqueue.cluster.jetstream import ClusterStatus, JetStreamServer
 from dejaqueue.cluster.placement import preferred
+from dejaqueue.cluster.secret import FILE
 from dejaqueue.errors import Unavailable
 
 NODES = ("a", "b", "c")
@@ -134,7 +135,8 @@ class ClusterSystem(DejaqSystem):
         assert self._folder is not None
         nodes = nodes_of(self._places)
         directory = self._folder / NODES[0] / "data" / "jetstream"
-        return JetStreamServer(NODES[0], nodes, directory).status()
+        secret = (directory.parent / FILE).read_text(encoding="utf-8").strip()
+        return JetStreamServer(NODES[0], nodes, directory, secret=secret).status()
 
     def leader(self) -> str:
         """The broker whose server leads the facts that brokers agree on."""

@@ -166,6 +166,10 @@ FLIGHT_STREAMS_MAX: Final = 16_384
 ACTION_BYTES_MAX: Final = 64 << 20
 # API keys of one broker: they are kept in memory, and stored anew with every change.
 API_KEYS_MAX: Final = 10_000
+# A shorter secret of a cluster can be guessed; `openssl rand -hex 32` writes 64 characters.
+CLUSTER_SECRET_LENGTH_MIN: Final = 16
+# Ids of revoked API keys that are remembered, for ever if the key had no end: 300 kB.
+API_KEYS_REVOKED_MAX: Final = 10_000
 # Roles and patterns of one key: each is tried on every call.
 API_KEY_GRANTS_MAX: Final = 64
 # An API key has 80; what is longer is no key, and only so much of it is looked at.

@@ -370,8 +370,16 @@ class ClusterSettings(Group):
     )
     secret_file: str = Field(
         default="",
-        description="File with the secret that the servers of `nodes` share; needed unless all of "
-        "them are on one machine. Cannot change live.",
+        description="File with the secret of the cluster, the same on all brokers, of at least 16 "
+        "characters: passwords of the servers of `nodes` come from it, and API keys are sealed "
+        "with it. Empty = with `nodes` that are all on this machine one is made and kept for its "
+        "user; without `nodes` API keys are not sealed. Cannot change live.",
+    )
+    seal_keys: bool = Field(
+        default=False,
+        description="Take over the API keys as they are stored, whatever their seal, and seal them "
+        "with the secret: for one start of one broker, while the others are stopped, after the "
+        "secret was changed. Cannot change live.",
     )
     tls_ca: str = Field(
         default="",

@@ -271,7 +271,7 @@ class Embedded(Backend):
         """See Backend.start."""
         self._folder, self._network = folder, network
         self._secret = folder / "secret"
-        self._secret.write_text("of the chaos\n")
+        self._secret.write_text("the secret of the chaos\n")
         self._secret.chmod(0o600)
 
     def settings(self, broker: str) -> dict[str, object]:

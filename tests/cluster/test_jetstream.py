@@ -19,7 +19,8 @@ pytest.importorskip("nats")
 
 def one_node(directory: Path, **more: str) -> JetStreamServer:
     node = Node("a", "127.0.0.1", free_port(), free_port())
-    return JetStreamServer("a", [node], directory / "jetstream", **more)  # type: ignore[arg-type]
+    secret = {"secret": "word"}
+    return JetStreamServer("a", [node], directory / "jetstream", **secret | more)  # type: ignore[arg-type]
 
 
 def test_one_server_starts_keeps_records_and_stops(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_a_server_that_is_killed_comes_back(tmp_path: Path) -> None:
 def test_more_copies_than_nodes_are_refused(tmp_path: Path) -> None:
     node = Node("a", "127.0.0.1", 1, 2)
     with pytest.raises(BadRequest, match="replicas"):
-        JetStreamServer("a", [node], tmp_path, replicas=3)
+        JetStreamServer("a", [node], tmp_path, secret="word", replicas=3)
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.journal.records.nats import NatsRecordStore
 from dejaqueue.testing.record_conformance import patiently
 from tests.integration.papers import Papers
-from tests.record_servers import NatsServers
+from tests.record_servers import SECRET, NatsServers
 
 pytest.importorskip("nats")
 
@@ -38,7 +38,7 @@ def test_three_servers_let_in_who_shows_a_certificate_and_nobody_else(tmp_path: 
         for wrong in (None, NodeTls(papers.ca, *papers.stranger)):
             with pytest.raises(Unavailable):
                 NatsConnection(
-                    read_url(journal_url(servers.nodes[:1], servers.nodes[0], 1, "", wrong))
+                    read_url(journal_url(servers.nodes[:1], servers.nodes[0], 1, SECRET, wrong))
                 )
     finally:
         servers.stop()

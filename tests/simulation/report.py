@@ -8,11 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from tests.simulation.cluster.keys import simulate_keys
 from tests.simulation.cluster.run import simulate_cluster
 from tests.simulation.run import Run
 from tests.simulation.run import simulate as simulate_broker
 
-KINDS: dict[str, Callable[[int], Run]] = {"broker": simulate_broker, "cluster": simulate_cluster}
+KINDS: dict[str, Callable[[int], Run]] = {
+    "broker": simulate_broker,
+    "cluster": simulate_cluster,
+    "keys": simulate_keys,
+}
 HASTE_MAX = 16
 """In a shorter seed hardly a message is delivered before everything is mended."""
 

@@ -136,7 +136,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/cli/demo/cluster.py": "tests/cluster",
     "src/dejaqueue/coordinator/interface.py": "a contract",
     "src/dejaqueue/coordinator/etcd.py": "tests/conformance, tests/integration/test_etcd_access.py",
-    "src/dejaqueue/coordinator/jetstream.py": "tests/conformance",
     "src/dejaqueue/coordinator/redis.py": "tests/conformance",
     "src/dejaqueue/testing/coordinator_conformance.py": "tests/conformance",
     "src/dejaqueue/testing/record_conformance.py": "tests/conformance",

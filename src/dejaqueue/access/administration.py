@@ -7,12 +7,12 @@ every call needs one, can only be made on the broker's own machine.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from dejaqueue.access.key_ring import KeyRing
+from dejaqueue.addresses import is_loopback
 from dejaqueue.errors import BadRequest, Forbidden
 from dejaqueue.wire.descriptors import check_fields
 
@@ -77,10 +77,5 @@ def is_near(address: str) -> bool:
     for scheme in ("ipv4:", "ipv6:"):
         if text.startswith(scheme):
             text = text.removeprefix(scheme).rpartition(":")[0]
-    text = text.replace("%5B", "").replace("%5D", "").strip("[]").partition("%")[0]
-    try:
-        found = ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    mapped = getattr(found, "ipv4_mapped", None)
-    return bool((mapped or found).is_loopback)
+    text = text.replace("%5B", "").replace("%5D", "")
+    return text != "localhost" and is_loopback(text)

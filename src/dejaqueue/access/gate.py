@@ -47,7 +47,7 @@ class Gate:
         self.keys.on_change.append(self._look)
 
     def principal(self, api_key: str | None) -> Principal:
-        """Who has this API key; None = none was sent. Raises Unauthenticated."""
+        """Who has this API key; None = none was sent. Raises Unauthenticated, Unavailable."""
         if not self.keys.required:
             return EVERYBODY
         if api_key is None:
@@ -55,9 +55,15 @@ class Gate:
         return self.keys.find(api_key).principal
 
     def check(self, principal: Principal) -> None:
-        """Raise Unauthenticated if who was let in before would not be now. Costs a lookup."""
+        """Raise Unauthenticated if who was let in before would not be now. Costs a lookup.
+
+        Raises:
+            Unauthenticated. Unavailable: whether the key still holds cannot be told at the moment.
+        """
         if not self.keys.is_live(principal.key_id):
             raise Unauthenticated(REFUSAL if principal.key_id else NEEDED)
+        if principal.key_id:
+            self.keys.check_confirmed()
 
     def admit(self, principal: Principal, end: Callable[[Unauthenticated], None]) -> Admission:
         """Let a stream be open. Use it in a `with`, for as long as the stream is.
@@ -125,7 +131,7 @@ class Admission:
         self.end = end
 
     def check(self) -> None:
-        """Raise Unauthenticated if it is over."""
+        """Raise Unauthenticated if it is over, Unavailable if that cannot be told."""
         self._gate.check(self.principal)
 
     def __enter__(self) -> Admission:

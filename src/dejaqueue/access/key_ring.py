@@ -9,18 +9,21 @@ See: api_keys.py for what a key is; the guide docs/guides/security.md.
 from __future__ import annotations
 
 import hmac
-import json
+import logging
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from dejaqueue import limits
 from dejaqueue.access.api_keys import ApiKey, check_name, digest_of, grants_of, id_of, new_key
+from dejaqueue.access.key_set import KeySet, key_set_of, unsealed_key_set_of
 from dejaqueue.access.roles import Role
+from dejaqueue.access.seal import Seal
 from dejaqueue.clock import Clock
 from dejaqueue.errors import (
     BadRequest,
+    DejaQError,
     JournalDamaged,
     Refused,
     Unauthenticated,
@@ -28,20 +31,30 @@ from dejaqueue.errors import (
 )
 
 DOCUMENT = "keys"
-FORMAT_VERSION = 1
 REFUSAL = "this API key is not known, was revoked or has ended"
 """The same words for each, so that the answer says nothing about which keys there are."""
 
+PUT_BACK_AGAIN_MS = 1_000
+"""Two brokers that do not believe each other must not store in turn as fast as they can."""
+
+log = logging.getLogger("dejaqueue.access")
+
+Change = Callable[[str | None], str | None]
+"""From what is stored to what shall be stored; None = leave it."""
+
 
 class Documents(Protocol):
-    """Where the keys are kept; a JournalStore is one."""
+    """Where the keys are kept: a JournalStore, or what the brokers of a cluster share."""
 
     def load_document(self, name: str) -> str | None:
         """What was stored, None at first."""
         ...
 
-    def store_document(self, name: str, text: str) -> None:
-        """Store it durably, whole or not at all."""
+    def change_document(self, name: str, change: Change) -> None:
+        """Store durably, whole or not at all, what `change` makes of what is stored at that moment.
+
+        `change` is called again where somebody else was quicker; what it raises is passed on.
+        """
         ...
 
 
@@ -59,6 +72,16 @@ class InMemory:
         """Keep it."""
         self._texts[name] = text
 
+    def change_document(self, name: str, change: Change) -> None:
+        """Keep what `change` makes of it."""
+        text = change(self._texts.get(name))
+        if text is not None:
+            self._texts[name] = text
+
+
+def _always() -> bool:
+    return True
+
 
 class KeyRing:
     """The API keys of one broker.
@@ -69,26 +92,81 @@ class KeyRing:
 
     Attributes:
         on_change: called with no lock held after keys were made or revoked.
+        refused_count: documents that were found and refused since this was made.
     """
 
     def __init__(self, clock: Clock, documents: Documents | None = None) -> None:
         self.clock = clock
         self.on_change: list[Callable[[], None]] = []
+        self.refused_count = 0
         self._documents: Documents | None = None
+        self._copy: Documents | None = None
+        self._seal: Seal | None = None
+        self._is_confirmed = _always
         self._mutex = threading.Lock()
-        self._keys: dict[str, ApiKey] = {}
-        self._required = False
+        self._known: KeySet | None = None
+        """None = there never was a key."""
+        self._keys: Mapping[str, ApiKey] = {}
+        self._merged_text: str | None = None
+        """The document that was merged last, so that the same one is not read again."""
+        self._refused_text: str | None = None
+        self._is_owing = False
+        """Something that is known here was not stored when this last looked."""
+        self._put_back_ms = 0
         # Compared with when an id is not known, so that this takes as long as a wrong secret.
         self._nobody = secrets.token_bytes(32)
         if documents is not None:
             self.open(documents)
 
-    def open(self, documents: Documents) -> None:
-        """Read the keys. Raises JournalDamaged: the broker must not start without them."""
+    def open(
+        self,
+        documents: Documents,
+        seal: Seal | None = None,
+        *,
+        reseals: bool = False,
+        copy: Documents | None = None,
+        is_confirmed: Callable[[], bool] = _always,
+    ) -> None:
+        """Read the keys.
+
+        Args:
+            seal: that the document must have; None = none.
+            reseals: take it over this once whatever its seal is, and seal it.
+            copy: a place of this broker's own, where what is known is kept as well; where the
+                document is lost or cannot be believed, that is what it starts with.
+            is_confirmed: False while what is known here may be too old to go by.
+
+        Raises:
+            JournalDamaged, Refused: the broker must not start without them. Unavailable.
+        """
+        if reseals:
+            documents.change_document(DOCUMENT, lambda text: _resealed(text, seal))
         text = documents.load_document(DOCUMENT)
-        keys = {} if text is None else {key.id: key for key in _parse(text)}
+        own = self._own_copy(copy, seal, reseals=reseals)
+        try:
+            stored = None if text is None else key_set_of(text, seal)
+        except JournalDamaged:
+            if own is None:
+                raise
+            stored = None
         with self._mutex:
-            self._keys, self._required, self._documents = keys, text is not None, documents
+            self._documents, self._seal, self._is_confirmed = documents, seal, is_confirmed
+            self._copy = copy
+            self._merged_text, self._refused_text = None, None
+            self._use(self._together(stored, own) if stored or own else None)
+
+    def _own_copy(
+        self, copy: Documents | None, seal: Seal | None, *, reseals: bool
+    ) -> KeySet | None:
+        """What this broker knew in an earlier life, if that can be believed."""
+        text = None if copy is None else copy.load_document(DOCUMENT)
+        if text is None:
+            return None
+        try:
+            return unsealed_key_set_of(text) if reseals else key_set_of(text, seal)
+        except Refused as wrong:
+            log.error("this broker's own copy of the API keys is left aside: %s", wrong)
+            return None
 
     def close(self) -> None:
         """Let nobody in until the next `open`."""
@@ -98,16 +176,28 @@ class KeyRing:
     @property
     def required(self) -> bool:
         """True if calls need a key. Raises Unavailable while the keys are not read."""
-        if self._documents is None:
-            raise Unavailable("the broker is not running", 1_000)
-        return self._required
+        self._opened()
+        return self._known is not None
+
+    def is_confirmed(self) -> bool:
+        """False while a key could be known here that was revoked elsewhere long ago."""
+        return self._is_confirmed()
+
+    def check_confirmed(self) -> None:
+        """Raise Unavailable while a key could be known here that was revoked elsewhere long ago."""
+        if not self._is_confirmed():
+            raise Unavailable(
+                "API keys cannot be confirmed: no coordinator within the lease", 1_000
+            )
 
     def find(self, text: str) -> ApiKey:
         """The key of this text. Takes as long for an unknown id as for a wrong secret.
 
         Raises:
-            Unauthenticated: not known, revoked or ended; says not which.
+            Unauthenticated: not known, revoked or ended; says not which. Unavailable: this cannot
+                be told at the moment.
         """
+        self.check_confirmed()
         key = self._keys.get(id_of(text))
         kept = self._nobody if key is None else key.digest
         same = hmac.compare_digest(digest_of(text), kept)
@@ -121,7 +211,7 @@ class KeyRing:
         What open streams ask over and over: a lookup, no digest.
         """
         if not key_id:
-            return not self._required
+            return self._known is None
         key = self._keys.get(key_id)
         return key is not None and not key.has_ended(self.clock.now_ms())
 
@@ -144,24 +234,25 @@ class KeyRing:
 
         Raises:
             BadRequest: a value is wrong. Refused: the name is taken, there are too many keys, or
-                it is the first key and could not make others.
+                it is the first key and could not make others. Unavailable: it may have been made
+                nevertheless; then its name is taken, and nobody has its text.
         """
         checked = check_name(name), grants_of(grants)
-        with self._mutex:
-            now_ms = self.clock.now_ms()
-            end_ms = _check_end(ends_ms, now_ms)
-            if any(key.name == name for key in self._keys.values()):
-                raise Refused(f"there is a key of the name {name}; revoke it first")
-            if len(self._keys) >= limits.API_KEYS_MAX:
-                raise Refused(f"this broker has {limits.API_KEYS_MAX} API keys, the limit")
-            key, text = new_key(*checked, now_ms, end_ms)
-            if not self._required and not _is_lasting_admin(key):
+        now_ms = self.clock.now_ms()
+        key, text = new_key(*checked, now_ms, _check_end(ends_ms, now_ms))
+
+        def with_it(known: KeySet | None) -> KeySet:
+            if known is None and not _is_lasting_admin(key):
                 raise Refused(
                     "from the first key on every call needs one, so the first must be able to make "
                     "others: grant it admin:*, without an end"
                 )
-            self._store(self._keys | {key.id: key})
-        self._changed()
+            known = known or KeySet()
+            if any(other.name == name for other in known.keys.values()):
+                raise Refused(f"there is a key of the name {name}; revoke it first")
+            return known.with_key(key)
+
+        self._change(with_it)
         return key, text
 
     def revoke(self, key_id: object, *, force: bool = False) -> ApiKey:
@@ -173,39 +264,141 @@ class KeyRing:
                 broker's data is (`dejaq key create --data`).
 
         Raises:
-            BadRequest: there is no such key. Refused: it is the last admin key.
+            BadRequest: there is no such key. Refused: it is the last admin key. Unavailable: it may
+                have been revoked nevertheless.
         """
-        with self._mutex:
-            key = self._named(key_id)
-            left = {known: other for known, other in self._keys.items() if known != key.id}
-            last = not any(_is_lasting_admin(other) for other in left.values())
+        revoked: list[ApiKey] = []
+
+        def without_it(known: KeySet | None) -> KeySet:
+            known = known or KeySet()
+            key = _named(known, key_id)
+            left = known.without(key)
+            last = not any(_is_lasting_admin(other) for other in left.keys.values())
             if last and _is_lasting_admin(key) and not force:
                 raise Refused(f"{key.name} is the last admin key; make another first, or force it")
-            self._store(left)
-        self._changed()
-        return key
+            revoked.append(key)
+            return left
 
-    def _named(self, text: object) -> ApiKey:
-        """The key of this id or name; of a whole key nothing but its id is looked at or shown."""
-        shown = str(text)
-        shown = id_of(shown) or shown
-        by_name = [key for key in self._keys.values() if key.name == shown]
-        key = self._keys.get(shown) or next(iter(by_name), None)
-        if key is None:
-            raise BadRequest("key", "the id or the name of a key", shown)
-        return key
+        self._change(without_it)
+        return revoked[-1]
 
-    def _store(self, keys: dict[str, ApiKey]) -> None:
+    # --- what is stored ------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Take over what others have changed; put back what is lost. Raises Unavailable.
+
+        A document that is gone, or that is refused, changes nothing here: what was known stays in
+        force, and is stored again.
+        """
+        documents = self._opened()
+        text = documents.load_document(DOCUMENT)
+        if text is not None and text == self._merged_text and not self._is_owing:
+            return
+        try:
+            stored = self._read(text)
+        except Refused:  # of a later version, which others may need
+            return
+        if stored is not None and text != self._merged_text:
+            self._merge(stored, text)
+        self._is_owing = self._is_lacking(stored)
+        now_ms = self.clock.now_ms()
+        if not self._is_owing or now_ms < self._put_back_ms:
+            return
+        self._put_back_ms = now_ms + PUT_BACK_AGAIN_MS
+        try:
+            documents.change_document(DOCUMENT, self._put_back)
+            self._refused_text = None
+        except DejaQError as error:
+            log.warning("the API keys known here could not be stored again: %s", error)
+
+    def _opened(self) -> Documents:
         if self._documents is None:
             raise Unavailable("the broker is not running", 1_000)
-        stored = [key.to_stored() for key in keys.values()]
-        text = json.dumps({"version": FORMAT_VERSION, "keys": stored})
-        self._documents.store_document(DOCUMENT, text)
-        self._keys, self._required = keys, True
+        return self._documents
 
-    def _changed(self) -> None:
+    def _is_lacking(self, stored: KeySet | None) -> bool:
+        """True if something that is known here is not stored."""
+        known = self._known or KeySet()
+        return not (stored or KeySet()).has_all_of(known, self.clock.now_ms())
+
+    def _put_back(self, text: str | None) -> str | None:
+        """What is stored with what is known here; None = it has all of that."""
+        stored = self._read(text)
+        if not self._is_lacking(stored):
+            return None
+        return self._together(stored, self._known).to_text(self._seal)
+
+    def _change(self, step: Callable[[KeySet | None], KeySet]) -> None:
+        """Make a change upon what is stored at that moment; it counts when it is durable."""
+        documents = self._opened()
+        made: list[tuple[KeySet, str]] = []
+
+        def change(text: str | None) -> str:
+            stored, known = self._read(text), self._known
+            changed = step(known if stored is None else self._together(stored, known))
+            made.append((changed, changed.to_text(self._seal)))
+            return made[-1][1]
+
+        documents.change_document(DOCUMENT, change)
+        self._merge(*made[-1])
+
+    def _together(self, stored: KeySet | None, known: KeySet | None) -> KeySet:
+        both = (stored or KeySet()).merged(known or KeySet())
+        return both.without_forgotten(self.clock.now_ms())
+
+    def _read(self, text: str | None) -> KeySet | None:
+        """What is stored; None = nothing to be believed. Raises Refused: a later version."""
+        try:
+            if text is not None:
+                return key_set_of(text, self._seal)
+            if self._known is not None:
+                self._note_refused("", "the API keys are gone from where they are kept")
+        except Refused as wrong:
+            self._note_refused(text or "", str(wrong))
+            if not isinstance(wrong, JournalDamaged):
+                raise
+        return None
+
+    def _note_refused(self, text: str, why: str) -> None:
+        """Say it once for each document. Where no key was known, nobody is let in from now on."""
+        with self._mutex:
+            if self._known is None:
+                self._use(KeySet())
+        if text != self._refused_text:
+            self._refused_text = text
+            self.refused_count += 1
+            log.error("%s; the %d keys known here stay in force", why, len(self._keys))
+
+    def _merge(self, stored: KeySet, text: str | None) -> None:
+        with self._mutex:
+            self._merged_text, self._refused_text = text, None
+            self._use(known := self._together(stored, self._known))
+            try:
+                if self._copy is not None:
+                    kept = known.to_text(self._seal)
+                    self._copy.change_document(DOCUMENT, lambda _: kept)
+            except DejaQError as error:
+                log.warning("the API keys are not kept in this broker's own copy: %s", error)
         for tell in list(self.on_change):
             tell()
+
+    def _use(self, known: KeySet | None) -> None:
+        self._known, self._keys = known, {} if known is None else known.keys
+
+
+def _resealed(text: str | None, seal: Seal | None) -> str | None:
+    return None if text is None else unsealed_key_set_of(text).to_text(seal)
+
+
+def _named(known: KeySet, text: object) -> ApiKey:
+    """The key of this id or name; of a whole key nothing but its id is looked at or shown."""
+    shown = str(text)
+    shown = id_of(shown) or shown
+    by_name = [key for key in known.keys.values() if key.name == shown]
+    key = known.keys.get(shown) or next(iter(by_name), None)
+    if key is None:
+        raise BadRequest("key", "the id or the name of a key", shown)
+    return key
 
 
 def _is_lasting_admin(key: ApiKey) -> bool:
@@ -221,14 +414,3 @@ def _check_end(ends_ms: object, now_ms: int) -> int | None:
     if not now_ms < ends_ms <= limits.INSTANT_MS_MAX:
         raise BadRequest("ends_ms", f"after now, up to {limits.INSTANT_MS_MAX}", ends_ms)
     return ends_ms
-
-
-def _parse(text: str) -> list[ApiKey]:
-    try:
-        values = json.loads(text)
-        if values["version"] != FORMAT_VERSION:
-            raise Refused(f"the API keys have version {values['version']}, this is 1")
-        return [ApiKey.from_stored(stored) for stored in values["keys"]]
-    except (ValueError, KeyError, TypeError, BadRequest) as wrong:
-        # Not the text of what is wrong: it could show a digest.
-        raise JournalDamaged(f"the API keys cannot be read ({type(wrong).__name__})") from None

@@ -135,7 +135,10 @@ class Broker:
             shared = self._shared
             self._catalogue = Catalogue(self.store) if shared is None else shared.catalogue()
             self.history.journals_of = None if shared is None else self._catalogue.journals
-            self.keys.open(self.store if shared is None else shared)
+            if shared is None:
+                self.keys.open(self.store)
+            else:
+                shared.open_keys(self.keys)
         except BaseException:
             self.store.close()
             raise

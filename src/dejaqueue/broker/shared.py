@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.errors import DejaQError, Elsewhere
 from dejaqueue.model import Topic
@@ -24,7 +25,7 @@ def in_shards(topic: Topic, spread: int) -> Elsewhere:
 
 
 class Shared(Protocol):
-    """The part of a broker that is agreed upon with others; documents are its API keys.
+    """The part of a broker that is agreed upon with others.
 
     A topic that has shards is named here by the names of its shards.
     """
@@ -57,10 +58,6 @@ class Shared(Protocol):
         """`remove_node` or `repair_node`. Raises BadRequest, Refused, Elsewhere."""
         ...
 
-    def load_document(self, name: str) -> str | None:
-        """What was stored, None at first. Raises Unavailable."""
-        ...
-
-    def store_document(self, name: str, text: str) -> None:
-        """Store it for all brokers, whole or not at all. Raises Unavailable."""
+    def open_keys(self, keys: KeyRing) -> None:
+        """Have a broker's API keys be those of the cluster. Raises as KeyRing.open."""
         ...

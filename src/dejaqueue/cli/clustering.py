@@ -70,6 +70,9 @@ class Place:
             False if a signal to stop came while it waited for the other servers.
         """
         if self._server is not None:
+            from dejaqueue.cluster.embedded import warn_if_plain
+
+            warn_if_plain(self._given)
             self._server.start(wait=False)
             server = self._server
             if not _comes_about(lambda: server.wait_until_ready(READY_MS), stopping):
@@ -78,6 +81,7 @@ class Place:
             self.settings = self.beside(self.settings)
         cluster = self.settings.cluster
         if cluster.coordinator:
+            from dejaqueue.cluster.embedded import keys_beside
             from dejaqueue.cluster.node import Node
             from dejaqueue.coordinator.registry import open_coordinator
 
@@ -88,7 +92,8 @@ class Place:
             ):
                 self.close()
                 return False
-            self.node = Node(name, opened[0], cluster.lease_ms)
+            keys = keys_beside(self._given, opened[0])
+            self.node = Node(name, opened[0], cluster.lease_ms, keys=keys)
         return True
 
     def join(self, broker: Broker, port: int, http_port: int, *, tls: bool) -> None:

@@ -7,9 +7,11 @@ See: docs/guides/security.md.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,7 +31,8 @@ data_option = click.option(
     "--data",
     "directory",
     metavar="DIR",
-    help="Of the broker with this directory, which is not running now.",
+    help="Of the broker with this directory, which is not running now. Of a node of a cluster the "
+    "others learn when it is back; DEJAQ_CLUSTER__SECRET_FILE names the secret if it has one.",
 )
 
 
@@ -59,11 +62,17 @@ def _keys(directory: str | None, url: str) -> Iterator[Act]:
     from dejaqueue.access import administration
     from dejaqueue.access.key_ring import KeyRing
     from dejaqueue.clock import SystemClock
+    from dejaqueue.cluster.key_copy import is_of_cluster, opened_copy
     from dejaqueue.errors import BadRequest
     from dejaqueue.journal.registry import open_store
 
     if directory.startswith("memory:"):
         raise BadRequest("--data", "a directory; what is in memory has no keys", directory)
+    if is_of_cluster(Path(directory)):
+        secret_file = os.environ.get("DEJAQ_CLUSTER__SECRET_FILE", "")
+        with opened_copy(Path(directory), secret_file) as keys:
+            yield lambda name, body: administration.act(keys, name, body, is_near=True)
+        return
     store = open_store(directory)
     try:
         keys = KeyRing(SystemClock(), store)

@@ -155,9 +155,9 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
 
 def _warn_if_open(host: str, gate: Gate, tls: ServerTls | None) -> None:
     """Say plainly what others on the network can do."""
-    from dejaqueue.access.administration import is_near
+    from dejaqueue.addresses import is_loopback
 
-    if host == "localhost" or is_near(host):
+    if is_loopback(host):
         return
     if not gate.keys.required:
         log.warning(

@@ -7,7 +7,6 @@ See: docs/guides/security.md.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import re
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dejaqueue import limits
+from dejaqueue.addresses import is_loopback
 from dejaqueue.errors import BadRequest
 
 log = logging.getLogger("dejaqueue.client")
@@ -80,13 +80,6 @@ def headers_of(api_key: str | None, url: str) -> list[tuple[bytes, bytes]]:
     if len(api_key) > limits.API_KEY_BYTES_MAX:
         raise BadRequest("api_key", f"at most {limits.API_KEY_BYTES_MAX} characters", "***")
     parts = urlsplit(url)
-    if parts.scheme == "dejaq" and not _is_near(parts.hostname or ""):
+    if parts.scheme == "dejaq" and not is_loopback(parts.hostname or ""):
         log.warning("the API key travels to %s in plain text: use dejaqs://", parts.hostname)
     return [(b"authorization", b"Bearer " + api_key.encode())]
-
-
-def _is_near(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -116,6 +116,7 @@ class Child:
             errors="replace",
             # A key that ends the broker's group must not end the server before the broker.
             process_group=0,
+            umask=0o077,
         )
         self._began_ms = self._clock.now_ms()
         with self._guard:

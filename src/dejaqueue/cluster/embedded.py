@@ -9,17 +9,25 @@ See: jetstream.py; node.py; docs/guides/cluster.md.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from dejaqueue.access.seal import Seal
 from dejaqueue.access.tls import load_papers
+from dejaqueue.addresses import is_loopback
 from dejaqueue.cluster.jetstream import JetStreamServer
 from dejaqueue.cluster.jetstream_settings import Node, NodeTls
+from dejaqueue.cluster.key_copy import KeyCopy
+from dejaqueue.cluster.secret import COMMAND, machine_secret, read_secret
 from dejaqueue.cluster.servers import ServerList, merged, read_places
+from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.interface import Coordinator
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.journal.interface import store_path
 from dejaqueue.settings import BrokerSettings, ClusterSettings
+
+log = logging.getLogger("dejaqueue.cluster")
 
 FORM = "NODE=HOST:PORT,NODE=HOST:PORT,…"
 
@@ -62,7 +70,7 @@ def server_of(settings: BrokerSettings) -> JetStreamServer | None:
         cluster.node,
         _known_nodes(cluster, directory),
         directory,
-        secret=_secret(cluster),
+        secret=secret_of(settings),
         tls=_tls(settings),
     )
 
@@ -115,14 +123,58 @@ def list_beside(
     )
 
 
-def _secret(cluster: ClusterSettings) -> str:
-    if not cluster.secret_file:
+def secret_of(settings: BrokerSettings) -> str:
+    """The secret of the cluster: in the file that is named, or of this machine; "" = none.
+
+    Raises:
+        BadRequest, Refused: there is none where one is needed; says how to make it.
+    """
+    cluster = settings.cluster
+    if cluster.secret_file:
+        return read_secret(cluster.secret_file)
+    if not cluster.nodes:
         return ""
-    try:
-        return Path(cluster.secret_file).expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, ValueError) as error:
-        limit = "a file that can be read"
-        raise BadRequest("cluster.secret_file", limit, f"{cluster.secret_file} ({error})") from None
+    for node in nodes_of(cluster.nodes):
+        if not is_loopback(node.host):
+            limit = f"a file, since others than this machine reach a node: {COMMAND} on every node"
+            raise BadRequest(
+                "cluster.secret_file", limit, f"none, and node {node.name} at {node.host}"
+            )
+    return machine_secret(_data_directory(settings))
+
+
+def _data_directory(settings: BrokerSettings) -> Path:
+    path = store_path(settings.journal.url)
+    assert path is not None
+    return path
+
+
+def keys_beside(settings: BrokerSettings, coordinator: Coordinator) -> SharedKeys:
+    """The API keys of the cluster; a broker with a data directory keeps a copy of them there."""
+    cluster = settings.cluster
+    secret = secret_of(settings)
+    if not secret:
+        log.info("the API keys of the cluster are not sealed: see cluster.secret_file")
+    return SharedKeys(
+        coordinator,
+        cluster.lease_ms,
+        seal=Seal(secret) if secret else None,
+        reseals=cluster.seal_keys,
+        copy=KeyCopy(_data_directory(settings)) if cluster.nodes else None,
+    )
+
+
+def warn_if_plain(settings: BrokerSettings) -> None:
+    """Say plainly what others on the network can do with the servers beside brokers."""
+    cluster = settings.cluster
+    far = [node.host for node in nodes_of(cluster.nodes) if not is_loopback(node.host)]
+    if far and not cluster.tls_ca:
+        log.warning(
+            "the servers of the cluster at %s talk without TLS: messages, passwords and API keys' "
+            "digests can be read on the way (cluster.tls_ca, cluster.tls_certificate, "
+            "cluster.tls_key)",
+            ", ".join(far),
+        )
 
 
 def settings_beside(settings: BrokerSettings, server: JetStreamServer) -> BrokerSettings:

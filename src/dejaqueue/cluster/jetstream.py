@@ -39,6 +39,7 @@ from dejaqueue.cluster.jetstream_settings import (
 from dejaqueue.connections.nats import ApiRefusal, NatsConnection
 from dejaqueue.connections.nats_monitor import ServerReport, SystemMonitor
 from dejaqueue.connections.nats_url import NatsUrl, read_url
+from dejaqueue.directories import PRIVATE_FILE, make_directory, warn_if_open
 from dejaqueue.errors import BadRequest, Refused, Unavailable
 
 log = logging.getLogger("dejaqueue.cluster")
@@ -166,7 +167,7 @@ class JetStreamServer:
         nodes: Sequence[Node],
         directory: Path,
         *,
-        secret: str = "",
+        secret: str,
         replicas: int | None = None,
         tls: NodeTls | None = None,
         program: str = "",
@@ -178,7 +179,7 @@ class JetStreamServer:
             node: name of this node.
             nodes: all nodes; one, or three and more.
             directory: of this server alone; made if it is not there.
-            secret: the same on all nodes; needed unless all hosts are loopback addresses.
+            secret: the same on all nodes; see secret.py.
             replicas: copies of each record; None = as many as there are nodes, at most 3.
             tls: files of this node; None = in plain text. All nodes with, or all without.
             program: path of nats-server; "" = that of DEJAQ_NATS_SERVER, of the extra, or in PATH.
@@ -236,7 +237,8 @@ class JetStreamServer:
             Unavailable: no leader within 30 s; the server goes on trying.
         """
         self._stopped = False
-        self._directory.mkdir(parents=True, exist_ok=True)
+        warn_if_open(self._directory)
+        make_directory(self._directory)
         self._write_settings()
         self._child.start()
         if wait:
@@ -245,7 +247,7 @@ class JetStreamServer:
 
     def _write_settings(self) -> None:
         text = settings_text(self.node, self.nodes, self._streams.parent, self._secret, self._tls)
-        handle = os.open(self._settings, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        handle = os.open(self._settings, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
         with os.fdopen(handle, "w") as file:
             file.write(text)
 

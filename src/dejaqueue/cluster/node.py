@@ -5,8 +5,8 @@
     broker.start()
     node.start(broker, url="dejaq://10.0.0.1:7464", http_url="http://10.0.0.1:7465")
 
-Room: cluster. Its threads are its own: one renews the membership, one goes its rounds, one watches
-the time.
+Room: cluster. Its threads are its own: one renews the membership and reads the API keys, one goes
+its rounds, one watches the time.
 Holds: a unit is served only while its fact names this life of this broker and the membership is
 valid; a planned hand-over is drained before the fact is released; a broker whose membership ends
 lets go of everything first, and joins again as somebody new.
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.threads import Running, Threads
 from dejaqueue.broker.topics import Catalogue
@@ -31,6 +32,8 @@ from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.cluster.members import Member, Membership, members_of, new_session
 from dejaqueue.cluster.ownership import Owner, View, owners_of
 from dejaqueue.cluster.placement import unit_of
+from dejaqueue.cluster.shared_keys import PREFIX as KEYS
+from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Watch
 from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
 from dejaqueue.model import parse_shard, topic_of
@@ -39,7 +42,6 @@ from dejaqueue.version import __version__
 if TYPE_CHECKING:
     from dejaqueue.cluster.care import Care
 
-DOCUMENTS = "documents/"
 ROUND_MS = 1_000
 """A round is gone at least so often, whatever the bells say."""
 REFRESH_MS = 10_000
@@ -58,6 +60,7 @@ class Node:
         lease_ms: after this long without a renewal others take over what it has.
         clock: elapsed time.
         threads: where its loops run.
+        keys: the API keys of the cluster; None = those of the coordinator, without a seal.
 
     Attributes:
         on_gone: called with the url of a broker that is no member any more; must not wait.
@@ -71,12 +74,14 @@ class Node:
         lease_ms: int,
         clock: Clock | None = None,
         threads: Threads | None = None,
+        keys: SharedKeys | None = None,
     ) -> None:
         self.name = name
         self.coordinator = coordinator
         self._lease_ms = lease_ms
         self._clock: Clock = clock or SteadyClock()
         self._where = threads or Threads()
+        self._keys = keys or SharedKeys(coordinator, lease_ms, self._clock)
         self._member = Member(name, "", "", "", __version__)
         self._membership: Membership | None = None
         self._broker: Broker | None = None
@@ -198,14 +203,9 @@ class Node:
             raise Refused("only servers of JetStream are removed and repaired by brokers")
         return self.care.act(name, body)
 
-    def load_document(self, name: str) -> str | None:
-        """A text that all brokers have. Raises Unavailable."""
-        found = self.coordinator.get(DOCUMENTS + name)
-        return None if found is None else found.value.decode()
-
-    def store_document(self, name: str, text: str) -> None:
-        """Store a text for all brokers. Raises Unavailable."""
-        self.coordinator.put(DOCUMENTS + name, text.encode())
+    def open_keys(self, keys: KeyRing) -> None:
+        """Have the API keys be those of the cluster. Raises as KeyRing.open."""
+        self._keys.open(keys)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -214,11 +214,12 @@ class Node:
         self._broker = broker
         self._member = replace(self._member, url=url, http_url=http_url)
         self._join()
+        self._keys.refresh()
         for prefix, bell in (
             (members.PREFIX, self._round.ring),
             (ownership.PREFIX, self._round.ring),
             (TOPICS, self._see_topics),
-            (DOCUMENTS, self._documents_changed),
+            (KEYS, self._renewal.ring),
         ):
             self._watches.append(self.coordinator.watch(prefix, bell))
         for name, run in (
@@ -280,8 +281,9 @@ class Node:
                 elif not membership.renew():
                     log.warning("the membership of node %s has ended", self.name)
                     self._deadline.ring()
+                self._keys.refresh()
             except DejaQError as error:
-                log.warning("node %s can't renew its membership: %s", self.name, error)
+                log.warning("node %s can't renew its membership or keys: %s", self.name, error)
                 wait_ms = min(wait_ms, 250)
             self._clock.wait_until(self._clock.now_us() + wait_ms * 1_000, self._renewal)
 
@@ -320,13 +322,6 @@ class Node:
     def _see_topics(self) -> None:
         self._topics_changed = True
         self._round.ring()
-
-    def _documents_changed(self) -> None:
-        assert self._broker is not None
-        try:
-            self._broker.keys.open(self)
-        except DejaQError as error:
-            log.error("API keys can't be read: %s", error)
 
     def _forget_gone(self, living: dict[str, Member]) -> None:
         """What was passed on to a broker that is no member any more ends now."""

@@ -22,6 +22,7 @@ from pathlib import Path
 from dejaqueue.clock import Clock, SystemClock, Wake
 from dejaqueue.cluster.jetstream_settings import Node
 from dejaqueue.coordinator.interface import Coordinator, Fact, Watch
+from dejaqueue.directories import make_directory
 from dejaqueue.errors import DejaQError
 
 log = logging.getLogger("dejaqueue.cluster")
@@ -104,7 +105,7 @@ def read_places(directory: Path) -> dict[str, Place]:
 
 def write_places(directory: Path, places: Iterable[Place]) -> None:
     """Keep what is known, whole or not at all."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     text = json.dumps([place.to_dict() for place in places], indent=1)
     fresh = directory / f"{FILE}.new"
     with fresh.open("w", encoding="utf-8") as file:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dejaqueue.connections.sql import Row, SqlConnection, SqlFailure, SqlServer, Verdict
+from dejaqueue.directories import make_directory, make_file
 from dejaqueue.errors import BadRequest, Locked, Refused
 
 _FULL: Final = 2
@@ -119,7 +120,8 @@ class Sqlite(SqlServer):
 
     def _connect_once(self) -> SqlConnection:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(self.path.parent)
+            make_file(self.path)  # so that it and what SQLite puts beside it is this user's alone
             inner = sqlite3.connect(
                 self.path,
                 timeout=0 if self._exclusive else _BUSY_SECONDS,

@@ -15,6 +15,8 @@ from __future__ import annotations
 import base64
 import json
 import queue
+import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,12 +30,15 @@ from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact, Watch
 from dejaqueue.errors import BadRequest, Refused, ResourceExhausted, Unavailable
 
 ANSWER_S = 3.0
+UNDECIDED_S, LOOK_S = 3.0, 0.005
+"""How long a change waits for another one that the servers have not agreed on yet."""
 HEADER_BYTES = 4_096
 MARKER_S = 3_600
 LISTENER_NS = 30_000_000_000
 SUBJECTS_PAGE = 100_000
 ASKED_AT_ONCE = 256
 
+WRONG_LAST_PROPOSED = 10164
 NO_PEERS, NO_MESSAGE, NAME_IN_USE, WRONG_LAST = 10005, 10037, 10058, 10071
 REVISION = "Dejaq-Revision"
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
@@ -64,6 +69,10 @@ class _Stored:
 
 
 _NOTHING = _Stored(0, None)
+
+
+class _UndecidedError(Exception):
+    """Another change is on its way."""
 
 
 class JetStreamCoordinator(Coordinator):
@@ -167,7 +176,22 @@ class JetStreamCoordinator(Coordinator):
         return stored
 
     def _publish(self, key: str, value: bytes, headers: dict[str, str]) -> int:
-        """Store a message; its sequence, 0 if the subject's last is another than expected."""
+        """Store a message; its sequence, 0 if the subject's last is another than expected.
+
+        The leader compares with what it has proposed, too: such a change of somebody else is about
+        to be the last, or vanishes. Until that is known, this one is neither made nor refused.
+        """
+        until_s = time.monotonic() + UNDECIDED_S
+        while True:
+            try:
+                return self._publish_once(key, value, headers)
+            except _UndecidedError:
+                if time.monotonic() > until_s:
+                    text = f"{self._connection.url!r}: another change of {key} is not agreed on"
+                    raise Unavailable(text, 100) from None
+            threading.Event().wait(LOOK_S)
+
+    def _publish_once(self, key: str, value: bytes, headers: dict[str, str]) -> int:
         subject = self._subject(key)
         (reply,) = self._connection.publish_all(subject, [(headers, bytes(value))], ANSWER_S)
         if reply is None or reply.status == 503:
@@ -177,6 +201,8 @@ class JetStreamCoordinator(Coordinator):
         except ApiRefusal as refusal:
             if refusal.number == WRONG_LAST:
                 return 0
+            if refusal.number == WRONG_LAST_PROPOSED:
+                raise _UndecidedError from refusal
             raise ResourceExhausted(f"a change of {key} was refused: {refusal}", 1_000) from refusal
 
     def _last(self, keys: Sequence[str]) -> Sequence[_Stored]:

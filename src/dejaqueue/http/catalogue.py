@@ -197,6 +197,13 @@ _STORAGE = (
         "Changes that the history does not have, because its disk did not keep up or refused; 1 "
         "for a gap of unknown size",
     ),
+    _counter(
+        "dejaq_key_documents_refused",
+        "documents",
+        (),
+        "Documents of API keys that this broker of a cluster did not believe (a wrong seal, not "
+        "readable, gone): what it knew stays in force. More than 0: somebody writes there",
+    ),
     _gauge(
         "dejaq_journal_servers",
         "servers",

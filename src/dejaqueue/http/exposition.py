@@ -166,6 +166,7 @@ class Exposition:
         page.add("dejaq_workers", 'state="alive"', alive)
         page.add("dejaq_workers", 'state="dead"', len(broker.workers) - alive)
         page.add("dejaq_start_time_seconds", "", broker.started_us / 1e6)
+        page.add("dejaq_key_documents_refused", "", broker.keys.refused_count)
         for row in broker.journal_servers():
             _add_journal_server(page, row)
 

@@ -26,8 +26,9 @@ Duties of a `Journal` (one object = one partition; for one thread unless a metho
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -245,6 +246,8 @@ class Journal(ABC):
 
 DOCUMENTS = ("keys",)
 """What a store keeps for the broker beside topics: API keys (access/key_ring.py)."""
+_CHANGING = threading.Lock()
+"""Held while a document is changed: rarely, so that one is enough for all stores of a process."""
 
 
 class JournalStore(ABC):
@@ -284,6 +287,13 @@ class JournalStore(ABC):
     @abstractmethod
     def store_document(self, name: str, text: str) -> None:
         """Store such a text durably, whole or not at all, for the broker's own eyes alone."""
+
+    def change_document(self, name: str, change: Callable[[str | None], str | None]) -> None:
+        """Store what `change` makes of such a text; None = it stays. One process has the store."""
+        with _CHANGING:
+            text = change(self.load_document(name))
+            if text is not None:
+                self.store_document(name, text)
 
     def servers(self, *, now: bool = True) -> list[dict[str, Any]]:
         """For status: the servers beneath, a row for each; none where they are not known.

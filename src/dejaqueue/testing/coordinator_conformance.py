@@ -22,6 +22,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
+from dejaqueue.access.key_ring import KeyRing
+from dejaqueue.clock import SystemClock
+from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.interface import Conflict, Coordinator
 from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.errors import BadRequest, Unavailable
@@ -70,6 +73,13 @@ def _count_up_in_process(url: str, key: str, times: int) -> None:
     coordinator = open_coordinator(url)
     count_up(coordinator, key, times)
     coordinator.close()
+
+
+def _ring(coordinator: Coordinator) -> KeyRing:
+    """The API keys of a cluster, as a broker has them."""
+    ring = KeyRing(SystemClock())
+    SharedKeys(coordinator, 5_000).open(ring)
+    return ring
 
 
 def refuses(error: type[Exception], call: Callable[[], object]) -> bool:
@@ -233,6 +243,27 @@ class CoordinatorConformance(ABC):
             fact = one.get("count")
             assert fact is not None
             assert int(fact.value) == 3 * self.race_times
+
+    def test_2_of_keys_that_two_make_and_revoke_at_once_none_is_lost(self) -> None:
+        with self.opened(3) as (one, other, third):
+            rings = [_ring(one)]
+            rings[0].create("root", ["admin:*"])
+            old = [rings[0].create(f"old-{n}", ["produce:a"])[0].id for n in range(6)]
+            rings.append(_ring(other))
+
+            def work(number: int) -> list[str]:
+                made = []
+                for n in range(6):
+                    made.append(rings[number].create(f"new-{number}-{n}", ["produce:a"])[0].id)
+                    if n < 3:
+                        rings[number].revoke(f"old-{3 * number + n}")
+                return made
+
+            with ThreadPoolExecutor(2) as threads:
+                made = [name for names in threads.map(work, range(2)) for name in names]
+            late = _ring(third)
+            assert [late.is_live(name) for name in made] == [True] * 12
+            assert [late.is_live(name) for name in old] == [False] * 6
 
     # Duty 3: what was acknowledged is seen.
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.cluster.node import Node
+from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.in_process import ProcessCoordinator, ProcessFacts
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.records.store import RecordJournalStore
@@ -24,6 +25,9 @@ from tests.simulation.cluster.threads import FiberThreads, FiberWaits
 
 LEASE_MS = 1_000
 PATIENCE_SECONDS = 2.0
+
+
+KeysOf = Callable[["ClusterMachine", ProcessCoordinator, Fibers], SharedKeys]
 
 
 class ClusterMachine(Machine):
@@ -78,7 +82,8 @@ class ClusterMachine(Machine):
                 patience_seconds=PATIENCE_SECONDS,
                 waits=FiberWaits(fibers),
             )
-            node = Node(self.name, self.coordinator, LEASE_MS, FiberClock(fibers), threads)
+            keys = cluster.keys_of(self, self.coordinator, fibers) if cluster.keys_of else None
+            node = Node(self.name, self.coordinator, LEASE_MS, FiberClock(fibers), threads, keys)
             broker = Broker(settings, self.clock, store, threads, shared=node)
             broker.start()
             node.start(broker, f"dejaq://{self.name}:1", f"http://{self.name}:2")
@@ -136,9 +141,13 @@ class Cluster:
 
     Args:
         trouble: the share of calls to the server that get lost though nothing is cut.
+
+    Attributes:
+        keys_of: how a broker reaches the API keys of the cluster; None = as everything else.
     """
 
     moves = True
+    keys_of: KeysOf | None = None
 
     def __init__(self, world: World, count: int, trouble: float) -> None:
         self.world = world

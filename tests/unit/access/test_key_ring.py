@@ -203,9 +203,52 @@ def test_damaged_keys_let_nobody_in(text: str, clock: VirtualClock) -> None:
 
 def test_keys_of_another_version_are_refused(clock: VirtualClock) -> None:
     documents = InMemory()
-    documents.store_document("keys", json.dumps({"version": 2, "keys": []}))
-    with pytest.raises(Refused, match="version 2"):
+    documents.store_document("keys", json.dumps({"version": 3, "keys": []}))
+    with pytest.raises(Refused, match="version 3"):
         KeyRing(clock, documents)
+
+
+def test_keys_of_the_version_before_are_read(clock: VirtualClock) -> None:
+    ring = KeyRing(clock, documents := InMemory())
+    key, text = ring.create("root", ADMIN)
+    values = json.loads(documents.load_document("keys") or "")
+    del values["revoked"]
+    documents.store_document("keys", json.dumps(values | {"version": 1}))
+    assert KeyRing(clock, documents).find(text) == key
+
+
+def test_a_revoked_key_is_remembered_until_a_day_after_its_end(clock: VirtualClock) -> None:
+    ring = KeyRing(clock, documents := InMemory())
+    ring.create("root", ADMIN)
+    for name, ends_ms in (("passing", 60_000), ("lasting", None)):
+        ring.create(name, ["produce:a"], ends_ms)
+    before = documents.load_document("keys")
+    assert before is not None
+    passing, lasting = (ring.revoke(name).id for name in ("passing", "lasting"))
+    clock.advance(ms=60_000 + 24 * 3_600_000 - clock.now_ms() - 1)
+    ring.create("other", ["produce:a"])
+    revoked = json.loads(documents.load_document("keys") or "")["revoked"]
+    assert revoked == {passing: 60_000, lasting: None}
+    clock.advance(ms=1)
+    ring.create("another", ["produce:a"])
+    assert json.loads(documents.load_document("keys") or "")["revoked"] == {lasting: None}
+    documents.store_document("keys", before)
+    ring.refresh()
+    assert not ring.is_live(lasting)
+    assert not ring.is_live(passing), "it has ended by itself"
+
+
+def test_revoked_keys_are_remembered_up_to_a_limit(
+    ring: KeyRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "API_KEYS_REVOKED_MAX", 2)
+    ring.create("root", ADMIN)
+    for name in ("a", "b"):
+        ring.create(name, ["produce:a"])
+        ring.revoke(name)
+    with pytest.raises(Refused, match="2 revoked API keys are remembered, the limit"):
+        ring.create("c", ["produce:a"])
+    ring.revoke("root", force=True)
 
 
 def test_nobody_is_let_in_before_the_keys_are_read(clock: VirtualClock) -> None:

@@ -18,12 +18,14 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from dejaqueue.broker.history.noted import HOUR_MS
+from dejaqueue.directories import make_directory
 
 _OPEN = ".open"
 _NAME = re.compile(r"(\d{19})-(\d{19})(\.gap)?\.parquet")
@@ -83,7 +85,7 @@ class Files:
     def open_path(self, topic: str, number: int, first: int) -> Path:
         """Where a file is written until it is whole."""
         directory = self.root / _OPEN
-        directory.mkdir(parents=True, exist_ok=True)
+        _make(directory, self.root)
         return directory / f"{topic}-{number}-{first}"
 
     def finish(
@@ -101,7 +103,7 @@ class Files:
         when = datetime.fromtimestamp(hour_ms / 1_000, UTC)
         directory = self.partition(topic, number) / f"{when:date=%Y-%m-%d}" / f"{when:hour=%H}"
         _sync(path)
-        _make(directory, self.root.parent)
+        _make(directory, self.root)
         ending = ".gap.parquet" if has_gaps else ".parquet"
         path.rename(directory / f"{first:019d}-{last:019d}{ending}")
         _sync(directory)
@@ -109,7 +111,7 @@ class Files:
     def mark(self, topic: str, number: int, last: int) -> None:
         """Remember that all up to this position is recorded, without a file. Raises OSError."""
         directory = self.partition(topic, number)
-        _make(directory, self.root.parent)
+        _make(directory, self.root)
         _mark(directory, last)
 
     def adopt(self, topic: str, journals: str) -> None:
@@ -124,7 +126,7 @@ class Files:
             return
         if any(directory.glob(f"{_OF}*")):
             shutil.rmtree(directory, ignore_errors=True)
-        _make(directory, self.root.parent)
+        _make(directory, self.root)
         (directory / f"{_OF}{journals}").touch()
         _sync(directory)
 
@@ -225,11 +227,17 @@ def _file(path: Path, number: int, hour_ms: int) -> HistoryFile | None:
 
 
 def _make(directory: Path, root: Path) -> None:
-    """Make a directory and those above it that are missing, durably."""
-    if directory.is_dir() or directory == root:
+    """Make a directory and those above it that are missing, durably.
+
+    Who may enter them is who may enter the root: programs of others read history, if that is meant.
+    """
+    if directory.is_dir():
         return
-    _make(directory.parent, root)
-    directory.mkdir(exist_ok=True)
+    if directory == root:
+        make_directory(root)
+    else:
+        _make(directory.parent, root)
+        directory.mkdir(mode=stat.S_IMODE(root.stat().st_mode), exist_ok=True)
     _sync(directory.parent)
 
 

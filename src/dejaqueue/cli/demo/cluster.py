@@ -45,12 +45,16 @@ class ClusterProcesses:
     """
 
     def __init__(self, directory: Path, logs: Path) -> None:
+        from dejaqueue.cluster.secret import FILE, make_secret
+
         places = ",".join(f"{node}=127.0.0.1:{_free_ports()}" for node in NODES)
+        make_secret(directory / FILE)
+        named = ["--set", f"cluster.secret_file={directory / FILE}"]
         self._brokers = {
             node: BrokerProcess(
                 directory / node,
                 logs / f"broker-{node}.log",
-                ["--cluster", places, "--node", node],
+                ["--cluster", places, "--node", node, *named],
             )
             for node in NODES
         }

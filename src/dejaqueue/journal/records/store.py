@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import xxhash
 
+from dejaqueue.directories import warn_if_open
 from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.journal.interface import DOCUMENTS, JournalStore
 from dejaqueue.journal.memory import MemoryFileSystem
@@ -80,6 +81,7 @@ class RecordJournalStore(JournalStore):
         else:
             self._files, self._root = CacheFiles(), mirror
             try:
+                warn_if_open(mirror)
                 self._files.make_directory(mirror)
                 self._lock = DirectoryLock(mirror)
             except OSError as failure:

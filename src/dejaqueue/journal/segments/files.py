@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from dejaqueue.directories import PRIVATE_DIRECTORY, PRIVATE_FILE
 from dejaqueue.journal.format import Piece
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
@@ -93,7 +94,7 @@ class FileSystem:
     def make_private(self, path: Path) -> None:
         """Make an empty file, in place of one that is there, that no other user can read."""
         path.unlink(missing_ok=True)
-        OpenFile(path, create=True, mode=0o600).close()
+        OpenFile(path, create=True, mode=PRIVATE_FILE).close()
 
     def names(self, directory: Path) -> list[str]:
         """Names in a directory, sorted; none if it does not exist."""
@@ -103,13 +104,13 @@ class FileSystem:
             return []
 
     def make_directory(self, directory: Path) -> None:
-        """Create a directory and those above it, durably."""
+        """Create a directory and those above it, durably, for the broker's own user alone."""
         missing = []
         while not directory.exists():
             missing.append(directory)
             directory = directory.parent
         for path in reversed(missing):
-            path.mkdir(exist_ok=True)
+            path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
             self.sync_directory(path.parent)
 
     def sync_directory(self, directory: Path) -> None:

@@ -20,6 +20,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from dejaqueue.directories import warn_if_open
 from dejaqueue.errors import BadRequest, Locked, ResourceExhausted, Unavailable
 from dejaqueue.journal.interface import DOCUMENTS, JournalStore
 from dejaqueue.journal.segments.files import FULL, FileSystem, read_file, replace_file
@@ -80,6 +81,7 @@ class SegmentStore(JournalStore):
         self._closed = False
         self._lock: DirectoryLock | None = None
         try:
+            warn_if_open(root)
             self._files.make_directory(root / "topics")
             self._lock = self._take_lock()
             if self._files.background:
@@ -176,6 +178,8 @@ class SegmentStore(JournalStore):
             return open_text(path, read_file(self._files, path))
         except FileNotFoundError:
             return None
+        except OSError as failure:
+            raise Unavailable(f"{path} could not be read: {failure}") from failure
 
     def store_catalog(self, text: str) -> None:
         """See JournalStore.store_catalog.
