@@ -13,7 +13,7 @@ from enum import IntEnum, StrEnum
 from typing import Any, NewType, TypeVar
 
 from dejaqueue import limits
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, Refused
 
 Sequence = NewType("Sequence", int)
 """Number of a message within its partition, from 0, never reused."""
@@ -114,6 +114,16 @@ class RowStatus(IntEnum):
     """A live message has this key; its id is given (rule 11)."""
     KEPT = 5
     """A live message has this key and was kept; its id is given (rule 11). Not an error."""
+
+    @property
+    def ok(self) -> bool:
+        """True if it is what was asked for: OK, or KEPT."""
+        return self in (RowStatus.OK, RowStatus.KEPT)
+
+    def raise_for_status(self) -> None:
+        """Raise Refused if the row was refused; the text says why."""
+        if not self.ok:
+            raise Refused(f"the message was refused: {self.name}")
 
 
 @dataclass(frozen=True, slots=True)
