@@ -6,8 +6,9 @@ weights wa and wb: |a/wa - b/wb| <= 1/wa + 1/wb. With unequal weights that is mo
 
 from __future__ import annotations
 
-from fractions import Fraction
+import math
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -43,13 +44,14 @@ def assert_shares(served: list[str], weights: dict[str, int]) -> None:
     That is so for all pairs if the largest (count - 1) / weight is not above the least
     (count + 1) / weight.
     """
+    names = list(weights)
+    took = np.array([[group == name for name in names] for group in served], dtype=np.int64)
+    common = math.lcm(*weights.values())
+    shares = np.array([common // weights[name] for name in names])
     for first in range(len(served)):
-        counts = dict.fromkeys(weights, 0)
-        for group in served[first:]:
-            counts[group] += 1
-            least = max(Fraction(counts[g] - 1, weight) for g, weight in weights.items())
-            most = min(Fraction(counts[g] + 1, weight) for g, weight in weights.items())
-            assert least <= most, (first, counts)
+        counts = np.cumsum(took[first:], axis=0)
+        least, most = ((counts - 1) * shares).max(axis=1), ((counts + 1) * shares).min(axis=1)
+        assert (least <= most).all(), (first, counts[int((least > most).argmax())])
 
 
 def test_a_hundred_of_one_group_do_not_block_the_few_of_others(make_broker: MakeBroker) -> None:
