@@ -398,6 +398,12 @@ class Topic:
             values = values | {"partitions": 1, "auto_partitions": True}
         return Topic(**values).check()
 
+    @staticmethod
+    def from_answer(values: dict[str, Any]) -> Topic:
+        """The topic that a broker tells of; fields that only a newer broker knows are left out."""
+        known = {setting.name for setting in fields(Topic)}
+        return Topic.from_dict({name: v for name, v in values.items() if name in known})
+
 
 _FIXED = ("name", "kind", "ageing_ms", "spread")
 CHANGEABLE = tuple(setting.name for setting in fields(Topic) if setting.name not in _FIXED)

@@ -118,7 +118,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         """
         Topic.from_dict({"name": name, **settings})
         body = {"name": name, **settings, "exist_ok": exist_ok}
-        return Topic.from_dict(await self._action("create_topic", body))
+        return Topic.from_answer(await self._action("create_topic", body))
 
     async def alter_topic(self, name: str, **settings: Any) -> Topic:
         """Change settings of a topic while messages flow; those it can are `CHANGEABLE`."""
@@ -126,7 +126,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         for field in settings:
             if field not in CHANGEABLE:
                 raise BadRequest(f"topic.{field}", f"one of {', '.join(CHANGEABLE)}", field)
-        return Topic.from_dict(await self._action("alter_topic", {"name": name, **settings}))
+        return Topic.from_answer(await self._action("alter_topic", {"name": name, **settings}))
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and all its messages. Raises TopicUnknown."""
@@ -135,11 +135,11 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
     async def topics(self) -> list[Topic]:
         """All topics, by name."""
         answer = await self._action("list_topics", {})
-        return [Topic.from_dict(values) for values in answer["topics"]]
+        return [Topic.from_answer(values) for values in answer["topics"]]
 
     async def topic(self, name: str) -> Topic:
         """The settings of a topic. Raises TopicUnknown."""
-        return Topic.from_dict(
+        return Topic.from_answer(
             await self._action("describe_topic", {"name": check_topic_name(name)})
         )
 

@@ -18,6 +18,7 @@ from dejaqueue.schema import messages
 from tests.unit.client.fake_transport import FakeTransport, ok
 
 TOPIC = Topic("t").to_dict()
+OF_A_NEWER_BROKER = {"field_of_a_later_version": {"a": 1}}
 
 
 def run(transport: FakeTransport, main: Callable[[AsyncClient], Awaitable[Any]]) -> Any:
@@ -33,8 +34,8 @@ def test_topics() -> None:
         actions={
             "create_topic": TOPIC,
             "alter_topic": TOPIC,
-            "describe_topic": TOPIC,
-            "list_topics": {"topics": [TOPIC]},
+            "describe_topic": TOPIC | OF_A_NEWER_BROKER,
+            "list_topics": {"topics": [TOPIC | OF_A_NEWER_BROKER], **OF_A_NEWER_BROKER},
             "stats": {"scheduled": 3},
         }
     )
