@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.errors import Forbidden
 from dejaqueue.model import topic_of
 
@@ -66,6 +67,11 @@ class Principal:
     name: str
     grants: tuple[Grant, ...]
     key_id: str = ""
+
+    @property
+    def sender(self) -> Sender:
+        """What they send is kept under this name."""
+        return NOBODY if self.name == EVERYBODY.name else Sender(self.name)
 
     def may(self, role: Role, topic: str) -> bool:
         """True if they have the role for the topic."""

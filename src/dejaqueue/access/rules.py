@@ -38,6 +38,7 @@ class Rule:
         optional: without the field the answer is about all topics, and shows those that the caller
             has one of the roles for.
         also: what else it needs.
+        by_sender: the call is told who calls.
     """
 
     roles: tuple[Role, ...] = ()
@@ -45,6 +46,7 @@ class Rule:
     audited: bool = False
     optional: bool = False
     also: Topics | None = None
+    by_sender: bool = False
 
     def needs(self, body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
         """Yield (roles, any of which is enough; topic) of a call. Raises BadRequest."""
@@ -134,6 +136,7 @@ _CHANGES = Rule((MANAGE,), audited=True)
 _LOOKS = Rule((MANAGE,))
 _KEYS_LISTED = Rule((ADMIN,), field=BROKER)
 _KEYS = Rule((ADMIN,), field=BROKER, audited=True)
+_DECIDES = Rule(also=_participants, by_sender=True)
 _SERVERS = Rule((ADMIN,), field=BROKER, audited=True)
 
 FLIGHT_ACTIONS: dict[str, Rule] = {
@@ -166,13 +169,13 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "cron_drop": _CHANGES,
     "cron_run": _CHANGES,
     "cron_next": Rule(also=_cron_topic),
-    "begin_transaction": Rule((PRODUCE, CONSUME)),
-    "commit_transaction": Rule(also=_participants),
-    "commit_epoch": Rule(also=_epoch),
-    "abort_transaction": Rule(also=_participants),
+    "begin_transaction": Rule((PRODUCE, CONSUME), by_sender=True),
+    "commit_transaction": _DECIDES,
+    "commit_epoch": Rule(also=_epoch, by_sender=True),
+    "abort_transaction": _DECIDES,
     "transactions": _LOOKS,
-    "note_write": Rule((PRODUCE,)),
-    "writes": Rule((PRODUCE, MANAGE)),
+    "note_write": Rule((PRODUCE,), by_sender=True),
+    "writes": Rule((PRODUCE, MANAGE), by_sender=True),
     "create_key": _KEYS,
     "list_keys": _KEYS_LISTED,
     "revoke_key": _KEYS,

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.access.key_ring import KeyRing
+from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker import browse, by_filter, claims, handing_over, news, notes, scan
 from dejaqueue.broker.counting import BrokerCounts
 from dejaqueue.broker.cron.calls import act as cron_act
@@ -35,7 +36,8 @@ from dejaqueue.broker.shared import Shared, in_shards
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.topics import Catalogue
-from dejaqueue.broker.transactions import TransactionName, Transactions
+from dejaqueue.broker.transaction_names import TransactionName
+from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
 from dejaqueue.errors import (
@@ -389,16 +391,21 @@ class Broker:
 
     # --- messages -----------------------------------------------------------------------------
 
-    def open_write(self, stream: WriteStream) -> Writer:
-        """A stream of batches. Raises TopicUnknown, BadRequest, Refused."""
+    def open_write(self, stream: WriteStream, sender: Sender = NOBODY) -> Writer:
+        """A stream of batches of one sender. Raises TopicUnknown, BadRequest, Refused."""
         runtime, stage = self.runtime(stream.topic), None
         if stream.transaction:
             if runtime.shard is not None:
                 raise no_transactions(runtime.topic.name)
-            stage = self.transactions.stage(stream.transaction, stream.op)
+            stage = self.transactions.stage(stream.transaction, stream.op, sender)
             self._check_home(stream)
         return Writer(
-            stream, runtime, self.clock, lambda: self.settings.dispatch.inbox_bytes_max, stage
+            stream,
+            runtime,
+            self.clock,
+            lambda: self.settings.dispatch.inbox_bytes_max,
+            stage,
+            sender,
         )
 
     def _check_home(self, stream: WriteStream) -> None:
@@ -540,13 +547,14 @@ class Broker:
             return self._topics.get(name)
         return self.runtime(name)
 
-    def note_write(self, body: dict[str, Any]) -> dict[str, Any]:
+    def note_write(self, body: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """Keep what became of a write (broker/notes.py)."""
-        return notes.note_write(self.runtime(browse.topic_name(body)), body, self.clock.now_ms())
+        topic = self.runtime(browse.topic_name(body))
+        return notes.note_write(topic, body, sender, self.clock.now_ms())
 
-    def writes(self, body: dict[str, Any]) -> dict[str, Any]:
-        """What was noted of the last writes into a topic (broker/notes.py)."""
-        return notes.writes(self.runtime(browse.topic_name(body)), body)
+    def writes(self, body: dict[str, Any], sender: Sender | None = None) -> dict[str, Any]:
+        """What a sender, None = any, noted of the last writes into a topic (broker/notes.py)."""
+        return notes.writes(self.runtime(browse.topic_name(body)), body, sender)
 
     def counts(self, values: dict[str, Any]) -> dict[str, Any]:
         """How many messages there are by state, group or tag (broker/browse.py)."""

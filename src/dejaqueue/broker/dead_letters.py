@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.access.senders import THE_BROKER, Sender
 from dejaqueue.broker import entries
 from dejaqueue.broker.reading import text_of
 from dejaqueue.clock import Clock
@@ -128,7 +129,7 @@ class Post(Protocol):
         """What is served apart: the topic, or its shards."""
         ...
 
-    def open_write(self, stream: WriteStream) -> Writer:
+    def open_write(self, stream: WriteStream, sender: Sender) -> Writer:
         """A stream of batches."""
         ...
 
@@ -182,7 +183,7 @@ class Carrier:
             columns, kind = letter_columns(parcel, stored, now_ms), "dead"
             name = self._served(self._dead_letter_topic(parcel.topic), parcel)
         producer = f"{kind}/{parcel.topic.name}/{parcel.partition}"
-        writer = self._post.open_write(WriteStream(name, producer=producer))
+        writer = self._post.open_write(WriteStream(name, producer=producer), THE_BROKER)
 
         def replied(reply: Reply) -> None:
             if reply.error is not None:

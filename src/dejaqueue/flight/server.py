@@ -47,7 +47,8 @@ from dejaqueue.schema.messages import SEND
 from dejaqueue.wire import descriptors
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
-Action = Callable[[dict[str, Any]], dict[str, Any]]
+Action = Callable[..., dict[str, Any]]
+"""Takes the body and, if its rule says so, who calls."""
 
 
 class FlightServer:
@@ -235,7 +236,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 rules.require_write(caller, stream)
             with self._open_streams:
                 try:
-                    target = self._broker.open_write(stream)
+                    target = self._broker.open_write(stream, caller.sender)
                 except Elsewhere as other:
                     if other.spread:
                         shards = onward_sharded(context, other, self.sharded)
@@ -320,7 +321,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 return answer
             if name == "redrive":
                 return self._broker.redrive(body, rules.may_receive(caller))
-            return rules.shown(caller, name, call(body))
+            answer = call(body, caller) if rule.by_sender else call(body)
+            return rules.shown(caller, name, answer)
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         """The actions there are."""
@@ -526,33 +528,34 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         """API keys (access/administration.py)."""
         return administration.act(self._gate.keys, name, body, is_near=False)
 
-    def _begin_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _begin_transaction(self, body: dict[str, Any], caller: Principal) -> dict[str, Any]:
         """A new transaction: topic that keeps its decision, timeout_ms (60000)."""
-        return self._broker.transactions.act("begin_transaction", body).result()
+        return self._broker.transactions.act("begin_transaction", body, caller.sender).result()
 
-    def _commit_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _commit_transaction(self, body: dict[str, Any], caller: Principal) -> dict[str, Any]:
         """Let count what was staged: transaction, participants (a list of topic/partition)."""
-        return self._broker.transactions.act("commit_transaction", body).result()
+        return self._broker.transactions.act("commit_transaction", body, caller.sender).result()
 
-    def _commit_epoch(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _commit_epoch(self, body: dict[str, Any], caller: Principal) -> dict[str, Any]:
         """Let count what was staged for an epoch, once: topic, query, epoch, branches, …"""
-        return self._broker.transactions.act("commit_epoch", body).result()
+        return self._broker.transactions.act("commit_epoch", body, caller.sender).result()
 
-    def _abort_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _abort_transaction(self, body: dict[str, Any], caller: Principal) -> dict[str, Any]:
         """Forget what was staged: transaction, participants."""
-        return self._broker.transactions.act("abort_transaction", body).result()
+        return self._broker.transactions.act("abort_transaction", body, caller.sender).result()
 
     def _transactions(self, body: dict[str, Any]) -> dict[str, Any]:
         """Undecided transactions that have something staged in a topic: topic."""
         return self._broker.transactions.act("transactions", body).result()
 
-    def _note_write(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _note_write(self, body: dict[str, Any], caller: Principal) -> dict[str, Any]:
         """Keep what became of a write, for `writes`: topic, label, epoch, committed, counts."""
-        return self._broker.note_write(body)
+        return self._broker.note_write(body, caller.sender)
 
-    def _writes(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _writes(self, body: dict[str, Any], caller: Principal) -> dict[str, Any]:
         """What was noted of the last writes into a topic: topic, label, or all."""
-        return self._broker.writes(body)
+        all_of_them = caller.may(rules.MANAGE, str(body.get("topic")))
+        return self._broker.writes(body, None if all_of_them else caller.sender)
 
 
 def _topic_name(body: dict[str, Any]) -> str:

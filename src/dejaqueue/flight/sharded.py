@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.requests import ReplyTo
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.credentials import Tls
@@ -160,8 +161,9 @@ class ShardedBroker:
         self._learn(stream.topic)
         return ShardedTarget(stream, self._transport.open_write, self._alarm)
 
-    def open_write(self, stream: WriteStream) -> ShardedTarget:
-        """A stream of batches that others share, and nobody has to close."""
+    def open_write(self, stream: WriteStream, _sender: Sender = NOBODY) -> ShardedTarget:
+        """A stream of batches that others share, and nobody has to close. Whose it is the shards
+        see for themselves, by the caller's key."""
         self._learn(stream.topic)
         crowded = None
         with self._lock:
@@ -246,7 +248,9 @@ class ShardedTransactions:
     def __init__(self, transport: RoutedTransport) -> None:
         self._transport = transport
 
-    def act(self, action: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+    def act(
+        self, action: str, body: dict[str, Any], _sender: Sender = NOBODY
+    ) -> Future[dict[str, Any]]:
         """One of the actions of transactions."""
         return self._transport.action(action, body)
 

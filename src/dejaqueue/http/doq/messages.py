@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
+from dejaqueue.access.senders import Sender
 from dejaqueue.broker.at_once import Name, lease_now
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
@@ -64,7 +65,7 @@ class Messages:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._turn = 0
-        self._gathers: dict[str, Gather] = {}
+        self._gathers: dict[tuple[str, Sender], Gather] = {}
         # By the topic that is served, not by its name: one that is deleted is forgotten.
         self._lapses: WeakKeyDictionary[TopicRuntime, defaultdict[int, Lapses]]
         self._lapses = WeakKeyDictionary()
@@ -77,24 +78,26 @@ class Messages:
             raise TopicUnknown(queue_name)
         return topic
 
-    async def enqueue(self, queue_name: str, message: DoqNewMessage) -> str:
+    async def enqueue(self, queue_name: str, message: DoqNewMessage, sender: Sender) -> str:
         """Send; returns the message's id."""
         kind = self.topic(queue_name).topic.kind
         key = rows.own_key(message.id)
         sending = rows.sending_of(kind, message, key)
-        answered = await self._gather(queue_name).put([sending])
+        answered = await self._gather(queue_name, sender).put([sending])
         return rows.id_of(answered.ids[0], key)
 
-    def _gather(self, queue_name: str) -> Gather:
-        """Messages of one queue that come at once are sent at once."""
-        found = self._gathers.get(queue_name)
+    def _gather(self, queue_name: str, sender: Sender) -> Gather:
+        """Messages of one sender and queue that come at once are sent at once."""
+        found = self._gathers.get((queue_name, sender))
         if found is None:
             if len(self._gathers) >= GATHERS_MAX:
                 self._gathers = {k: v for k, v in self._gathers.items() if not v.is_idle}
             clock = self._broker.clock
             stream = WriteStream(queue_name)
-            found = Gather(self._broker, stream, lambda r: rows.send_batch(r, clock.now_ms()))
-            self._gathers[queue_name] = found
+            found = Gather(
+                self._broker, stream, sender, lambda r: rows.send_batch(r, clock.now_ms())
+            )
+            self._gathers[queue_name, sender] = found
         return found
 
     async def _write(self, stream: WriteStream, batch: pa.RecordBatch) -> Reply:

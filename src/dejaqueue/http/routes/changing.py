@@ -93,7 +93,8 @@ async def _by_name(
     flow.broker.runtime(topic)
     check_fields(values, ["messages"], required=("messages",))
     batch = named_batch(values["messages"], *changes)
-    answered = await write(flow.broker, WriteStream(topic, op), batch)
+    sender = principal_of(request).sender
+    answered = await write(flow.broker, WriteStream(topic, op), sender, batch)
     by = "id" if "id" in batch.schema.names else "key"
     names = [(by, str(value)) for value in batch.column(by).to_pylist()]
     return json_answer({"messages": shown.statuses(names, answered.statuses)})

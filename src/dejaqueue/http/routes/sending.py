@@ -152,7 +152,7 @@ async def _send_one(
         batch = send_batch([message], flow.now_ms())
         answered = await _write(request, principal, stream, batch)
     else:
-        answered = await flow.gather(stream).put([message])
+        answered = await flow.gather(stream, principal.sender).put([message])
     return _sent(stream, answered, shown.one_sent(answered, str(message.get("key"))))
 
 
@@ -196,22 +196,21 @@ async def _write(
     broker = flow_of(request).broker
     named = header(request, b"idempotency-key")
     if not named:
-        return await write(broker, stream.check(), batch)
-    producer, number = producer_of(principal.name, named)
-    return await write(broker, replace(stream, producer=producer).check(), batch, number)
+        return await write(broker, stream.check(), principal.sender, batch)
+    producer, number = producer_of(named)
+    stream = replace(stream, producer=producer).check()
+    return await write(broker, stream, principal.sender, batch, number)
 
 
-def producer_of(caller: str, key: str) -> tuple[str, int]:
-    """The producer and the batch number that an idempotency key stands for (rule 10).
-
-    Args:
-        caller: whose key it is; another's does not meet it.
+def producer_of(key: str) -> tuple[str, int]:
+    """The producer and the batch number that an idempotency key stands for (rule 10); another
+    caller's producer of this name is another one.
 
     Raises:
         BadRequest: the key is too long.
     """
     if len(key) > KEY_BYTES_MAX:
         raise BadRequest("Idempotency-Key", f"at most {KEY_BYTES_MAX} characters", key)
-    digest = hashlib.blake2b(f"{caller}\n{key}".encode(), digest_size=16).digest()
+    digest = hashlib.blake2b(key.encode(), digest_size=16).digest()
     number = int.from_bytes(digest, "little")
     return f"http-{number % BUCKETS:032x}", number >> 65
