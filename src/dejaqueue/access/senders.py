@@ -3,7 +3,7 @@
 Room: access. Pure values; the doors ask the caller's principal for one, the broker uses it.
 Holds: two principals never share a producer or a transaction, whatever names they choose; nobody
     outside can name what the broker sends by itself; nothing here is a secret.
-See: docs/reference/semantics.md, "Senders"; docs/adr/0018.
+See: docs/reference/semantics.md, "Senders"; docs/adr/0021.
 
 A principal is its name, not the id of its key: a key that is replaced by one of the same name finds
 its batches remembered and its messages its own.
@@ -24,11 +24,18 @@ class Sender:
 
     Attributes:
         name: of the principal; "" = nobody: while no key is needed, all callers are one.
+        own: what it may do reaches what it sent itself, and no other message.
         is_broker: the broker itself, which carries other senders' messages.
     """
 
     name: str = ""
+    own: bool = False
     is_broker: bool = False
+
+    @property
+    def owner(self) -> str | None:
+        """Whose messages its calls reach; None = anybody's."""
+        return self.name if self.own else None
 
     def producer(self, name: str) -> str:
         """The name by which partitions remember this sender's producer; "" stays "".

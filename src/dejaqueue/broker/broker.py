@@ -424,9 +424,9 @@ class Broker:
         runtime = self.runtime(options.topic)
         return ConsumerSession(runtime, options, sink, self.clock, self.settings.clock)
 
-    def cron(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
+    def cron(self, action: str, body: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """One of cron.calls.ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown."""
-        return cron_act(self.runtime, self.clock.now_ms(), action, body)
+        return cron_act(self.runtime, self.clock.now_ms(), action, body, sender)
 
     def redrive(
         self, values: dict[str, Any], may_receive: Callable[[str], bool] = lambda _: True
@@ -502,9 +502,10 @@ class Broker:
             },
         }
 
-    def peek(self, ticket: dict[str, Any]) -> pa.RecordBatch:
+    def peek(self, ticket: dict[str, Any], sender: Sender = NOBODY) -> pa.RecordBatch:
         """A batch of messages as they are, schema PEEK, without leasing (broker/peek.py)."""
-        return peek(self.runtime(browse.topic_name(ticket)), ticket, self.clock.now_ms())
+        topic = self.runtime(browse.topic_name(ticket))
+        return peek(topic, ticket, self.clock.now_ms(), sender.owner)
 
     def scan(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """All messages of a stretch of a partition, batch by batch (broker/scan.py)."""
@@ -552,28 +553,28 @@ class Broker:
         topic = self.runtime(browse.topic_name(body))
         return notes.note_write(topic, body, sender, self.clock.now_ms())
 
-    def writes(self, body: dict[str, Any], sender: Sender | None = None) -> dict[str, Any]:
-        """What a sender, None = any, noted of the last writes into a topic (broker/notes.py)."""
+    def writes(self, body: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
+        """What was noted of the last writes into a topic (broker/notes.py)."""
         return notes.writes(self.runtime(browse.topic_name(body)), body, sender)
 
-    def counts(self, values: dict[str, Any]) -> dict[str, Any]:
+    def counts(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """How many messages there are by state, group or tag (broker/browse.py)."""
         topic = self.runtime(browse.topic_name(values))
-        return browse.counts(topic, values, self.clock.now_ms())
+        return browse.counts(topic, values, self.clock.now_ms(), sender.owner)
 
-    def histogram(self, values: dict[str, Any]) -> dict[str, Any]:
+    def histogram(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """How many messages are due in each stretch of time (broker/browse.py)."""
         topic = self.runtime(browse.topic_name(values))
-        return browse.histogram(topic, values, self.clock.now_ms())
+        return browse.histogram(topic, values, self.clock.now_ms(), sender.owner)
 
     # --- changing by filter -------------------------------------------------------------------
 
-    def move_where(self, values: dict[str, Any]) -> dict[str, Any]:
+    def move_where(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """Move some of the messages that a filter selects (broker/by_filter.py)."""
         topic = self.runtime(browse.topic_name(values))
-        return by_filter.move_where(topic, values, self.clock.now_ms())
+        return by_filter.move_where(topic, values, self.clock.now_ms(), sender.owner)
 
-    def cancel_where(self, values: dict[str, Any]) -> dict[str, Any]:
+    def cancel_where(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """Cancel some of the messages that a filter selects (broker/by_filter.py)."""
         topic = self.runtime(browse.topic_name(values))
-        return by_filter.cancel_where(topic, values, self.clock.now_ms())
+        return by_filter.cancel_where(topic, values, self.clock.now_ms(), sender.owner)

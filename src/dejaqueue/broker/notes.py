@@ -74,14 +74,11 @@ def note_write(
     return {}
 
 
-def writes(runtime: TopicRuntime, body: dict[str, Any], sender: Sender | None) -> dict[str, Any]:
-    """What a sender, None = any, noted of a topic, the oldest first. Raises BadRequest."""
+def writes(runtime: TopicRuntime, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
+    """What was noted of a topic, the oldest first: the sender's own if it is limited to that.
+    Raises BadRequest."""
     check_fields(body, ["topic", "label"])
-    return {
-        "writes": runtime.notes.find(
-            None if sender is None else sender.name, _label(body.get("label", ""))
-        )
-    }
+    return {"writes": runtime.notes.find(sender.owner, _label(body.get("label", "")))}
 
 
 def _label(value: object) -> str:

@@ -29,7 +29,7 @@ from dejaqueue.broker.requests import (
 from dejaqueue.broker.routing import Batch, JoinedReply, Router
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.clock import Clock
-from dejaqueue.engine.commands import Int64s, Stage
+from dejaqueue.engine.commands import Int64s, Stage, Words
 from dejaqueue.errors import DejaQError, ResourceExhausted, Unavailable
 from dejaqueue.schema.checks import NamedRows, SendColumns, check_named, check_schema, check_send
 from dejaqueue.wire.descriptors import WriteStream
@@ -97,27 +97,46 @@ class Writer:
         if self._topic.shard is not None and columns.partitions is not None:
             for partition in np.unique(columns.partitions).tolist():
                 self._topic.partitions.check("partition", partition)
-        self._send(number, columns, reply)
+        senders = None
+        if self._sender.name:
+            rows = np.zeros(columns.rows, dtype=np.int32)
+            senders = Words((self._sender.name,), rows)
+        self._send(number, columns, senders, reply)
 
-    def submit_columns(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
-        """Take a batch that was checked before; also on a worker's thread. `reply` as for
-        `submit`."""
+    def submit_columns(
+        self, number: int, columns: SendColumns, senders: Words | None, reply: ReplyTo
+    ) -> None:
+        """Take a batch that was checked before, of these senders' messages; also on a worker's
+        thread. `reply` as for `submit`."""
         if self._topic.route.has_grown:  # partitions may have to be asked
-            self._topic.again(lambda: self._send_again(number, columns, reply))
+            self._topic.again(lambda: self._send_again(number, columns, senders, reply))
         else:
-            self._send_again(number, columns, reply)
+            self._send_again(number, columns, senders, reply)
 
-    def _send_again(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
+    def _send_again(
+        self, number: int, columns: SendColumns, senders: Words | None, reply: ReplyTo
+    ) -> None:
         try:
-            self._send(number, columns, reply)
+            self._send(number, columns, senders, reply)
         except DejaQError as error:
             reply(Reply(number, columns.rows, error=error))
 
-    def _send(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
+    def _send(
+        self, number: int, columns: SendColumns, senders: Words | None, reply: ReplyTo
+    ) -> None:
         key_hashes = None
         if columns.keys is not None and self._topic.route.count > 1:  # else the worker hashes them
             key_hashes = hash_column(text_column(columns.keys))
-        batch = Batch(number, columns, self._producer, key_hashes, self._stage, self._stream.acks)
+        batch = Batch(
+            number,
+            columns,
+            self._producer,
+            key_hashes,
+            self._stage,
+            self._stream.acks,
+            senders,
+            self._sender.owner,
+        )
         self._router.send(batch, reply)
 
     # --- everything that names messages -------------------------------------------------------
@@ -200,6 +219,7 @@ class Writer:
             None if priorities is None else priorities.astype(np.uint16, copy=False),
             words(groups if groups is None or rows is None else groups.take(pa.array(rows))),
             cancel=self._stream.op == "cancel",
+            owner=self._sender.owner,
         )
 
     def _put(self, partition: int, request: Request) -> None:

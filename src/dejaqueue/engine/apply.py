@@ -221,6 +221,10 @@ def _widen(state: PartitionState, command: commands.Enqueue, places: Int64s) -> 
         codes = state.tag_sets.codes(command.tags)
         state.tag_sets.come(codes)
         table.widen(places, "tag_sets", codes)
+    if command.senders is not None:
+        codes = state.senders.codes(command.senders)
+        state.senders.come(codes)
+        table.widen(places, "senders", codes)
 
 
 def replace(state: PartitionState, sequences: Int64s) -> Int64s:

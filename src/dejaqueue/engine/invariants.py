@@ -12,6 +12,7 @@ import numpy as np
 from dejaqueue.engine.leases import held_mask
 from dejaqueue.engine.state import PartitionState
 from dejaqueue.engine.table import DEAD, LEASED, SCHEDULED, STAGED, STAGED_ACK
+from dejaqueue.engine.words import Dictionary
 from dejaqueue.errors import InternalError
 from dejaqueue.schema.keys import NO_KEY
 
@@ -136,9 +137,10 @@ def dead_rows_are_in_groups(state: PartitionState) -> bool:
 
 
 def names_count_their_messages(state: PartitionState) -> bool:
-    """Each group and each set of tags knows how many live messages have it."""
+    """Each group, each set of tags and each sender knows how many live messages have it."""
     table = state.table
-    for column, words in (("groups", state.groups), ("tag_sets", state.tag_sets)):
+    for column in ("groups", "tag_sets", "senders"):
+        words: Dictionary = getattr(state, column)
         if column in table.uses:
             codes = getattr(table, column)[table.states != 0]
             lives = np.bincount(codes, minlength=words.lives.size)

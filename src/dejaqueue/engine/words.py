@@ -1,4 +1,4 @@
-"""Dictionary: texts of messages (groups, tags) as small numbers, which are used again.
+"""Dictionary: texts of messages (groups, tags, senders) as small numbers, which are used again.
 
 Room: engine; pure, memory only.
 Holds: code 0 is the empty text; a text has one code while a live message has it; which code a new
@@ -8,7 +8,7 @@ See: table.py, whose rows hold codes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +19,29 @@ _SWEEP_MIN = 1_024
 
 Forget: TypeAlias = Callable[[Int64s], Int64s]
 """Codes that no live message has -> those that nobody else needs to remember."""
+
+
+def of_runs(runs: Sequence[tuple[str, int]]) -> Words:
+    """Texts and how many rows in a row have each, as a dictionary of those that are used.
+
+    >>> of_runs([("b", 2), ("a", 1), ("b", 1)]).names
+    ('b', 'a')
+    """
+    counts = np.array([count for _, count in runs], dtype=np.int64)
+    places: dict[str, int] = {}
+    codes = [places.setdefault(name, len(places)) for name, count in runs if count]
+    return Words(tuple(places), np.repeat(np.array(codes, dtype=np.int32), counts[counts > 0]))
+
+
+def to_runs(words: Words) -> list[tuple[str, int]]:
+    """What `of_runs` takes. Cost: O(rows), O(runs) objects."""
+    indices = words.indices
+    starts = np.flatnonzero(np.diff(indices, prepend=np.int32(-1)))
+    counts = np.diff(starts, append=indices.size)
+    return [
+        (words.names[index], count)
+        for index, count in zip(indices[starts].tolist(), counts.tolist(), strict=True)
+    ]
 
 
 class Dictionary:

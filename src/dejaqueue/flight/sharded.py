@@ -188,7 +188,7 @@ class ShardedBroker:
         """An action of Flight. Raises what the shards say."""
         return self._transport.action(name, body).result()
 
-    def peek(self, ticket: dict[str, Any]) -> pa.RecordBatch:
+    def peek(self, ticket: dict[str, Any], _sender: Sender = NOBODY) -> pa.RecordBatch:
         """A page of messages."""
         table = self._transport.rows({"op": "peek", **ticket}).result()
         if not table.num_rows:
@@ -196,19 +196,19 @@ class ShardedBroker:
             return empty.replace_schema_metadata(table.schema.metadata)
         return table.combine_chunks().to_batches()[0]
 
-    def counts(self, values: dict[str, Any]) -> dict[str, Any]:
+    def counts(self, values: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
         """How many messages there are by state, group or tag."""
         return self.act("counts", values)
 
-    def histogram(self, values: dict[str, Any]) -> dict[str, Any]:
+    def histogram(self, values: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
         """How many messages are due in each stretch of time."""
         return self.act("histogram", values)
 
-    def move_where(self, values: dict[str, Any]) -> dict[str, Any]:
+    def move_where(self, values: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
         """Move some of the messages that a filter selects."""
         return self.act("move_where", values)
 
-    def cancel_where(self, values: dict[str, Any]) -> dict[str, Any]:
+    def cancel_where(self, values: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
         """Cancel some of the messages that a filter selects."""
         return self.act("cancel_where", values)
 
@@ -218,7 +218,7 @@ class ShardedBroker:
         """Send a page of dead letters back; the shards ask who may receive them."""
         return self.act("redrive", values)
 
-    def cron(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
+    def cron(self, action: str, body: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
         """Entries of a cron topic."""
         return self.act(action, body)
 

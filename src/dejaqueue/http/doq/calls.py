@@ -64,7 +64,9 @@ async def enqueue(request: Request, queue_name: str) -> Response:
     principal.require(Role.PRODUCE, queue_name)
     message = await _message(request)
     doq = doq_of(request)
-    message_id = await doq.messages.enqueue(queue_name, message, principal.sender)
+    message_id = await doq.messages.enqueue(
+        queue_name, message, principal.sender_for(queue_name, Role.PRODUCE)
+    )
     doq.rates.note(queue_name, "enqueue")
     values: dict[str, Any] = {
         "status": "ENQUEUED",

@@ -100,9 +100,9 @@ class Messages:
             self._gathers[queue_name, sender] = found
         return found
 
-    async def _write(self, stream: WriteStream, batch: pa.RecordBatch) -> Reply:
+    async def _write(self, stream: WriteStream, sender: Sender, batch: pa.RecordBatch) -> Reply:
         answer: Future[Reply] = Future()
-        self._broker.open_write(stream).submit(1, batch, answer.set_result)
+        self._broker.open_write(stream, sender).submit(1, batch, answer.set_result)
         reply = await asyncio.wrap_future(answer)
         if reply.error is not None:
             raise reply.error
@@ -163,16 +163,17 @@ class Messages:
         """The acknowledgement timeout of a message begins anew."""
         await self._change(queue_name, text, rows.touch)
 
-    async def delete(self, queue_name: str, text: str) -> None:
+    async def delete(self, queue_name: str, text: str, sender: Sender) -> None:
         """A message is gone."""
-        await self._change(queue_name, text, rows.delete)
+        await self._change(queue_name, text, partial(rows.delete, owner=sender.owner))
 
-    async def set_priority(self, queue_name: str, text: str, priority: int) -> None:
+    async def set_priority(self, queue_name: str, text: str, priority: int, sender: Sender) -> None:
         """A message that waits gets another priority."""
         if self.topic(queue_name).topic.kind is not TopicKind.TIMELINE:
             raise Refused("a fair queue hands out the messages of a group as they came")
         rows.due_ms_of(priority)
-        await self._change(queue_name, text, partial(rows.set_priority, priority=priority))
+        change = partial(rows.set_priority, priority=priority, owner=sender.owner)
+        await self._change(queue_name, text, change)
 
     async def nack(
         self, queue_name: str, text: str, priority: int, metadata: dict[str, str] | None
@@ -193,20 +194,31 @@ class Messages:
     async def _send_anew(
         self, queue_name: str, row: Row, priority: int, metadata: dict[str, str]
     ) -> None:
+        home, sequence = unpack_id(row.message_id)
+        # It stays the message of who sent it.
+        asked = self.topic(queue_name).look(home, partial(rows.sender_of, sequence=sequence))
+        sender = await asyncio.wrap_future(asked)
         transactions = self._broker.transactions
-        begun = transactions.begin(queue_name, NACK_SECONDS_MAX * 1_000)["transaction"]
-        home = unpack_id(row.message_id)[0]
+        timeout_ms = NACK_SECONDS_MAX * 1_000
+        begun = transactions.begin(queue_name, timeout_ms, sender=sender)["transaction"]
+        decide = partial(transactions.decide, begun, sender=sender)
         told = [f"{queue_name}/{home}"]
         try:
-            home = await self._stage(begun, queue_name, row, priority, metadata)
+            home = await self._stage(begun, queue_name, row, priority, metadata, sender)
             told = list(dict.fromkeys([*told, f"{queue_name}/{home}"]))
         except DejaQError:
-            await asyncio.wrap_future(transactions.decide(begun, told, commit=False))
+            await asyncio.wrap_future(decide(told, commit=False))
             raise
-        await asyncio.wrap_future(transactions.decide(begun, told, commit=True))
+        await asyncio.wrap_future(decide(told, commit=True))
 
     async def _stage(
-        self, begun: str, queue_name: str, row: Row, priority: int, metadata: dict[str, str]
+        self,
+        begun: str,
+        queue_name: str,
+        row: Row,
+        priority: int,
+        metadata: dict[str, str],
+        sender: Sender,
     ) -> int:
         """Stage that the old one is done and that the new one is sent; returns where it is."""
         held = pa.record_batch(
@@ -215,7 +227,7 @@ class Messages:
                 "attempts": pa.array([row.attempts], pa.uint16()),
             }
         )
-        acked = await self._write(WriteStream(queue_name, "ack", transaction=begun), held)
+        acked = await self._write(WriteStream(queue_name, "ack", transaction=begun), sender, held)
         if acked.all_statuses()[0]:
             raise Refused(_TOLD[RowStatus.LEASE_LOST])
         message = DoqNewMessage(
@@ -225,7 +237,7 @@ class Messages:
         key = row.id if row.key.endswith(rows.AGAIN) else row.id + rows.AGAIN
         sending = rows.sending_of(self.topic(queue_name).topic.kind, message, key)
         batch = rows.send_batch([sending], self._broker.clock.now_ms())
-        sent = await self._write(WriteStream(queue_name, transaction=begun), batch)
+        sent = await self._write(WriteStream(queue_name, transaction=begun), sender, batch)
         return unpack_id(int(sent.all_ids()[0]))[0]
 
     async def _change(self, queue_name: str, text: str, change: Change) -> None:

@@ -152,7 +152,9 @@ async def _send_one(
         batch = send_batch([message], flow.now_ms())
         answered = await _write(request, principal, stream, batch)
     else:
-        answered = await flow.gather(stream, principal.sender).put([message])
+        answered = await flow.gather(stream, principal.sender_for(stream.topic, Role.PRODUCE)).put(
+            [message]
+        )
     return _sent(stream, answered, shown.one_sent(answered, str(message.get("key"))))
 
 
@@ -193,13 +195,13 @@ async def _write(
     request: Request, principal: Principal, stream: WriteStream, batch: pa.RecordBatch
 ) -> Answered:
     """Write a batch by itself, as an idempotent producer if the request has a name."""
-    broker = flow_of(request).broker
+    broker, sender = flow_of(request).broker, principal.sender_for(stream.topic, Role.PRODUCE)
     named = header(request, b"idempotency-key")
     if not named:
-        return await write(broker, stream.check(), principal.sender, batch)
+        return await write(broker, stream.check(), sender, batch)
     producer, number = producer_of(named)
     stream = replace(stream, producer=producer).check()
-    return await write(broker, stream, principal.sender, batch, number)
+    return await write(broker, stream, sender, batch, number)
 
 
 def producer_of(key: str) -> tuple[str, int]:
