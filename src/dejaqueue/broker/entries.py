@@ -191,8 +191,12 @@ def _pack_enqueue(command: commands.Enqueue) -> bytes:
     return _json({"batches": batches} | more)
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+"""Made once: `json.dumps` with separators makes one for each call."""
+
+
 def _json(values: object) -> bytes:
-    return json.dumps(values, separators=(",", ":")).encode()
+    return _ENCODER.encode(values).encode()
 
 
 def relocate_entry(command: commands.Relocate, texts: dict[str, TextColumn]) -> Entry:

@@ -12,7 +12,6 @@ import numpy as np
 from dejaqueue.engine.leases import held_mask
 from dejaqueue.engine.state import PartitionState
 from dejaqueue.engine.table import DEAD, LEASED, SCHEDULED, STAGED, STAGED_ACK
-from dejaqueue.engine.words import Dictionary
 from dejaqueue.errors import InternalError
 from dejaqueue.schema.keys import NO_KEY
 
@@ -137,16 +136,24 @@ def dead_rows_are_in_groups(state: PartitionState) -> bool:
 
 
 def names_count_their_messages(state: PartitionState) -> bool:
-    """Each group, each set of tags and each sender knows how many live messages have it."""
+    """Each group and each set of tags knows how many live messages have it."""
     table = state.table
-    for column in ("groups", "tag_sets", "senders"):
-        words: Dictionary = getattr(state, column)
+    for column, words in (("groups", state.groups), ("tag_sets", state.tag_sets)):
         if column in table.uses:
             codes = getattr(table, column)[table.states != 0]
             lives = np.bincount(codes, minlength=words.lives.size)
             if not np.array_equal(lives[1:], words.lives[1:]):
                 return False
     return True
+
+
+def every_sender_has_a_name(state: PartitionState) -> bool:
+    """The code of each live message's sender is that of a name."""
+    table = state.table
+    if "senders" not in table.uses:
+        return True
+    codes = np.unique(table.senders[table.states != 0]).tolist()
+    return all(code == 0 or state.senders.names[code] for code in codes)
 
 
 def entries_are_listed_at_their_times(state: PartitionState) -> bool:
@@ -158,6 +165,7 @@ INVARIANTS = (
     entries_are_listed_at_their_times,
     dead_rows_are_in_groups,
     names_count_their_messages,
+    every_sender_has_a_name,
     counts_are_those_of_the_table,
     what_came_in_is_live_or_went,
     slabs_count_their_live_rows,

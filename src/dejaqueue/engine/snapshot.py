@@ -315,7 +315,8 @@ def _restore_small(state: PartitionState, small: list[Any]) -> Starts:
             if name in table.uses:
                 codes = getattr(table, name)[places]
                 _check(int(codes.max()) < len(words), f"a code of {name} without a name")
-                words.come(codes)
+                if name != "senders":  # they are not counted
+                    words.come(codes)
         if "expires_ms" in table.uses:
             mask = (table.expires_ms[places] > 0) & (table.states[places] == SCHEDULED)
             state.expiries.insert(table.expires_ms[places[mask]], places[mask] + table.base)

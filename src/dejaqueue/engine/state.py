@@ -246,6 +246,22 @@ class PartitionState:
         names = tuple(self.groups.names[code] for code in codes.tolist())
         return Words(names, indices.astype(np.int32))
 
+    def sender_codes(self, names: tuple[str, ...]) -> Int32s:
+        """The code of each of these senders.
+
+        Not how many messages each has is counted, as of groups: that would be paid with each
+        message, and be good for something once in a thousand new names.
+        """
+        return self.senders.codes_of(names, self._without_messages)
+
+    def _without_messages(self, codes: Int64s) -> Int64s:
+        """Those of these codes of senders that no live message has. Cost: O(live messages)."""
+        has_some = np.zeros(len(self.senders), dtype=np.bool_)
+        if "senders" in self.table.uses:
+            for places in self.table.live_places():
+                has_some[self.table.senders[places]] = True
+        return codes[~has_some[codes]]
+
     def senders_of(self, places: Int64s) -> Words | None:
         """Who sent each row; None = nobody sent any."""
         if "senders" not in self.table.uses:
@@ -321,8 +337,6 @@ class PartitionState:
             self.groups.go(table.groups[places])
         if "tag_sets" in table.uses:
             self.tag_sets.go(table.tag_sets[places])
-        if "senders" in table.uses:
-            self.senders.go(table.senders[places])
         if self.sized_count:
             self.count_sizes(places, -1)
         freed = table.locators[places]

@@ -216,6 +216,16 @@ class MessageTable:
         self.uses.add(name)
         self.slab_uses[places >> self.slab_bits] |= WIDE_BITS[name]
 
+    def fill(self, places: Int64s, name: str, values: npt.NDArray[Any] | np.integer[Any]) -> None:
+        """As `widen`, of new rows, which lie one after the other."""
+        if not places.size:
+            return
+        first, end = int(places[0]), int(places[-1]) + 1
+        getattr(self, name)[first:end] = values
+        self.uses.add(name)
+        slabs = slice(first >> self.slab_bits, (end - 1 >> self.slab_bits) + 1)
+        self.slab_uses[slabs] |= WIDE_BITS[name]
+
     def live_key_hashes(self, sequences: Int64s) -> Int64s:
         """The key's hash of each message, 0 where it is done or has none."""
         if "key_hashes" not in self.uses:

@@ -36,6 +36,8 @@ def of_runs(runs: Sequence[tuple[str, int]]) -> Words:
 def to_runs(words: Words) -> list[tuple[str, int]]:
     """What `of_runs` takes. Cost: O(rows), O(runs) objects."""
     indices = words.indices
+    if len(words.names) == 1:
+        return [(words.names[0], indices.size)] if indices.size else []
     starts = np.flatnonzero(np.diff(indices, prepend=np.int32(-1)))
     counts = np.diff(starts, append=indices.size)
     return [
@@ -50,6 +52,7 @@ class Dictionary:
     Attributes:
         names: name by code; "" also for codes that are free.
         lives: live messages by code, shape (at least len(names),); that of code 0 means nothing.
+            Senders are not counted: `forget` looks for them when one has to go.
         version: rises whenever a code gets another name.
         fresh: codes that got a name since somebody cleared this.
     """
@@ -72,13 +75,17 @@ class Dictionary:
 
     def codes(self, words: Words, forget: Forget | None = None) -> Int32s:
         """The code of each row, shape (n,); names that are new get one."""
+        return self.codes_of(words.names, forget)[words.indices]
+
+    def codes_of(self, names: tuple[str, ...], forget: Forget | None = None) -> Int32s:
+        """The code of each name; those that are new get one."""
         by_name = self._by_name
-        found = [by_name.get(name, -1) for name in words.names]
+        found = [by_name.get(name, -1) for name in names]
         if -1 in found:
             if not self._free and len(self.names) >= self._sweep_at:
                 self._sweep(forget)
-            found = [by_name[name] if name in by_name else self._add(name) for name in words.names]
-        return np.array(found, dtype=np.int32)[words.indices]
+            found = [by_name[name] if name in by_name else self._add(name) for name in names]
+        return np.array(found, dtype=np.int32)
 
     def _add(self, name: str) -> int:
         self.version += 1
