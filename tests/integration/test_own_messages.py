@@ -106,6 +106,9 @@ def test_over_doq(site: Site) -> None:
         site.keys[name] = site.broker.keys.create(name, ["produce:own:q"])[1]
     path, message = "/API/v1/queues/q/messages", {"content": "x", "priority": 4_000_000_000}
     found = call(site, "c", "POST", path, message).json()["id"]
+    taken = call(site, "d", "POST", path, message | {"id": found, "content": "y"})
+    assert taken.status_code == 409
+    assert '"x"' not in taken.text
     changed, never = {"priority": 4_000_000_001}, str(int(found) + 9)
     for method, where, body in (("PUT", "/priority", changed), ("DELETE", "", None)):
         gone = call(site, "d", method, f"{path}/{never}{where}", body)

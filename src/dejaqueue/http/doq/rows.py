@@ -118,8 +118,9 @@ def send_batch(sendings: Sequence[Sending], now_ms: int) -> pa.RecordBatch:
 
 
 def own_key(text: str) -> str:
-    """The key for an id that a producer names; "" = it names none. Raises BadRequest."""
-    return name_of(text).keys[0] if text else ""
+    """The key for an id that a producer names; "" = it names none, as 0 does. Raises BadRequest."""
+    name = name_of(text or "0")
+    return name.keys[0] if name.id else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,13 @@ def row_of(kind: TopicKind, row: dict[str, Any]) -> Row:
         key,
         row["attempts"],
     )
+
+
+def sent_row(kind: TopicKind, message: DoqNewMessage, message_id: int, key: str) -> Row:
+    """The row of a message that was just sent."""
+    group = DEFAULT_GROUP if kind is TopicKind.TIMELINE else message.group
+    metadata = message.metadata or None
+    return Row(key, group, message.priority, message.content, metadata, message_id, key, 0)
 
 
 def _priority(stored: str, group: str, otherwise: int) -> int:
