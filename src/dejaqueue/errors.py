@@ -118,14 +118,15 @@ class DuplicateKey(Refused):
 
     Attributes:
         key: the key.
-        id: id of the live message that has it.
+        id: id of the live message that has it; -1 = it is another sender's, and not to be told.
     """
 
     number = 23
     flight_status = "ALREADY_EXISTS"
 
     def __init__(self, key: str, message_id: int) -> None:
-        super().__init__(f"key: a live message has the key {key[:200]!r}, its id is {message_id}")
+        whose = f"its id is {message_id}" if message_id >= 0 else "which another one sent"
+        super().__init__(f"key: a live message has the key {key[:200]!r}, {whose}")
         self.key, self.id = key, message_id
 
     def fields(self) -> dict[str, Any]:

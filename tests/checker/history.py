@@ -41,6 +41,8 @@ class Send(Operation):
 
     Attributes:
         token: its payload, which no other message of the history has.
+        sender: the principal that sent it; "" = nobody.
+        owner: whose messages alone it could replace; None = anybody's.
         id: what the broker gave it.
     """
 
@@ -51,22 +53,30 @@ class Send(Operation):
     priority: int = 32_768
     expires_ms: int = 0
     transaction: str = ""
+    sender: str = ""
+    owner: str | None = None
     id: int = -1
 
 
 @dataclass(slots=True)
 class Move(Operation):
-    """A new due time for a message."""
+    """A new due time for a message.
+
+    Attributes:
+        owner: whose messages alone it could reach; None = anybody's.
+    """
 
     id: int = -1
     due_ms: int = 0
+    owner: str | None = None
 
 
 @dataclass(slots=True)
 class Cancel(Operation):
-    """A message was cancelled."""
+    """A message was cancelled. `owner` is as of a Move."""
 
     id: int = -1
+    owner: str | None = None
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ from tests.checker.history import (
     Settle,
 )
 from tests.checker.judge_ends import judge_ends
+from tests.checker.judge_owners import judge_owners
 from tests.checker.judge_turns import judge_turns
 
 
@@ -52,6 +53,7 @@ def judge(history: History) -> list[Fault]:
         faults += _judge_one(story, history, aways, decided)
     faults += _keys(history)
     faults += _transactions(history, decided)
+    faults += judge_owners(history)
     return [*faults, *judge_turns(history), *judge_ends(history)]
 
 
@@ -265,7 +267,10 @@ def _may_be_replaced(send: Send, history: History) -> bool:
     """Whether another message may have taken its key and its place."""
     if history.on_duplicate != "replace" or not send.key:
         return False
-    return any(other is not send and _maybe(other) for other in history.with_key(send.key))
+    return any(
+        other is not send and _maybe(other) and other.owner in (None, send.sender)
+        for other in history.with_key(send.key)
+    )
 
 
 def _early(story: _Story) -> list[Fault]:

@@ -18,6 +18,7 @@ from tests.checker.history import (
     Settle,
 )
 from tests.checker.judge import judge
+from tests.checker.judge_owners import judge_owners
 
 MS = 1_000
 
@@ -261,3 +262,26 @@ def test_where_it_is_not_certain_when_a_message_was_sent__only_what_is_certain_c
     assert judge(history) == []  # it may have been sent after the nack
     history.deliveries[1].latest_us = 200 * MS
     assert [fault.rule for fault in judge(history)] == [3]
+
+
+@pytest.mark.parametrize("what", ["moves", "cancels"])
+def test_what_another_one_sent_was_reached(what: str) -> None:
+    history = History()
+    history.sends += [sent(1, sender="a"), sent(2)]
+    operations = getattr(history, what)
+    kind = Move if what == "moves" else Cancel
+    for number, owner, outcome in (
+        (1, "a", Outcome.OK),
+        (1, None, Outcome.OK),
+        (1, "b", Outcome.REFUSED),
+        (2, None, Outcome.OK),
+    ):
+        operations.append(kind(5 * MS, id=number, owner=owner))
+        operations[-1].answer(6 * MS, outcome)
+    assert judge_owners(history) == []
+    for number in (1, 2):
+        operations.append(kind(5 * MS, id=number, owner="b"))
+        operations[-1].answer(6 * MS, Outcome.OK)
+    assert [(fault.rule, "by b" in fault.text) for fault in judge_owners(history)] == [
+        (9, True)
+    ] * 2

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from dejaqueue.access.gate import Gate
-from dejaqueue.access.roles import Role
+from dejaqueue.access.roles import OWNABLE, Role
 from dejaqueue.access.tls import ServerTls
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import TopicExists
@@ -66,6 +66,9 @@ def give_keys(site: Site) -> None:
     for role in Role:
         site.keys[f"{role.value} mine"] = make(f"{role.value}.m", [f"{role.value}:{MINE}*"])[1]
         site.keys[f"{role.value} theirs"] = make(f"{role.value}.t", [f"{role.value}:{THEIRS}"])[1]
+    for role in OWNABLE:
+        grants = [f"{role.value}:own:{MINE}*"]
+        site.keys[f"{role.value}.own mine"] = make(f"{role.value}.o", grants)[1]
     revoked, site.keys["revoked"] = make("revoked", ["admin:*"])
     site.broker.keys.revoke(revoked.id)
 

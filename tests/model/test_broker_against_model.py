@@ -26,6 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.frames import SettleOp
 from tests.rules.broker_fixture import TOPIC, BrokerFixture, RecordingConsumer
@@ -34,6 +35,7 @@ EXAMPLES = int(os.environ.get("DEJAQ_BROKER_MODEL_EXAMPLES", "150"))
 LEASE_MS = 1_000
 
 dues = st.integers(-5, 60)
+senders_st = st.sampled_from([NOBODY, Sender("x"), Sender("x", own=True), Sender("y", own=True)])
 picks = st.lists(st.integers(0, 30), min_size=1, max_size=5, unique=True)
 
 
@@ -47,6 +49,7 @@ class Live:
     key: str
     leased: bool = False
     attempt: int = 0
+    sender: str = ""
 
 
 class BrokerMachine(RuleBasedStateMachine):
@@ -100,16 +103,19 @@ class BrokerMachine(RuleBasedStateMachine):
         """Sequences: live ones and others."""
         return [place % max(1, self.next_sequence + 2) for place in places]
 
-    def producer_status(self, sequence: int) -> RowStatus:
+    def producer_status(self, sequence: int, sender: Sender) -> RowStatus:
         message = self.live.get(sequence)
-        if message is None:
+        if message is None or sender.owner not in (None, message.sender):
             return RowStatus.NOT_FOUND
         return RowStatus.LEASED if message.leased else RowStatus.OK
 
     # --- steps ----------------------------------------------------------------------------
 
-    @rule(rows=st.lists(st.tuples(dues, st.sampled_from(["", "", "a", "b", "c"])), max_size=6))
-    def send(self, rows: list[tuple[int, str]]) -> None:
+    @rule(
+        rows=st.lists(st.tuples(dues, st.sampled_from(["", "", "a", "b", "c"])), max_size=6),
+        sender=senders_st,
+    )
+    def send(self, rows: list[tuple[int, str]], sender: Sender) -> None:
         if not rows:
             return
         self.end_leases()
@@ -118,21 +124,28 @@ class BrokerMachine(RuleBasedStateMachine):
         payloads = [b"%d-%d" % (self.next_sequence, n) * (n + 1) for n in range(len(rows))]
         for place, (delay_ms, key) in enumerate(rows):
             later = any(key == other for _, other in rows[place + 1 :])
-            expected[place] = self.resolve(key, key_again=later)
+            expected[place] = self.resolve(key, sender, key_again=later)
             if expected[place] is RowStatus.OK:
                 sequence = self.next_sequence
                 self.next_sequence += 1
-                self.live[sequence] = Live(sequence, payloads[place], now_ms + delay_ms, key)
+                message = Live(sequence, payloads[place], now_ms + delay_ms, key)
+                message.sender = sender.name
+                self.live[sequence] = message
         reply = self.broker.send(
-            payloads, [now_ms + delay_ms for delay_ms, _ in rows], [key for _, key in rows]
+            payloads,
+            [now_ms + delay_ms for delay_ms, _ in rows],
+            [key for _, key in rows],
+            sender=sender,
         )
         assert reply.error is None
         assert reply.all_statuses().tolist() == expected
         self.expect_deliveries()
 
-    def resolve(self, key: str, *, key_again: bool) -> RowStatus:
+    def resolve(self, key: str, sender: Sender, *, key_again: bool) -> RowStatus:
         """The status of a row with that key; takes away what it replaces."""
         holder = next((m for m in self.live.values() if key and m.key == key), None)
+        if holder is not None and sender.owner not in (None, holder.sender):
+            return RowStatus.DUPLICATE
         if self.on_duplicate == "replace":
             if holder is not None and holder.leased:
                 return RowStatus.DUPLICATE
@@ -150,39 +163,63 @@ class BrokerMachine(RuleBasedStateMachine):
         self.on_duplicate = on_duplicate
         self.broker.broker.alter_topic(TOPIC, {"on_duplicate": on_duplicate})
 
-    @rule(places=picks, delay_ms=dues)
-    def move(self, places: list[int], delay_ms: int) -> None:
+    @rule(places=picks, delay_ms=dues, sender=senders_st)
+    def move(self, places: list[int], delay_ms: int, sender: Sender) -> None:
         self.end_leases()
         sequences = self.chosen(places)
         sequences = list(dict.fromkeys(sequences))
-        expected = [self.producer_status(sequence) for sequence in sequences]
+        expected = [self.producer_status(sequence, sender) for sequence in sequences]
         due_ms = self.broker.now_ms + delay_ms
         for sequence, status in zip(sequences, expected, strict=True):
             if status is RowStatus.OK:
                 self.live[sequence].due_ms = due_ms
-        reply = self.broker.move(sequences, [due_ms] * len(sequences))
+        columns = {"id": pa.array(sequences), "due": pa.array([due_ms] * len(sequences))}
+        reply = self.broker.write("move", columns, sender=sender)
         assert reply.all_statuses().tolist() == expected
         self.expect_deliveries()
 
-    @rule(key=st.sampled_from(["a", "b", "c"]))
-    def cancel_by_key(self, key: str) -> None:
+    @rule(key=st.sampled_from(["a", "b", "c"]), sender=senders_st)
+    def cancel_by_key(self, key: str, sender: Sender) -> None:
         self.end_leases()
         found = [message for message in self.live.values() if message.key == key]
-        expected = self.producer_status(found[0].sequence) if found else RowStatus.NOT_FOUND
+        expected = RowStatus.NOT_FOUND
+        if found:
+            expected = self.producer_status(found[0].sequence, sender)
         if expected is RowStatus.OK:
             del self.live[found[0].sequence]
-        reply = self.broker.write("cancel", {"key": pa.array([key])})
+        reply = self.broker.write("cancel", {"key": pa.array([key])}, sender=sender)
         assert reply.all_statuses().tolist() == [expected]
 
-    @rule(places=picks)
-    def cancel(self, places: list[int]) -> None:
+    @rule(places=picks, sender=senders_st)
+    def cancel(self, places: list[int], sender: Sender) -> None:
         self.end_leases()
         sequences = list(dict.fromkeys(self.chosen(places)))
-        expected = [self.producer_status(sequence) for sequence in sequences]
+        expected = [self.producer_status(sequence, sender) for sequence in sequences]
         for sequence, status in zip(sequences, expected, strict=True):
             if status is RowStatus.OK:
                 del self.live[sequence]
-        assert self.broker.cancel(sequences).all_statuses().tolist() == expected
+        reply = self.broker.write("cancel", {"id": pa.array(sequences)}, sender=sender)
+        assert reply.all_statuses().tolist() == expected
+
+    @rule(sender=senders_st, cancels=st.booleans())
+    def change_by_filter(self, sender: Sender, cancels: bool) -> None:
+        self.end_leases()
+        chosen = [
+            message
+            for message in self.live.values()
+            if not message.leased and sender.owner in (None, message.sender)
+        ]
+        if cancels:
+            found = self.broker.broker.cancel_where({"topic": TOPIC}, sender)
+            for message in chosen:
+                del self.live[message.sequence]
+        else:
+            due_ms = self.broker.now_ms + 40
+            found = self.broker.broker.move_where({"topic": TOPIC, "due": due_ms}, sender)
+            for message in chosen:
+                message.due_ms = due_ms
+        assert found["count"] == len(chosen)
+        self.expect_deliveries()
 
     @precondition(lambda self: any(message.leased for message in self.live.values()))
     @rule(

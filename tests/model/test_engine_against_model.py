@@ -1,9 +1,9 @@
 """The engine against the reference model: all commands, any order, tiny layouts.
 
 Covered: every command by lease and by row, stale hands, lease ends, moves there and back, keys,
-producers, relocation, priorities with and without ageing, tag filters, groups, lives that end,
-attempts that are used up, waits, transactions, cron entries; snapshots restored in the middle and
-at the end; replay (rules 3 to 13, 17). Not covered: attempts at their limit (unit tests), real
+producers, senders, relocation, priorities with and without ageing, tag filters, groups, lives that
+end, attempts that are used up, waits, transactions, cron entries; snapshots restored in the middle
+and at the end; replay (rules 3 to 13, 17). Not covered: attempts at their limit (unit tests), real
 sizes (bench).
 """
 
@@ -26,6 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from dejaqueue.broker.reading import text_of
 from dejaqueue.engine import commands
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
@@ -66,6 +67,7 @@ firings_st = st.tuples(st.sampled_from(ENTRIES), st.integers(-1, 20), st.integer
 TAGS = ("", "red", "red\x1fblue", "green")
 GROUPS = ("", "a", "b", "c")
 NESTED = ("a", "a.x", "b", "a.y")
+SENDERS = ("", "a", "b", "", "c")
 filters = st.none() | st.builds(
     TagFilter,
     any_of=st.sampled_from([(), ("red",), ("green", "blue")]),
@@ -167,6 +169,7 @@ class EngineMachine(RuleBasedStateMachine):
         stage=stages,
         replaced=st.none() | rows_st,
         fired=st.lists(firings_st, max_size=3),
+        sent_by=st.none() | st.lists(st.integers(0, 4), min_size=7, max_size=7),
     )
     def enqueue(
         self,
@@ -179,6 +182,7 @@ class EngineMachine(RuleBasedStateMachine):
         stage: commands.Stage | None,
         replaced: list[int] | None,
         fired: list[tuple[str, int, int]],
+        sent_by: list[int] | None,
     ) -> None:
         self.position += 1
         split = min(split, len(after))
@@ -215,6 +219,7 @@ class EngineMachine(RuleBasedStateMachine):
                 else commands.Firing(name, -1, -1, -1)
                 for name, ms, row in fired
             ),
+            senders=None if sent_by is None else words(SENDERS, sent_by[: len(after)]),
         )
         self.apply(command)
 
@@ -356,6 +361,36 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(back=rows_st)
     def cancel(self, back: list[int]) -> None:
         self.apply(commands.Cancel(self.now_ms, self.pick(back)))
+
+    @rule(back=rows_st, owner=st.sampled_from(["", "a", "b", "never"]))
+    def cancel_own(self, back: list[int], owner: str) -> None:
+        """What the broker does for a caller who reaches its own messages alone."""
+        sequences = self.pick(back)
+        own = self.engine.sent_by(sequences, owner)
+        live = self.model.live
+        whose = [live[s].sender if s in live else "" for s in sequences.tolist()]
+        assert own.tolist() == [bool(sender) and sender == owner for sender in whose]
+        self.apply(commands.Cancel(self.now_ms, np.where(own, sequences, -1)))
+
+    @rule(owner=st.sampled_from(["a", "b", "never"]), limit=st.integers(1, 4))
+    def find_own(self, owner: str, limit: int) -> None:
+        for state in MessageState:
+            if state is MessageState.DONE:
+                continue
+            wanted = Selection((state,), sender=owner)
+            found: list[int] = []
+            first: int | None = 0
+            while first is not None:
+                part, first = self.engine.find(
+                    wanted, first=first, end=1 << 40, limit=limit, rows_max=limit
+                )
+                found += part.tolist()
+            messages = [m for m in self.model.in_state(state) if m.sender == owner]
+            assert found == sorted(message.sequence for message in messages)
+            count = self.engine.tally(
+                wanted, first=0, rows_max=1 << 40, bucket_ms=1, bucket_count=1
+            )
+            assert count[0].tolist() == [len(messages)]
 
     @rule(back=rows_st)
     def relocate(self, back: list[int]) -> None:
@@ -517,6 +552,9 @@ class EngineMachine(RuleBasedStateMachine):
         assert dues_ms.tolist() == [message.due_ms for message in timed]
         assert engine.attempts(sequences).tolist() == [message.attempts for message in live]
         assert engine.locators(sequences).tolist() == [message.locator for message in live]
+        senders = engine.senders(sequences)
+        names = [""] * len(live) if senders is None else text_of(senders).fill_null("").to_pylist()
+        assert names == [message.sender for message in live]
         assert [s for part in engine.live_sequences() for s in part.tolist()] == sequences.tolist()
         assert engine.counts.live == len(live)
         priorities = engine.priorities(sequences)

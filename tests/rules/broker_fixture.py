@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dead_letters import Arrived, Parcel
 from dejaqueue.broker.dispatch import Push
@@ -165,8 +166,10 @@ class BrokerFixture:
             assert error is None, error
         self.settle_down()
 
-    def peek(self, topic: str = TOPIC, **ticket: Any) -> list[dict[str, Any]]:
-        rows = self.broker.peek({"topic": topic, **ticket}).to_pylist()
+    def peek(
+        self, topic: str = TOPIC, *, sender: Sender = NOBODY, **ticket: Any
+    ) -> list[dict[str, Any]]:
+        rows = self.broker.peek({"topic": topic, **ticket}, sender).to_pylist()
         return [row | {"headers": dict(row["headers"] or ())} for row in rows]
 
     def counts(self, topic: str = TOPIC) -> dict[str, Any]:
@@ -218,8 +221,9 @@ class BrokerFixture:
     def write(self, op: str, columns: dict[str, Any], **stream: Any) -> Reply:
         number = stream.pop("number", 1)
         topic = stream.pop("topic", TOPIC)
+        sender = stream.pop("sender", NOBODY)
         future: Future[Reply] = Future()
-        writer = self.broker.open_write(WriteStream(topic, op, **stream).check())
+        writer = self.broker.open_write(WriteStream(topic, op, **stream).check(), sender)
         batch = pa.record_batch(columns)
         writer.check_schema(batch.schema)
         writer.submit(number, batch, future.set_result)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.writer import Writer
 from dejaqueue.errors import DejaQError, Elsewhere, Unavailable
 from dejaqueue.model import RowStatus
@@ -45,13 +46,21 @@ class Producer:
     """Sends, moves and cancels, from a name of its own.
 
     Args:
-        known: ids that anybody may move or cancel; filled as answers come.
+        known: ids that anybody may try to move or cancel; filled as answers come.
+        sender: as whom it calls.
     """
 
     def __init__(
-        self, name: str, world: World, machine: Reachable, history: History, known: list[int]
+        self,
+        name: str,
+        world: World,
+        machine: Reachable,
+        history: History,
+        known: list[int],
+        sender: Sender = NOBODY,
     ) -> None:
         self._name = name
+        self._sender = sender
         self._world = world
         self._machine = machine
         self._history = history
@@ -100,6 +109,7 @@ class Producer:
             due_ms = now_us // 1_000 + world.between(-500, self.delay_ms_max)
             key = f"key-{world.between(1, 400)}" if self.keyed and world.chance(0.3) else ""
             send = Send(now_us, token=token, due_ms=due_ms, key=key)
+            send.sender, send.owner = self._sender.name, self._sender.owner
             send.group = world.random.choice(GROUPS)
             send.priority = world.random.choice([0, 5, 32_768, 65_535])
             if self.mortal and world.chance(0.2):
@@ -122,13 +132,16 @@ class Producer:
         now_us = self._world.now_us
         ids = self._pick()
         dues = [now_us // 1_000 + self._world.between(-100, self.delay_ms_max) for _ in ids]
-        notes = [Move(now_us, id=i, due_ms=due) for i, due in zip(ids, dues, strict=True)]
+        owner = self._sender.owner
+        pairs = zip(ids, dues, strict=True)
+        notes = [Move(now_us, id=i, due_ms=due, owner=owner) for i, due in pairs]
         self._history.moves += notes
         self._submit("move", {"id": ids, "due": dues}, notes)
 
     def _cancel(self) -> None:
         ids = self._pick()
-        notes = [Cancel(self._world.now_us, id=number) for number in ids]
+        owner = self._sender.owner
+        notes = [Cancel(self._world.now_us, id=number, owner=owner) for number in ids]
         self._history.cancels += notes
         self._submit("cancel", {"id": ids}, notes)
 
@@ -171,7 +184,7 @@ class Producer:
                 if stream.writer is None:
                     producer = self._name if stream.op == "enqueue" else ""
                     stream.writer = broker.open_write(
-                        WriteStream(TOPIC, stream.op, producer=producer).check()
+                        WriteStream(TOPIC, stream.op, producer=producer).check(), self._sender
                     )
                 stream.writer.submit(
                     batch.number,

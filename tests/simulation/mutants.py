@@ -210,3 +210,18 @@ def goes_on_after_another_reading(patch: pytest.MonkeyPatch) -> None:
         self._commits._error = None
 
     patch.setattr(Partition, "_fail", fail)
+
+
+# --- senders --------------------------------------------------------------------------------------
+
+
+@mutant
+def reaches_what_another_one_sent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        engine.Engine, "sent_by", lambda self, sequences, sender: self.states(sequences) != 0
+    )
+
+
+@mutant
+def replaces_what_another_one_sent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(duplicates, "_foreign", lambda engine, live, owner: None)

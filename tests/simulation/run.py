@@ -129,7 +129,9 @@ def people_of(world: World, machine: Reachable, history: History, scenario: Scen
     random = world.random
     known: list[int] = []
     names = random.sample("abcdef", random.choice([1, 2, 3]))
-    producers = [Producer(name, world, machine, history, known) for name in names]
+    producers = []
+    for name, sender in zip(names, scenario.senders, strict=False):
+        producers.append(Producer(name, world, machine, history, known, sender))
     consumers = [Consumer(n, world, machine, history) for n in range(random.choice([1, 2, 4]))]
     transactors = []
     if scenario.transacts:

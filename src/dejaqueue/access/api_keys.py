@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dejaqueue import limits
-from dejaqueue.access.roles import Grant, Principal, Role
+from dejaqueue.access.roles import OWNABLE, Grant, Principal, Role
 from dejaqueue.errors import BadRequest
 
 PREFIX = "dq"
@@ -29,6 +29,7 @@ SECRET_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,255}")
 _PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,255}")
 _SECRET = re.compile(r"(dq_[0-9a-f]+_)[0-9a-f]+")
+_OWN = "own:"
 _RESERVED = frozenset({"anonymous"})
 
 
@@ -138,7 +139,7 @@ def check_name(name: object) -> str:
 
 
 def grants_of(texts: object) -> tuple[Grant, ...]:
-    """Grants written as `role:pattern`, at least one. Raises BadRequest.
+    """Grants written as `role:pattern` or `role:own:pattern`, at least one. Raises BadRequest.
 
     >>> [grant.role.value for grant in grants_of(["produce:orders.*", "consume:orders.*"])]
     ['produce', 'consume']
@@ -154,7 +155,11 @@ def _grant_of(text: object) -> Grant:
     roles = [known.value for known in Role]
     if not colon or role not in roles:
         raise BadRequest("grants", f"ROLE:PATTERN, with a role of {', '.join(roles)}", text)
+    own = pattern.startswith(_OWN)
+    pattern = pattern.removeprefix(_OWN)
+    if own and role not in OWNABLE:
+        raise BadRequest("grants", f"own: with {' or '.join(OWNABLE)}", text)
     if _PATTERN.fullmatch(pattern) is None:
         limit = "a pattern of 1 to 255 characters of a topic's name, * and ?"
         raise BadRequest("grants", limit, text)
-    return Grant(Role(role), pattern)
+    return Grant(Role(role), pattern, own=own)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
+from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.errors import Forbidden
 from dejaqueue.model import topic_of
 
@@ -31,10 +32,15 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A role for the topics whose name matches a pattern (`*`, `?`), as in `orders.*`."""
+    """A role for the topics whose name matches a pattern (`*`, `?`), as in `orders.*`.
+
+    Attributes:
+        own: what it lets the caller do reaches messages that the caller sent, and no others.
+    """
 
     role: Role
     pattern: str
+    own: bool = False
 
     def allows(self, role: Role, topic: str) -> bool:
         """True if it gives this role for this topic."""
@@ -45,7 +51,7 @@ class Grant:
         return self.pattern == "*" or _matcher(self.pattern).match(topic_of(topic)) is not None
 
     def __str__(self) -> str:
-        return f"{self.role.value}:{self.pattern}"
+        return f"{self.role.value}:{'own:' if self.own else ''}{self.pattern}"
 
 
 @lru_cache(maxsize=16_384)
@@ -67,24 +73,47 @@ class Principal:
     grants: tuple[Grant, ...]
     key_id: str = ""
 
-    def may(self, role: Role, topic: str) -> bool:
-        """True if they have the role for the topic."""
-        return any(grant.allows(role, topic) for grant in self.grants)
+    @property
+    def sender(self) -> Sender:
+        """What they send is kept under this name."""
+        return NOBODY if self.name == EVERYBODY.name else Sender(self.name)
+
+    def sender_for(self, topic: str, *roles: Role) -> Sender:
+        """As `sender`, for calls that any of these roles lets them make on a topic: limited to
+        their own messages, unless a grant of such a role is not."""
+        whole = (grant for grant in self.grants if not grant.own)
+        if any(grant.allows(role, topic) for grant in whole for role in roles):
+            return self.sender
+        return replace(self.sender, own=True)
+
+    def may(self, role: Role, topic: str, *, own: bool = False) -> bool:
+        """True if they have the role for the topic.
+
+        Args:
+            own: the call keeps to the caller's own messages if it has to (`sender_for`), so that
+                a grant of these is enough; each call of a producer does.
+        """
+        own |= role is Role.PRODUCE
+        return any(grant.allows(role, topic) for grant in self.grants if own or not grant.own)
 
     def sees(self, topic: str) -> bool:
         """True if they have any role for the topic: they may know that it is there."""
         return any(grant.covers(topic) for grant in self.grants)
 
-    def require(self, role: Role, topic: str) -> None:
+    def require(self, role: Role, topic: str, *, own: bool = False) -> None:
         """Raise Forbidden unless they have the role for the topic.
 
         Args:
             topic: its name; "" = something that belongs to no topic, which a pattern `*` covers.
+            own: as for `may`.
         """
-        if not self.may(role, topic):
+        if not self.may(role, topic, own=own):
             where = f"topic {topic}" if topic else "the broker"
             raise Forbidden(f"{self.name}: no role {role.value!r} for {where}")
 
+
+OWNABLE = (Role.PRODUCE, Role.MANAGE)
+"""Roles that can be granted for the caller's own messages."""
 
 EVERYBODY = Principal("anonymous", (Grant(Role.ADMIN, "*"),))
 """Who calls while the broker has no API keys."""

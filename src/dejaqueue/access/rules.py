@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dejaqueue.access.roles import Principal, Role
+from dejaqueue.access.senders import Sender
 from dejaqueue.errors import BadRequest, Forbidden
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
@@ -38,6 +39,9 @@ class Rule:
         optional: without the field the answer is about all topics, and shows those that the caller
             has one of the roles for.
         also: what else it needs.
+        by_sender: the call is told who calls.
+        own: a grant for the caller's own messages is enough, and keeps the call to these.
+        whole: with which of its roles it reaches others' messages; none = with each.
     """
 
     roles: tuple[Role, ...] = ()
@@ -45,6 +49,9 @@ class Rule:
     audited: bool = False
     optional: bool = False
     also: Topics | None = None
+    by_sender: bool = False
+    own: bool = False
+    whole: tuple[Role, ...] = ()
 
     def needs(self, body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
         """Yield (roles, any of which is enough; topic) of a call. Raises BadRequest."""
@@ -58,14 +65,23 @@ class Rule:
     def require(self, principal: Principal, body: Body) -> None:
         """Raise Forbidden unless the caller may do this. Raises BadRequest."""
         for roles, topic in self.needs(body):
-            require_any(principal, roles, topic)
+            require_any(principal, roles, topic, own=self.own)
+
+    def sender(self, principal: Principal, body: Body) -> Sender:
+        """Who calls, and whether that is limited to the caller's own messages."""
+        named = body.get(self.field)
+        topic = named if isinstance(named, str) else BROKER
+        return principal.sender_for(topic, *(self.whole or self.roles))
 
 
-def require_any(principal: Principal, roles: tuple[Role, ...], topic: str) -> None:
-    """Raise Forbidden unless the caller has one of the roles for the topic."""
+def require_any(
+    principal: Principal, roles: tuple[Role, ...], topic: str, *, own: bool = False
+) -> None:
+    """Raise Forbidden unless the caller has one of the roles for the topic; `own` as in `may`."""
+    own = own or roles == ANY  # to know of the topic takes any grant for it
     if len(roles) == 1:
-        principal.require(roles[0], topic)
-    elif not any(principal.may(role, topic) for role in roles):
+        principal.require(roles[0], topic, own=own)
+    elif not any(principal.may(role, topic, own=own) for role in roles):
         wanted = " or ".join(repr(role.value) for role in roles)
         raise Forbidden(f"{principal.name}: no role {wanted} for topic {topic}")
 
@@ -131,9 +147,13 @@ def _cron_topic(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
 # --- Flight ---------------------------------------------------------------------------------------
 
 _CHANGES = Rule((MANAGE,), audited=True)
+_PUTS_ENTRIES = Rule((MANAGE,), audited=True, by_sender=True)
+_CHANGES_ROWS = Rule((MANAGE,), audited=True, by_sender=True, own=True)
 _LOOKS = Rule((MANAGE,))
+_LOOKS_AT_ROWS = Rule((MANAGE,), by_sender=True, own=True)
 _KEYS_LISTED = Rule((ADMIN,), field=BROKER)
 _KEYS = Rule((ADMIN,), field=BROKER, audited=True)
+_DECIDES = Rule(also=_participants, by_sender=True)
 _SERVERS = Rule((ADMIN,), field=BROKER, audited=True)
 
 FLIGHT_ACTIONS: dict[str, Rule] = {
@@ -154,25 +174,25 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "claim": Rule((CONSUME,)),
     "extend_claims": Rule((CONSUME,)),
     "ack_claims": Rule((CONSUME,)),
-    "counts": _LOOKS,
-    "histogram": _LOOKS,
-    "move_where": _CHANGES,
-    "cancel_where": _CHANGES,
+    "counts": _LOOKS_AT_ROWS,
+    "histogram": _LOOKS_AT_ROWS,
+    "move_where": _CHANGES_ROWS,
+    "cancel_where": _CHANGES_ROWS,
     "clock": Rule(),
-    "cron_put": _CHANGES,
+    "cron_put": _PUTS_ENTRIES,
     "cron_list": _LOOKS,
     "cron_get": _LOOKS,
     "cron_pause": _CHANGES,
     "cron_drop": _CHANGES,
     "cron_run": _CHANGES,
     "cron_next": Rule(also=_cron_topic),
-    "begin_transaction": Rule((PRODUCE, CONSUME)),
-    "commit_transaction": Rule(also=_participants),
-    "commit_epoch": Rule(also=_epoch),
-    "abort_transaction": Rule(also=_participants),
+    "begin_transaction": Rule((PRODUCE, CONSUME), by_sender=True),
+    "commit_transaction": _DECIDES,
+    "commit_epoch": Rule(also=_epoch, by_sender=True),
+    "abort_transaction": _DECIDES,
     "transactions": _LOOKS,
-    "note_write": Rule((PRODUCE,)),
-    "writes": Rule((PRODUCE, MANAGE)),
+    "note_write": Rule((PRODUCE,), by_sender=True),
+    "writes": Rule((PRODUCE, MANAGE), by_sender=True, own=True, whole=(MANAGE,)),
     "create_key": _KEYS,
     "list_keys": _KEYS_LISTED,
     "revoke_key": _KEYS,
@@ -180,7 +200,7 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
 """The rule of each action."""
 
 FLIGHT_TICKETS: dict[str, Rule] = {
-    "peek": _LOOKS,
+    "peek": _LOOKS_AT_ROWS,
     "scan": _LOOKS,
     "history": _LOOKS,
     "claim": Rule((CONSUME,)),
@@ -198,9 +218,11 @@ WRITES: dict[str, Role] = {
 """What each operation of a DoPut stream needs."""
 
 
-def require_write(principal: Principal, stream: WriteStream) -> None:
-    """Raise Forbidden unless the caller may open this stream."""
-    principal.require(WRITES[stream.op], stream.topic)
+def require_write(principal: Principal, stream: WriteStream) -> Sender:
+    """Whose messages the stream sends or reaches. Raises Forbidden: the caller may not open it."""
+    role = WRITES[stream.op]
+    principal.require(role, stream.topic)
+    return principal.sender_for(stream.topic, role)
 
 
 def require_consume(principal: Principal, stream: ConsumeStream) -> None:
@@ -214,7 +236,7 @@ PUBLIC = Rule()
 """Needs no key: probes, and the description of the API, the same for every broker."""
 
 _SENDS, _TAKES = Rule((PRODUCE,)), Rule((CONSUME,))
-_NAMED = Rule(also=lambda body: iter([_named_or_found(body)]))
+_NAMED = Rule(also=lambda body: iter([_named_or_found(body)]), own=True)
 _BROKER_LOOKS = Rule((MANAGE,), field=BROKER)
 _TOPIC = "/v1/topics/{topic}"
 _DOQ, _DOQ_MESSAGE = "/API/v1/queues/{queue_name}", "/API/v1/queues/{queue_name}/messages/{id}"
@@ -246,11 +268,11 @@ HTTP_ROUTES: dict[tuple[str, str], Rule] = {
     ("GET", "/v1/stats"): _BROKER_LOOKS,
     ("GET", f"{_TOPIC}/assignments"): _LOOKS,
     ("GET", f"{_TOPIC}/consumers"): _LOOKS,
-    ("GET", f"{_TOPIC}/counts"): _LOOKS,
-    ("GET", f"{_TOPIC}/histogram"): _LOOKS,
+    ("GET", f"{_TOPIC}/counts"): _LOOKS_AT_ROWS,
+    ("GET", f"{_TOPIC}/histogram"): _LOOKS_AT_ROWS,
     ("GET", f"{_TOPIC}/stats"): _LOOKS,
-    ("GET", f"{_TOPIC}/messages"): _LOOKS,
-    ("GET", f"{_TOPIC}/messages/{{id}}"): _LOOKS,
+    ("GET", f"{_TOPIC}/messages"): _LOOKS_AT_ROWS,
+    ("GET", f"{_TOPIC}/messages/{{id}}"): _LOOKS_AT_ROWS,
     ("POST", f"{_TOPIC}/move"): _NAMED,
     ("POST", f"{_TOPIC}/cancel"): _NAMED,
     ("GET", f"{_TOPIC}/dead-letters"): _LOOKS,

@@ -18,7 +18,6 @@ Branches of one task are the same work done again: they do not take each other's
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -111,12 +110,6 @@ def check_epoch(query: object, epoch: object) -> tuple[str, int]:
     if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch < 1 << 62:
         raise BadRequest("epoch", "a whole number from 0", epoch)
     return query, epoch
-
-
-def digest_of(*words: object) -> str:
-    """32 hexadecimal digits that stand for these words."""
-    text = "\x1f".join(str(word) for word in words)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 # --- on the worker of the home ------------------------------------------------------------------

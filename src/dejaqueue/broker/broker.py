@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.access.key_ring import KeyRing
+from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker import browse, by_filter, claims, handing_over, news, notes, scan
 from dejaqueue.broker.counting import BrokerCounts
 from dejaqueue.broker.cron.calls import act as cron_act
@@ -35,7 +36,8 @@ from dejaqueue.broker.shared import Shared, in_shards
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.topics import Catalogue
-from dejaqueue.broker.transactions import TransactionName, Transactions
+from dejaqueue.broker.transaction_names import TransactionName
+from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
 from dejaqueue.errors import (
@@ -392,16 +394,21 @@ class Broker:
 
     # --- messages -----------------------------------------------------------------------------
 
-    def open_write(self, stream: WriteStream) -> Writer:
-        """A stream of batches. Raises TopicUnknown, BadRequest, Refused."""
+    def open_write(self, stream: WriteStream, sender: Sender = NOBODY) -> Writer:
+        """A stream of batches of one sender. Raises TopicUnknown, BadRequest, Refused."""
         runtime, stage = self.runtime(stream.topic), None
         if stream.transaction:
             if runtime.shard is not None:
                 raise no_transactions(runtime.topic.name)
-            stage = self.transactions.stage(stream.transaction, stream.op)
+            stage = self.transactions.stage(stream.transaction, stream.op, sender)
             self._check_home(stream)
         return Writer(
-            stream, runtime, self.clock, lambda: self.settings.dispatch.inbox_bytes_max, stage
+            stream,
+            runtime,
+            self.clock,
+            lambda: self.settings.dispatch.inbox_bytes_max,
+            stage,
+            sender,
         )
 
     def _check_home(self, stream: WriteStream) -> None:
@@ -420,9 +427,9 @@ class Broker:
         runtime = self.runtime(options.topic)
         return ConsumerSession(runtime, options, sink, self.clock, self.settings.clock)
 
-    def cron(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
+    def cron(self, action: str, body: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """One of cron.calls.ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown."""
-        return cron_act(self.runtime, self.clock.now_ms(), action, body)
+        return cron_act(self.runtime, self.clock.now_ms(), action, body, sender)
 
     def redrive(
         self, values: dict[str, Any], may_receive: Callable[[str], bool] = lambda _: True
@@ -498,9 +505,10 @@ class Broker:
             },
         }
 
-    def peek(self, ticket: dict[str, Any]) -> pa.RecordBatch:
+    def peek(self, ticket: dict[str, Any], sender: Sender = NOBODY) -> pa.RecordBatch:
         """A batch of messages as they are, schema PEEK, without leasing (broker/peek.py)."""
-        return peek(self.runtime(browse.topic_name(ticket)), ticket, self.clock.now_ms())
+        topic = self.runtime(browse.topic_name(ticket))
+        return peek(topic, ticket, self.clock.now_ms(), sender.owner)
 
     def scan(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """All messages of a stretch of a partition, batch by batch (broker/scan.py)."""
@@ -543,32 +551,33 @@ class Broker:
             return self._topics.get(name)
         return self.runtime(name)
 
-    def note_write(self, body: dict[str, Any]) -> dict[str, Any]:
+    def note_write(self, body: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """Keep what became of a write (broker/notes.py)."""
-        return notes.note_write(self.runtime(browse.topic_name(body)), body, self.clock.now_ms())
+        topic = self.runtime(browse.topic_name(body))
+        return notes.note_write(topic, body, sender, self.clock.now_ms())
 
-    def writes(self, body: dict[str, Any]) -> dict[str, Any]:
+    def writes(self, body: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """What was noted of the last writes into a topic (broker/notes.py)."""
-        return notes.writes(self.runtime(browse.topic_name(body)), body)
+        return notes.writes(self.runtime(browse.topic_name(body)), body, sender)
 
-    def counts(self, values: dict[str, Any]) -> dict[str, Any]:
+    def counts(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """How many messages there are by state, group or tag (broker/browse.py)."""
         topic = self.runtime(browse.topic_name(values))
-        return browse.counts(topic, values, self.clock.now_ms())
+        return browse.counts(topic, values, self.clock.now_ms(), sender.owner)
 
-    def histogram(self, values: dict[str, Any]) -> dict[str, Any]:
+    def histogram(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """How many messages are due in each stretch of time (broker/browse.py)."""
         topic = self.runtime(browse.topic_name(values))
-        return browse.histogram(topic, values, self.clock.now_ms())
+        return browse.histogram(topic, values, self.clock.now_ms(), sender.owner)
 
     # --- changing by filter -------------------------------------------------------------------
 
-    def move_where(self, values: dict[str, Any]) -> dict[str, Any]:
+    def move_where(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """Move some of the messages that a filter selects (broker/by_filter.py)."""
         topic = self.runtime(browse.topic_name(values))
-        return by_filter.move_where(topic, values, self.clock.now_ms())
+        return by_filter.move_where(topic, values, self.clock.now_ms(), sender.owner)
 
-    def cancel_where(self, values: dict[str, Any]) -> dict[str, Any]:
+    def cancel_where(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """Cancel some of the messages that a filter selects (broker/by_filter.py)."""
         topic = self.runtime(browse.topic_name(values))
-        return by_filter.cancel_where(topic, values, self.clock.now_ms())
+        return by_filter.cancel_where(topic, values, self.clock.now_ms(), sender.owner)

@@ -72,13 +72,17 @@ def whole(values: dict[str, Any], name: str, default: int, high: int, low: int =
 
 
 def parse_selection(
-    values: dict[str, Any], now_ms: int, default: tuple[MessageState, ...]
+    values: dict[str, Any],
+    now_ms: int,
+    default: tuple[MessageState, ...],
+    owner: str | None = None,
 ) -> Selection:
     """The selection of a request's fields; BadRequest names what is wrong.
 
     Args:
         now_ms: what is due by then is ready.
         default: the states that are meant if none is named.
+        owner: only messages that this sender sent; None = anybody's.
     """
     state, group = values.get("state"), values.get("group")
     if state is not None and (not isinstance(state, str) or state not in STATES):
@@ -102,6 +106,7 @@ def parse_selection(
         tags=None if wanted == TagFilter() else wanted,
         priority_from=whole(values, "priority_from", 0, limits.PRIORITY_MAX),
         priority_to=whole(values, "priority_to", limits.PRIORITY_MAX, limits.PRIORITY_MAX),
+        sender=owner,
     )
 
 
@@ -163,8 +168,13 @@ def is_by_time(topic: TopicRuntime) -> bool:
     return topic.topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
 
 
-def histogram(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> dict[str, Any]:
+def histogram(
+    topic: TopicRuntime, values: dict[str, Any], now_ms: int, owner: str | None = None
+) -> dict[str, Any]:
     """How many messages are due in each stretch of time.
+
+    Args:
+        owner: of those that this sender sent; None = anybody's.
 
     Returns:
         `due_from`, `bucket_ms`, `counts`, and `error_max`: by how much the sum of the counts may
@@ -175,7 +185,7 @@ def histogram(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> dict[
         ["topic", "bucket_ms", "exact", *SELECTION_FIELDS],
         required=("topic", "due_from", "due_to", "bucket_ms"),
     )
-    selection = parse_selection(values, now_ms, STATES["scheduled"])
+    selection = parse_selection(values, now_ms, STATES["scheduled"], owner)
     bucket_ms = whole(values, "bucket_ms", 0, limits.INSTANT_MS_MAX, low=1)
     span_ms = whole(values, "due_to", 0, DUE_END_MS) - selection.due_from_ms
     if span_ms <= 0:
@@ -229,10 +239,16 @@ class _Counted:
     lives: Int64s
 
 
-def counts(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> dict[str, Any]:
+def counts(
+    topic: TopicRuntime, values: dict[str, Any], now_ms: int, owner: str | None = None
+) -> dict[str, Any]:
     """How many live messages there are by state, or by group, or by tag.
 
-    Cost: O(groups), or O(different sets of tags); nothing for each message.
+    Args:
+        owner: of those that this sender sent, by state alone; None = anybody's.
+
+    Cost: O(groups), or O(different sets of tags); nothing for each message. Of one sender's each
+        is looked at.
 
     Returns:
         `rows`: names and counts, most first, then by name; `next`: what to give as `after` for
@@ -244,6 +260,8 @@ def counts(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> dict[str
         raise BadRequest("by", f"one of {', '.join(BY)}", by)
     limit = whole(values, "limit", 100, limits.COUNTS_ROWS_MAX, low=1)
     after = _count_after(values.get("after"))
+    if owner is not None:
+        return _counts_of(topic, now_ms, by, owner)
 
     def look(place: Partition) -> _Counted:
         engine = place.engine
@@ -266,6 +284,21 @@ def counts(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> dict[str
     if by == "tag":
         names, lives = _split_sets(names, lives)
     return _most_first(by, names, lives, limit, after)
+
+
+def _counts_of(topic: TopicRuntime, now_ms: int, by: str, owner: str) -> dict[str, Any]:
+    """As `counts`, of the messages of one sender."""
+    if by != "state":
+        raise BadRequest("by", "state, for a caller who is limited to its own messages", by)
+    found = {
+        name: parse_selection({"state": name}, now_ms, states, owner)
+        for name, states in STATES.items()
+    }
+    rows = [
+        {"state": name, "count": int(tally(topic, selection, 1, 1)[0])}
+        for name, selection in found.items()
+    ]
+    return {"rows": rows, "next": None}
 
 
 _COUNT_NAMES = {

@@ -130,25 +130,37 @@ def _parse_change(values: dict[str, Any]) -> Change:
     return change
 
 
-def move_where(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> dict[str, Any]:
-    """Move what is selected: `{"count": changed, "next": how to go on, or None}`."""
+def move_where(
+    topic: TopicRuntime, values: dict[str, Any], now_ms: int, owner: str | None = None
+) -> dict[str, Any]:
+    """Move what is selected: `{"count": changed, "next": how to go on, or None}`.
+
+    Args:
+        owner: of what this sender sent; None = anybody.
+    """
     known = ["topic", "after", "dry_run", *SELECTION_FIELDS, *CHANGE_FIELDS]
     check_fields(values, known, required=("topic",))
-    return _change(topic, values, _parse_change(values), now_ms)
+    return _change(topic, values, _parse_change(values), now_ms, owner)
 
 
-def cancel_where(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> dict[str, Any]:
-    """Cancel what is selected: `{"count": cancelled, "next": how to go on, or None}`."""
+def cancel_where(
+    topic: TopicRuntime, values: dict[str, Any], now_ms: int, owner: str | None = None
+) -> dict[str, Any]:
+    """Cancel what is selected: `{"count": cancelled, "next": how to go on, or None}`.
+
+    Args:
+        owner: of what this sender sent; None = anybody.
+    """
     check_fields(values, ["topic", "after", "dry_run", *SELECTION_FIELDS], required=("topic",))
-    return _change(topic, values, Change(cancel=True), now_ms)
+    return _change(topic, values, Change(cancel=True), now_ms, owner)
 
 
 def _change(
-    topic: TopicRuntime, values: dict[str, Any], change: Change, now_ms: int
+    topic: TopicRuntime, values: dict[str, Any], change: Change, now_ms: int, owner: str | None
 ) -> dict[str, Any]:
     if values.get("state") not in (None, "scheduled", "ready"):
         raise BadRequest("state", "scheduled or ready: others can't be changed", values["state"])
-    selection = parse_selection(values, now_ms, STATES["scheduled"])
+    selection = parse_selection(values, now_ms, STATES["scheduled"], owner)
     dry_run = values.get("dry_run", False)
     if not isinstance(dry_run, bool):
         raise BadRequest("dry_run", "true or false", dry_run)

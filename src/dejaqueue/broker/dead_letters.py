@@ -25,10 +25,12 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.access.senders import THE_BROKER, Sender
 from dejaqueue.broker import entries
 from dejaqueue.broker.reading import text_of
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Bury, Int64s, UInt16s, Words
+from dejaqueue.engine.words import of_runs, to_runs
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.model import RowStatus, Topic
@@ -67,6 +69,7 @@ class Parcel:
         groups: texts of now, where they are not those that are stored.
         reasons: why each died.
         deaths_ms: when.
+        senders: who sent each; None = nobody.
     """
 
     topic: Topic
@@ -79,6 +82,7 @@ class Parcel:
     groups: Words | None
     reasons: Words
     deaths_ms: Int64s
+    senders: Words | None = None
 
     def first(self, rows: int) -> Parcel:
         """The first rows of it."""
@@ -91,6 +95,7 @@ class Parcel:
             locators=self.locators[:rows],
             priorities=None if self.priorities is None else self.priorities[:rows],
             groups=None if self.groups is None else _first(self.groups, rows),
+            senders=None if self.senders is None else _first(self.senders, rows),
             reasons=_first(self.reasons, rows),
             deaths_ms=self.deaths_ms[:rows],
         )
@@ -105,6 +110,14 @@ class Parcel:
 
 def _first(words: Words, rows: int) -> Words:
     return Words(words.names, words.indices[:rows])
+
+
+def _kept_senders(parcel: Parcel, rows: Int64s | None = None) -> Words | None:
+    """Who sent these rows of a parcel, None = all: a letter is its message's sender's."""
+    senders = parcel.senders
+    if senders is None:
+        return None
+    return of_runs(to_runs(senders if rows is None else senders.take(rows)))
 
 
 Arrived = Callable[[int, DejaQError | None], None]
@@ -128,7 +141,7 @@ class Post(Protocol):
         """What is served apart: the topic, or its shards."""
         ...
 
-    def open_write(self, stream: WriteStream) -> Writer:
+    def open_write(self, stream: WriteStream, sender: Sender) -> Writer:
         """A stream of batches."""
         ...
 
@@ -182,7 +195,7 @@ class Carrier:
             columns, kind = letter_columns(parcel, stored, now_ms), "dead"
             name = self._served(self._dead_letter_topic(parcel.topic), parcel)
         producer = f"{kind}/{parcel.topic.name}/{parcel.partition}"
-        writer = self._post.open_write(WriteStream(name, producer=producer))
+        writer = self._post.open_write(WriteStream(name, producer=producer), THE_BROKER)
 
         def replied(reply: Reply) -> None:
             if reply.error is not None:
@@ -193,7 +206,7 @@ class Carrier:
                 # A letter whose key is taken is there already.
                 arrived(columns.rows, None)
 
-        writer.submit_columns(parcel.number(), columns, replied)
+        writer.submit_columns(parcel.number(), columns, _kept_senders(parcel), replied)
 
     def _send_without_keys(
         self,
@@ -206,14 +219,14 @@ class Carrier:
         """Messages that come back, but whose key was taken meanwhile: they lose it, not more."""
         refused = (RowStatus.DUPLICATE, RowStatus.KEPT)
         rows = np.flatnonzero(np.isin(reply.all_statuses(), refused))
-        left = columns.take(rows)
+        left, senders = columns.take(rows), _kept_senders(parcel, rows)
         left.keys = None
 
         def replied(reply: Reply) -> None:
             arrived(0 if reply.error is not None else columns.rows, reply.error)
 
         # One less is no number of another parcel, but for one in 2^63.
-        writer.submit_columns(parcel.number() ^ 1, left, replied)
+        writer.submit_columns(parcel.number() ^ 1, left, senders, replied)
 
     def _served(self, name: str, parcel: Parcel) -> str:
         """The topic, or the shard of it that is where the parcel comes from."""
@@ -506,6 +519,7 @@ class DeadLetters:
             engine.moved_groups(rows),
             Words((group.reason,), np.zeros(len(rows), dtype=np.int32)),
             np.full(len(rows), group.now_ms, dtype=np.int64),
+            engine.senders(rows),
         )
 
     def next_us(self) -> int | None:

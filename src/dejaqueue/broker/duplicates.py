@@ -9,6 +9,9 @@ See: docs/guides/keys.md; partition.py, which asks for each batch with keys.
     keep           KEPT, the live id                the first row is taken, the others: KEPT
     replace        OK; the live message goes, or,   the last row is taken, the others: KEPT, its id
                    if it is leased: DUPLICATE
+
+To a sender who is limited to its own messages, the live message of another one is DUPLICATE in each
+case, without its id: it is neither named nor replaced, and KEPT would say that the row is there.
 """
 
 from __future__ import annotations
@@ -77,6 +80,7 @@ def resolve_batch(place: Partition, merged: Merged, now_ms: int) -> Resolution |
         free if firsts is None else firsts,
         engine.next_sequence,
         too_late(engine, live, now_ms),
+        _foreign(engine, live, merged.requests[0].owner),
     )
     if resolution is not None and resolution.taken.size < merged.columns.rows:
         merged.keep(resolution.taken)
@@ -84,7 +88,12 @@ def resolve_batch(place: Partition, merged: Merged, now_ms: int) -> Resolution |
 
 
 def resolve(
-    on_duplicate: OnDuplicate, live: Int64s, firsts: Int64s, next_sequence: int, leased: Mask
+    on_duplicate: OnDuplicate,
+    live: Int64s,
+    firsts: Int64s,
+    next_sequence: int,
+    leased: Mask,
+    foreign: Mask | None = None,
 ) -> Resolution | None:
     """Decide about the rows of a batch; None = all are taken and nothing goes.
 
@@ -93,6 +102,7 @@ def resolve(
         firsts: for each row the first of the batch with the same key, -1 = it is that itself.
         next_sequence: that the first row which is taken gets.
         leased: which messages of `live` are too late to replace; read for `replace` only.
+        foreign: which of them are another sender's, and not to be named; None = none.
     """
     is_live = live >= 0
     repeats = firsts >= 0
@@ -106,21 +116,33 @@ def resolve(
         np.maximum.at(chosen, firsts, rows)
         chosen = chosen[firsts]
         statuses[chosen != rows] = _KEPT
+        if foreign is not None:
+            leased = leased | foreign
         statuses[leased] = _DUPLICATE
         named = leased
     else:
         chosen = firsts
         refusal = _DUPLICATE if on_duplicate is OnDuplicate.REJECT else _KEPT
         statuses[is_live | repeats] = refusal
+        if foreign is not None:
+            statuses[foreign] = _DUPLICATE
         named = is_live
     taken_mask = statuses == 0
     new = next_sequence + np.cumsum(taken_mask) - 1
+    sequences = np.where(named, live, new[chosen])
+    if foreign is not None:
+        sequences[foreign] = -1
     return Resolution(
         np.flatnonzero(taken_mask),
-        np.where(named, live, new[chosen]),
+        sequences,
         statuses,
         live[taken_mask & is_live],
     )
+
+
+def _foreign(engine: Engine, live: Int64s, owner: str | None) -> Mask | None:
+    """Which of these messages (-1 = none) are another's than the owner's; None = anybody's are."""
+    return None if owner is None else (live >= 0) & ~engine.sent_by(live, owner)
 
 
 def too_late(engine: Engine, live: Int64s, now_ms: int) -> Mask:

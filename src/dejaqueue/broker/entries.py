@@ -47,6 +47,7 @@ from dejaqueue.engine.commands import (
     UInt16s,
     Words,
 )
+from dejaqueue.engine.words import of_runs, to_runs
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
 from dejaqueue.model import TagFilter
@@ -164,6 +165,7 @@ def _enqueue_command(entry: Entry, position: int) -> commands.Enqueue:
         None if stage is None else commands.Stage(*stage),
         tuple(commands.Firing(*firing) for firing in more.get("firings", ())),
         None if payload is None else np.diff(payload.offsets).astype(np.uint32),
+        of_runs(more["senders"]) if "senders" in more else None,
     )
 
 
@@ -182,13 +184,19 @@ def _pack_enqueue(command: commands.Enqueue) -> bytes:
         more["stage"] = [command.stage.transaction, command.stage.until_ms]
     if command.firings:
         more["firings"] = command.firings
+    if command.senders is not None:
+        more["senders"] = to_runs(command.senders)
     if not more:
         return _json(batches) if batches else b""
     return _json({"batches": batches} | more)
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+"""Made once: `json.dumps` with separators makes one for each call."""
+
+
 def _json(values: object) -> bytes:
-    return json.dumps(values, separators=(",", ":")).encode()
+    return _ENCODER.encode(values).encode()
 
 
 def relocate_entry(command: commands.Relocate, texts: dict[str, TextColumn]) -> Entry:

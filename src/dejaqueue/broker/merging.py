@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.requests import EnqueueRequest
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.commands import Int64s, Words
+from dejaqueue.engine.words import of_runs, to_runs
 from dejaqueue.journal.interface import TextColumn
 from dejaqueue.schema.checks import SendColumns, text_offsets
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
@@ -32,12 +33,14 @@ class Merged:
         starts: first row of each request, and the end: int64 array, shape (requests + 1,).
         keys: utf8 column, or None if no row has a key.
         key_hashes: hash of each key, 0 = no key; None as `keys`.
+        senders: who sent each row; None = nobody sent any.
     """
 
     requests: list[EnqueueRequest]
     starts: Int64s
     columns: SendColumns
     key_hashes: Int64s | None
+    senders: Words | None
 
     def texts(self) -> dict[str, TextColumn]:
         """The columns that a journal entry stores."""
@@ -60,6 +63,8 @@ class Merged:
         self.columns = self.columns.take(rows)
         if self.key_hashes is not None:
             self.key_hashes = self.key_hashes[rows]
+        if self.senders is not None:
+            self.senders = of_runs(to_runs(self.senders.take(rows)))
 
 
 def merge(requests: list[EnqueueRequest]) -> Merged:
@@ -67,7 +72,8 @@ def merge(requests: list[EnqueueRequest]) -> Merged:
     if len(requests) == 1:
         only = requests[0]
         starts = np.array([0, only.columns.rows], dtype=np.int64)
-        return Merged(requests, starts, only.columns, _hashes(requests, only.columns.keys))
+        hashes = _hashes(requests, only.columns.keys)
+        return Merged(requests, starts, only.columns, hashes, only.senders)
     parts = [request.columns for request in requests]
     starts = np.zeros(len(requests) + 1, dtype=np.int64)
     np.cumsum([part.rows for part in parts], out=starts[1:])
@@ -85,7 +91,22 @@ def merge(requests: list[EnqueueRequest]) -> Merged:
         priorities=_joined([part.priorities for part in parts], starts, DEFAULT_PRIORITY),
         expires_ms=_joined([part.expires_ms for part in parts], starts, 0),
     )
-    return Merged(requests, starts, columns, _hashes(requests, keys))
+    return Merged(requests, starts, columns, _hashes(requests, keys), _senders(requests))
+
+
+def _senders(requests: list[EnqueueRequest]) -> Words | None:
+    """Who sent the rows of all requests."""
+    if all(request.senders is None for request in requests):
+        return None
+    runs: list[tuple[str, int]] = []
+    for request in requests:
+        if request.senders is None:
+            runs.append(("", request.rows))
+        elif len(request.senders.names) == 1:
+            runs.append((request.senders.names[0], request.rows))
+        else:
+            runs += to_runs(request.senders)
+    return of_runs(runs)
 
 
 def _hashes(requests: list[EnqueueRequest], keys: pa.StringArray | None) -> Int64s | None:

@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from dejaqueue import limits
+from dejaqueue.access.senders import Sender
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.descriptors import check_fields
@@ -31,24 +32,30 @@ class Notes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[tuple[str, int], dict[str, Any]] = {}
+        self._kept: dict[tuple[str, str, int], dict[str, Any]] = {}
 
-    def add(self, note: dict[str, Any]) -> None:
-        """Keep a note, in the place of one with the same label and epoch."""
-        name = (note["label"], note["epoch"])
+    def add(self, sender: str, note: dict[str, Any]) -> None:
+        """Keep a note, in the place of the same sender's with the same label and epoch."""
+        name = (sender, note["label"], note["epoch"])
         with self._lock:
             self._kept.pop(name, None)
             self._kept[name] = note
             if len(self._kept) > NOTES_MAX:
                 del self._kept[next(iter(self._kept))]
 
-    def find(self, label: str) -> list[dict[str, Any]]:
-        """Notes with a label, or all of them ("" = all), the oldest first."""
+    def find(self, sender: str | None, label: str) -> list[dict[str, Any]]:
+        """Notes with a label, "" = any, of a sender, None = any; the oldest first."""
         with self._lock:
-            return [note for note in self._kept.values() if label in ("", note["label"])]
+            return [
+                note
+                for (noted_by, noted, _), note in self._kept.items()
+                if sender in (None, noted_by) and label in ("", noted)
+            ]
 
 
-def note_write(runtime: TopicRuntime, body: dict[str, Any], now_ms: int) -> dict[str, Any]:
+def note_write(
+    runtime: TopicRuntime, body: dict[str, Any], sender: Sender, now_ms: int
+) -> dict[str, Any]:
     """Keep how many rows of a write had which status. Raises BadRequest."""
     check_fields(body, _FIELDS, required=("topic", "label", "counts"))
     epoch, committed, counts = body.get("epoch", -1), body.get("committed", True), body["counts"]
@@ -63,14 +70,15 @@ def note_write(runtime: TopicRuntime, body: dict[str, Any], now_ms: int) -> dict
     if not label:
         raise BadRequest("label", "a text that is not empty", label)
     note = {"label": label, "epoch": epoch, "committed": committed, "counts": counts}
-    runtime.notes.add(note | {"at_ms": now_ms})
+    runtime.notes.add(sender.name, note | {"at_ms": now_ms})
     return {}
 
 
-def writes(runtime: TopicRuntime, body: dict[str, Any]) -> dict[str, Any]:
-    """What was noted of a topic, the oldest first. Raises BadRequest."""
+def writes(runtime: TopicRuntime, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
+    """What was noted of a topic, the oldest first: the sender's own if it is limited to that.
+    Raises BadRequest."""
     check_fields(body, ["topic", "label"])
-    return {"writes": runtime.notes.find(_label(body.get("label", "")))}
+    return {"writes": runtime.notes.find(sender.owner, _label(body.get("label", "")))}
 
 
 def _label(value: object) -> str:

@@ -407,6 +407,7 @@ class Partition:
                     and request.columns.rows < MERGE_ROWS_MAX
                     and request.byte_count < MERGE_BYTES_MAX
                 )
+                is_small = is_small and (not small or small[0].owner == request.owner)
                 if is_small and small_rows + request.columns.rows <= limits.BATCH_ROWS_MAX:
                     small.append(request)
                     small_rows += request.columns.rows
@@ -532,6 +533,7 @@ class Partition:
                 stage=requests[0].stage,
                 replaced=replaced if replaced is not None and replaced.size else None,
                 payload_sizes=merged.payload_sizes() if self.topic().max_backlog_bytes else None,
+                senders=merged.senders,
             )
             effects = self.engine.apply(command)
             self._commits.group.add(entries.enqueue_entry(command, merged.texts()), effects)
@@ -549,25 +551,22 @@ class Partition:
     # --- move, cancel, ack, nack, extend ------------------------------------------------------
 
     def _rename(self, request: RenameRequest) -> None:
-        sequences = request.sequences
-        if sequences is None:
+        sequences = found = request.sequences
+        if found is None:
             assert request.key_hashes is not None
-            sequences = find_in(self, request.keys, request.key_hashes)
-            if sequences is None:
-                sequences = np.full(request.rows, -1, dtype=np.int64)
+            found = find_in(self, request.keys, request.key_hashes)
+            if found is None:
+                found = np.full(request.rows, -1, dtype=np.int64)
+        if request.owner is not None:  # another's message is as one that never was
+            found = np.where(self.engine.sent_by(found, request.owner), found, -1)
         if request.cancel:
-            effects = self.apply(Cancel(self.now_ms(), sequences))
+            effects = self.apply(Cancel(self.now_ms(), found))
         else:
             changes = request.dues_ms, request.priorities, request.groups
-            effects = self.apply(Move(self.now_ms(), sequences, *changes))
-        statuses = effects.statuses
-        reply = Reply(
-            request.number,
-            request.rows,
-            -1,
-            np.where(sequences >= 0, sequences | (self.number << limits.SEQUENCE_BITS), -1),
-            statuses,
-        )
+            effects = self.apply(Move(self.now_ms(), found, *changes))
+        named = found if sequences is None else sequences
+        ids = np.where(named >= 0, named | (self.number << limits.SEQUENCE_BITS), -1)
+        reply = Reply(request.number, request.rows, -1, ids, effects.statuses)
         self._answer(request, reply, request.acks)
 
     def _settle(self, request: SettleRequest) -> None:

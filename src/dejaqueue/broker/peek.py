@@ -108,7 +108,7 @@ class Rows:
         )
 
 
-def parse(values: dict[str, Any], places: Places, now_ms: int) -> Ticket:
+def parse(values: dict[str, Any], places: Places, now_ms: int, owner: str | None = None) -> Ticket:
     """The checked ticket; BadRequest names what is wrong."""
     check_fields(values, FIELDS)
     ids, keys = values.get("ids"), values.get("keys")
@@ -119,7 +119,7 @@ def parse(values: dict[str, Any], places: Places, now_ms: int) -> Ticket:
         places.check("partition", number)
         partitions = range(number, number + 1)
     return Ticket(
-        selection=parse_selection(values, now_ms, _WAITING_OR_LEASED),
+        selection=parse_selection(values, now_ms, _WAITING_OR_LEASED, owner),
         limit=min(whole(values, "limit", 100, 1 << 40), limits.PEEK_ROWS_MAX),
         after=_parse_after(values.get("after")),
         ids=id_array,
@@ -153,9 +153,15 @@ def _parse_after(after: object) -> tuple[int, int]:
     raise BadRequest("after", "the `next` of the page before, or an object with due and id", after)
 
 
-def peek(topic: TopicRuntime, values: dict[str, Any], now_ms: int) -> pa.RecordBatch:
-    """A page of a topic's messages, schema PEEK; where the next begins is in its metadata."""
-    ticket = parse(values, topic.partitions, now_ms)
+def peek(
+    topic: TopicRuntime, values: dict[str, Any], now_ms: int, owner: str | None = None
+) -> pa.RecordBatch:
+    """A page of a topic's messages, schema PEEK; where the next begins is in its metadata.
+
+    Args:
+        owner: only those that this sender sent; None = anybody's.
+    """
+    ticket = parse(values, topic.partitions, now_ms, owner)
     following: dict[str, int] | None = None
     found: Found = []
     is_named = ticket.ids is not None or ticket.keys is not None

@@ -134,10 +134,13 @@ class Rates:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # Of each producer: millionths of messages that are used up, as of which time.
-        self._used: dict[str, tuple[int, int]] = {}
+        self._used: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def check(self, topic: Topic, producer: str, rows: int, now_us: int) -> None:
+    def check(self, topic: Topic, sender: str, producer: str, rows: int, now_us: int) -> None:
         """Take so many messages out of the producer's bucket.
+
+        Args:
+            sender: whose producer it is; another's of the same name has a bucket of its own.
 
         Raises:
             ResourceExhausted: they are not in it; when they will be is exact, rounded up to 1 ms.
@@ -148,11 +151,11 @@ class Rates:
         room, wanted = rate * _PARTS, rows * _PARTS
         name = name_of(producer)
         with self._lock:
-            used, since_us = self._used.get(name, (0, now_us))
+            used, since_us = self._used.get((sender, name), (0, now_us))
             used = max(0, used - max(0, now_us - since_us) * rate)
             missing = used + min(wanted, room) - room
             if missing <= 0:
-                self._used[name] = used + wanted, now_us
+                self._used[sender, name] = used + wanted, now_us
                 if len(self._used) > limits.PRODUCERS_MAX:
                     self._forget(rate, now_us)
                 return

@@ -41,6 +41,10 @@ class EnqueueRequest:
     """True: it must not be applied there (any more), and was taken back (routing.py)."""
     strays: tuple[int, ...] = ()
     """As in `commands.SubBatch`."""
+    senders: Words | None = None
+    """Who sent each row; None = nobody."""
+    owner: str | None = None
+    """Who it is limited to: what another one sent gives way to no row of it. None = to nobody."""
 
     @property
     def rows(self) -> int:
@@ -59,6 +63,7 @@ class RenameRequest:
 
     Attributes:
         cancel: True: cancels; False: a move of what is given of due, priority, group.
+        owner: whose messages alone it reaches; None = anybody's.
     """
 
     number: int
@@ -73,6 +78,7 @@ class RenameRequest:
     priorities: UInt16s | None = None
     groups: Words | None = None
     cancel: bool = False
+    owner: str | None = None
 
     @property
     def byte_count(self) -> int:

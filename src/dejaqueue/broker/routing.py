@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.requests import EnqueueRequest, ReplyTo
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.engine.commands import Int64s, Stage
+from dejaqueue.engine.commands import Int64s, Stage, Words
 from dejaqueue.engine.runs import Mask
 from dejaqueue.errors import DejaQError, InternalError, Unavailable
 from dejaqueue.schema.checks import SendColumns
@@ -108,6 +108,7 @@ class Batch:
         producer: "" = not idempotent.
         key_hashes: None = there are no keys, or the worker is to hash them.
         stage: the transaction it belongs to.
+        senders, owner: as in EnqueueRequest.
     """
 
     number: int
@@ -116,6 +117,8 @@ class Batch:
     key_hashes: Int64s | None
     stage: Stage | None
     acks: str
+    senders: Words | None = None
+    owner: str | None = None
 
     @property
     def is_remembered(self) -> bool:
@@ -125,6 +128,11 @@ class Batch:
     def part(self, rows: Int64s | None) -> SendColumns:
         """These rows, None = all."""
         return self.columns if rows is None else self.columns.take(rows)
+
+    def senders_of(self, rows: Int64s | None) -> Words | None:
+        """Who sent these rows."""
+        senders = self.senders
+        return senders if senders is None or rows is None else senders.take(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +244,8 @@ class Router:
                 hashes if part.rows is None or hashes is None else hashes[part.rows],
                 batch.stage,
                 strays=part.strays,
+                senders=batch.senders_of(part.rows),
+                owner=batch.owner,
             )
             request.goes_back = self._stay_on(route, batch, part, has_turn=has_turn)
             if joined is None:
@@ -398,7 +408,7 @@ class Router:
 
 def _hashed(batch: Batch) -> Batch:
     hashes = hash_column(text_column(batch.columns.keys))
-    return Batch(batch.number, batch.columns, batch.producer, hashes, batch.stage, batch.acks)
+    return replace(batch, key_hashes=hashes)
 
 
 def _places(parts: list[_Part], wanted: Int64s | None) -> list[Int64s]:

@@ -16,9 +16,7 @@ that it was aborted: its own time never goes back, so no later commit can be let
 from __future__ import annotations
 
 import itertools
-import re
 import threading
-import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -26,16 +24,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dejaqueue import limits
+from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.branches import (
     Place,
     Record,
-    check_branch,
     check_branches,
     check_epoch,
     decide_family,
-    digest_of,
     is_committed,
 )
+from dejaqueue.broker.transaction_names import TransactionName, check_participants, family_of
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Decide, Remember, Stage
 from dejaqueue.errors import (
@@ -53,10 +51,6 @@ if TYPE_CHECKING:
     from dejaqueue.broker.partition import Partition
     from dejaqueue.broker.runtime import TopicRuntime
 
-_NAME = re.compile(
-    r"([A-Za-z0-9._-]{1,255})/(\d{1,5})/(\d{1,15})-(\d{1,9})-([0-9a-f]{32})(?:~([0-9A-Za-z.]{1,84}))?"
-)
-_PLACE = re.compile(r"([A-Za-z0-9._-]{1,255})/(\d{1,5})")
 ACTIONS = {
     "begin_transaction": ("topic", "timeout_ms", "branched", "query", "epoch"),
     "commit_transaction": ("transaction", "participants", "branches"),
@@ -67,52 +61,6 @@ ACTIONS = {
 """Actions of docs/wire.md, and what their bodies hold."""
 RETRY_MS = 1_000
 """Who could not be asked or told is asked or told again after this."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionName:
-    """What the name of a transaction says.
-
-    Attributes:
-        topic, partition: its home, where the decision is kept.
-        began_ms, until_ms: its time.
-        family: which branches belong together (branches.py).
-        branch: which of them it is; "" = none.
-    """
-
-    text: str
-    topic: str
-    partition: int
-    began_ms: int
-    until_ms: int
-    family: str
-    branch: str
-
-    @classmethod
-    def parse(cls, text: object) -> TransactionName:
-        """Read a name. Raises BadRequest."""
-        found = _NAME.fullmatch(text) if isinstance(text, str) else None
-        if found is None or int(found[4]) > limits.BRANCHED_MS_MAX:
-            raise BadRequest("transaction", "a name that begin_transaction gave", text)
-        began_ms = int(found[3])
-        assert isinstance(text, str)
-        until_ms = began_ms + int(found[4])
-        branch = check_branch(found[6]) if found[6] else ""
-        return cls(text, found[1], int(found[2]), began_ms, until_ms, found[5], branch)
-
-
-def check_participants(participants: object) -> list[tuple[str, int]]:
-    """Topics and partitions that a transaction touched. Raises BadRequest."""
-    most = limits.TRANSACTION_PARTICIPANTS_MAX
-    if not isinstance(participants, list) or len(participants) > most:
-        raise BadRequest("participants", f"a list of at most {most} topic/partition", participants)
-    places = []
-    for text in participants:
-        found = _PLACE.fullmatch(text) if isinstance(text, str) else None
-        if found is None:
-            raise BadRequest("participants", "topic/partition", text)
-        places.append((found[1], int(found[2])))
-    return list(dict.fromkeys(places))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +100,14 @@ class Transactions:
         branched: object = False,
         query: object = None,
         epoch: object = None,
+        sender: Sender = NOBODY,
     ) -> dict[str, Any]:
         """A name for a new transaction, whose home is a partition of this topic.
 
         Args:
             branched: it will be staged in branches.
             query, epoch: it will be, too, and commit_epoch commits them.
+            sender: whose it is; nobody else stages in it or decides it.
 
         Raises:
             BadRequest, TopicUnknown.
@@ -167,10 +117,10 @@ class Transactions:
         if not isinstance(branched, bool):
             raise BadRequest("branched", "true or false", branched)
         is_epoch = query is not None or epoch is not None
-        family, partition = uuid.uuid4().hex, 0
+        family, partition = family_of(sender), 0
         count = len(self._runtime(topic).partitions)
         if is_epoch:
-            family = digest_of(*check_epoch(query, epoch))
+            family = family_of(sender, *check_epoch(query, epoch))
         else:
             partition = next(self._turn) % count
         high = limits.BRANCHED_MS_MAX if branched or is_epoch else limits.TRANSACTION_MS_MAX
@@ -182,20 +132,26 @@ class Transactions:
         name = f"{topic}/{partition}/{began_ms}-{timeout_ms}-{family}"
         return {"transaction": name, "until_ms": began_ms + timeout_ms}
 
-    def stage(self, text: str, op: str = "enqueue") -> Stage:
+    def stage(self, text: str, op: str = "enqueue", sender: Sender = NOBODY) -> Stage:
         """What batches of this transaction carry. Raises BadRequest."""
-        name = TransactionName.parse(text)
+        name = TransactionName.parse(text, sender)
         most_ms = limits.BRANCHED_MS_MAX if name.branch else limits.TRANSACTION_MS_MAX
         if name.until_ms - name.began_ms > most_ms:
             raise BadRequest("transaction", "a branch of it", text)
         if name.until_ms > self._clock.now_ms() + 2 * most_ms:
-            raise BadRequest("transaction", "a name that begin_transaction gave", text)
+            raise BadRequest("transaction", "a name that begin_transaction gave this caller", text)
         if name.branch and op != "enqueue":
             raise BadRequest("op", "enqueue in a branch", op)
         return Stage(text, name.until_ms)
 
     def decide(
-        self, text: object, participants: object, *, commit: bool, branches: object = None
+        self,
+        text: object,
+        participants: object,
+        *,
+        commit: bool,
+        branches: object = None,
+        sender: Sender = NOBODY,
     ) -> Future[None]:
         """Commit or abort. Done when every participant has it durable.
 
@@ -209,14 +165,14 @@ class Transactions:
         Raises:
             BadRequest, TopicUnknown.
         """
-        name = TransactionName.parse(text)
+        name = TransactionName.parse(text, sender)
         record = Record(tuple(check_participants(participants)))
         if branches is not None:
             record = replace(record, family=name.family, branches=check_branches(branches))
         remember = partial(_remember, name=name, record=record, commit=commit)
         return self._decided(name, remember, commit)
 
-    def commit_epoch(self, body: dict[str, Any]) -> Future[None]:
+    def commit_epoch(self, body: dict[str, Any], sender: Sender = NOBODY) -> Future[None]:
         """Commit the branches of an epoch of a sink, unless one was committed for it before: then
         they are aborted. Done, and failing, as `decide`.
 
@@ -232,11 +188,11 @@ class Transactions:
             raise BadRequest("until_ms", "when the first branch's time is over", until_ms)
         record = Record(
             tuple(check_participants(body.get("participants"))),
-            digest_of(query, epoch),
+            family_of(sender, query, epoch),
             epoch,
             check_branches(body.get("branches")),
         )
-        name = _epochs_of(check_topic_name(topic), query)
+        name = _epochs_of(check_topic_name(topic), query, sender)
         remember = partial(_remember_epoch, name=name, record=record, until_ms=until_ms)
         return self._decided(name, remember, True)
 
@@ -278,7 +234,9 @@ class Transactions:
                 rows.append(row | {"left_ms": until_ms - now_ms, "staged": messages, "acked": acks})
         return sorted(rows, key=lambda row: (-int(str(row["age_ms"])), str(row["transaction"])))
 
-    def act(self, action: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+    def act(
+        self, action: str, body: dict[str, Any], sender: Sender = NOBODY
+    ) -> Future[dict[str, Any]]:
         """One of ACTIONS: JSON in, JSON out.
 
         Raises:
@@ -288,11 +246,11 @@ class Transactions:
         check_fields(body, list(ACTIONS[action]))
         if action == "begin_transaction":
             begin = {"timeout_ms": limits.TRANSACTION_MS_DEFAULT, "topic": None} | body
-            begun = self.begin(**begin)
+            begun = self.begin(**begin, sender=sender)
             if "epoch" not in body:
                 answer.set_result(begun)
             else:
-                self._tell_epoch(body, begun, answer)
+                self._tell_epoch(body, begun, answer, sender)
         elif action == "transactions":
             topic = body.get("topic")
             if not isinstance(topic, str):
@@ -300,13 +258,14 @@ class Transactions:
             answer.set_result({"transactions": self.undecided(topic)})
         else:
             if action == "commit_epoch":
-                decided = self.commit_epoch(body)
+                decided = self.commit_epoch(body, sender)
             else:
                 decided = self.decide(
                     body.get("transaction"),
                     body.get("participants", []),
                     commit=action == "commit_transaction",
                     branches=body.get("branches"),
+                    sender=sender,
                 )
 
             def copy(done: Future[None]) -> None:
@@ -320,10 +279,14 @@ class Transactions:
         return answer
 
     def _tell_epoch(
-        self, body: dict[str, Any], begun: dict[str, Any], answer: Future[dict[str, Any]]
+        self,
+        body: dict[str, Any],
+        begun: dict[str, Any],
+        answer: Future[dict[str, Any]],
+        sender: Sender,
     ) -> None:
         """Answer with what begin gave, and whether the epoch is committed already."""
-        home = _epochs_of(body["topic"], body["query"])
+        home = _epochs_of(body["topic"], body["query"], sender)
 
         def looked(future: Future[bool]) -> None:
             wrong = future.exception()
@@ -531,9 +494,10 @@ def _remember_epoch(
     return _write_down(home, name.text, record, True)
 
 
-def _epochs_of(topic: str, query: str) -> TransactionName:
-    """Under which name its home remembers the last epoch of a query."""
-    return TransactionName.parse(f"{topic}/0/{limits.INSTANT_MS_MAX}-1-{digest_of(query)}")
+def _epochs_of(topic: str, query: str, sender: Sender) -> TransactionName:
+    """Under which name its home remembers the last epoch of a sender's query."""
+    family = family_of(sender, query)
+    return TransactionName.parse(f"{topic}/0/{limits.INSTANT_MS_MAX}-1-{family}")
 
 
 def _joined(before: Record, record: Record) -> tuple[Place, ...]:

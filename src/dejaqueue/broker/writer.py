@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.entries import hash_column, text_column, words
 from dejaqueue.broker.growth import find_old_homes, split_rows
 from dejaqueue.broker.requests import (
@@ -28,7 +29,7 @@ from dejaqueue.broker.requests import (
 from dejaqueue.broker.routing import Batch, JoinedReply, Router
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.clock import Clock
-from dejaqueue.engine.commands import Int64s, Stage
+from dejaqueue.engine.commands import Int64s, Stage, Words
 from dejaqueue.errors import DejaQError, ResourceExhausted, Unavailable
 from dejaqueue.schema.checks import NamedRows, SendColumns, check_named, check_schema, check_send
 from dejaqueue.wire.descriptors import WriteStream
@@ -38,7 +39,11 @@ _SETTLE_OPS = {"ack": SettleOp.ACK, "nack": SettleOp.NACK, "extend": SettleOp.EX
 
 
 class Writer:
-    """One open stream of batches of one kind."""
+    """One open stream of batches of one kind.
+
+    Args:
+        sender: who opened it.
+    """
 
     _spread = itertools.count()
 
@@ -49,8 +54,11 @@ class Writer:
         clock: Clock,
         bytes_max: Callable[[], int],
         stage: Stage | None = None,
+        sender: Sender = NOBODY,
     ) -> None:
         self._stream = stream
+        self._sender = sender
+        self._producer = sender.producer(stream.producer)
         self._topic = topic
         self._clock = clock
         self._bytes_max = bytes_max
@@ -84,33 +92,51 @@ class Writer:
     def _enqueue(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
         topic = self._topic.topic
         columns = check_send(batch, topic, self._clock.now_ms())
-        self._topic.rates.check(topic, self._stream.producer, columns.rows, self._clock.now_us())
+        rates, now_us = self._topic.rates, self._clock.now_us()
+        rates.check(topic, self._sender.name, self._stream.producer, columns.rows, now_us)
         if self._topic.shard is not None and columns.partitions is not None:
             for partition in np.unique(columns.partitions).tolist():
                 self._topic.partitions.check("partition", partition)
-        self._send(number, columns, self._stream.producer, reply)
+        senders = None
+        if self._sender.name:
+            rows = np.zeros(columns.rows, dtype=np.int32)
+            senders = Words((self._sender.name,), rows)
+        self._send(number, columns, senders, reply)
 
-    def submit_columns(self, number: int, columns: SendColumns, reply: ReplyTo) -> None:
-        """Take a batch that was checked before; also on a worker's thread. `reply` as for
-        `submit`."""
+    def submit_columns(
+        self, number: int, columns: SendColumns, senders: Words | None, reply: ReplyTo
+    ) -> None:
+        """Take a batch that was checked before, of these senders' messages; also on a worker's
+        thread. `reply` as for `submit`."""
         if self._topic.route.has_grown:  # partitions may have to be asked
-            self._topic.again(
-                lambda: self._send_again(number, columns, self._stream.producer, reply)
-            )
+            self._topic.again(lambda: self._send_again(number, columns, senders, reply))
         else:
-            self._send_again(number, columns, self._stream.producer, reply)
+            self._send_again(number, columns, senders, reply)
 
-    def _send_again(self, number: int, columns: SendColumns, producer: str, reply: ReplyTo) -> None:
+    def _send_again(
+        self, number: int, columns: SendColumns, senders: Words | None, reply: ReplyTo
+    ) -> None:
         try:
-            self._send(number, columns, producer, reply)
+            self._send(number, columns, senders, reply)
         except DejaQError as error:
             reply(Reply(number, columns.rows, error=error))
 
-    def _send(self, number: int, columns: SendColumns, producer: str, reply: ReplyTo) -> None:
+    def _send(
+        self, number: int, columns: SendColumns, senders: Words | None, reply: ReplyTo
+    ) -> None:
         key_hashes = None
         if columns.keys is not None and self._topic.route.count > 1:  # else the worker hashes them
             key_hashes = hash_column(text_column(columns.keys))
-        batch = Batch(number, columns, producer, key_hashes, self._stage, self._stream.acks)
+        batch = Batch(
+            number,
+            columns,
+            self._producer,
+            key_hashes,
+            self._stage,
+            self._stream.acks,
+            senders,
+            self._sender.owner,
+        )
         self._router.send(batch, reply)
 
     # --- everything that names messages -------------------------------------------------------
@@ -193,6 +219,7 @@ class Writer:
             None if priorities is None else priorities.astype(np.uint16, copy=False),
             words(groups if groups is None or rows is None else groups.take(pa.array(rows))),
             cancel=self._stream.op == "cancel",
+            owner=self._sender.owner,
         )
 
     def _put(self, partition: int, request: Request) -> None:

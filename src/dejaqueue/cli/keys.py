@@ -93,7 +93,8 @@ def _keys(directory: str | None, url: str) -> Iterator[Act]:
     required=True,
     metavar="ROLE:PATTERN",
     help="What it may do: a role of produce, consume, manage and admin, for the topics that match "
-    "the pattern; may be repeated.",
+    "the pattern, with own: before it for what the key's bearer sent alone (produce, manage); may "
+    "be repeated.",
 )
 @click.option("--for", "for_ms", type=Span(), help="It ends after so long; else never.")
 @click.option("--until", "until_ms", type=Instant(), help="It ends then.")

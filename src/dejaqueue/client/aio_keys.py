@@ -30,6 +30,7 @@ class AsyncKeys:
         Args:
             name: who will have it; for lists and the audit log.
             grants: texts like `produce:orders.*`; roles are produce, consume, manage, admin.
+                With `own:` before the pattern, produce and manage reach the bearer's own messages.
             ends: it is refused from then on: a datetime with a time zone, or UTC milliseconds.
 
         Returns:

@@ -221,6 +221,10 @@ def _widen(state: PartitionState, command: commands.Enqueue, places: Int64s) -> 
         codes = state.tag_sets.codes(command.tags)
         state.tag_sets.come(codes)
         table.widen(places, "tag_sets", codes)
+    if command.senders is not None:
+        codes = state.sender_codes(command.senders.names)
+        is_one = len(codes) == 1
+        table.fill(places, "senders", codes[0] if is_one else codes[command.senders.indices])
 
 
 def replace(state: PartitionState, sequences: Int64s) -> Int64s:

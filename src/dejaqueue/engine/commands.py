@@ -73,6 +73,10 @@ class Words:
     names: tuple[str, ...]
     indices: Int32s
 
+    def take(self, rows: Int64s) -> Words:
+        """These rows; names that none of them has stay."""
+        return Words(self.names, self.indices[rows])
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -119,6 +123,7 @@ class Enqueue:
         stage: the transaction it belongs to; None = at once.
         firings: cron entries that this fires.
         payload_sizes: bytes of each payload, where the topic limits them; None = not noted.
+        senders: who sent each row, "" = nobody (words.of_runs makes it); None = nobody sent any.
     """
 
     now_ms: int
@@ -135,6 +140,7 @@ class Enqueue:
     stage: Stage | None = None
     firings: tuple[Firing, ...] = ()
     payload_sizes: UInt32s | None = None
+    senders: Words | None = None
 
 
 @dataclass(frozen=True, slots=True)

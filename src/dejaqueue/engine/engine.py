@@ -270,6 +270,14 @@ class Engine:
             return None
         return self.state.groups_of(self.state.table.places(sequences))
 
+    def senders(self, sequences: Int64s) -> Words | None:
+        """Who sent each, "" = nobody; None = nobody sent any. Those that are done are not asked."""
+        return self.state.senders_of(self.state.table.places(sequences))
+
+    def sent_by(self, sequences: Int64s, sender: str) -> Mask:
+        """Which of these are live messages that this sender sent, bool array, shape (n,)."""
+        return self.state.sent_by(self.state.table.places(sequences), sender)
+
     def find_keys(self, key_hashes: Int64s) -> tuple[Int64s, Int64s]:
         """Live messages that may have these keys: those with the same hash.
 

@@ -147,6 +147,15 @@ def names_count_their_messages(state: PartitionState) -> bool:
     return True
 
 
+def every_sender_has_a_name(state: PartitionState) -> bool:
+    """The code of each live message's sender is that of a name."""
+    table = state.table
+    if "senders" not in table.uses:
+        return True
+    codes = np.unique(table.senders[table.states != 0]).tolist()
+    return all(code == 0 or state.senders.names[code] for code in codes)
+
+
 def entries_are_listed_at_their_times(state: PartitionState) -> bool:
     """Each cron entry is found when it is to be looked at, and no other is."""
     return state.entries.is_whole()
@@ -156,6 +165,7 @@ INVARIANTS = (
     entries_are_listed_at_their_times,
     dead_rows_are_in_groups,
     names_count_their_messages,
+    every_sender_has_a_name,
     counts_are_those_of_the_table,
     what_came_in_is_live_or_went,
     slabs_count_their_live_rows,

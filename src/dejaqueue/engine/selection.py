@@ -39,6 +39,7 @@ class Selection:
         group: of exactly this group, "" = of none; None = of any.
         tags: with such tags; None = any.
         priority_from, priority_to: of a priority between the two, both included.
+        sender: sent by this one; None = by anybody.
     """
 
     states: tuple[MessageState, ...] = (MessageState.SCHEDULED,)
@@ -48,16 +49,17 @@ class Selection:
     tags: TagFilter | None = None
     priority_from: int = 0
     priority_to: int = limits.PRIORITY_MAX
+    sender: str | None = None
 
     @property
     def is_plain(self) -> bool:
         """True if states and due times alone decide."""
         every = self.priority_from <= 0 and self.priority_to >= limits.PRIORITY_MAX
-        return self.group is None and self.tags is None and every
+        return self.group is None and self.tags is None and self.sender is None and every
 
 
 def matching_mask(state: PartitionState, selection: Selection, places: Int64s) -> Mask:
-    """Which of these rows are of the selection's group, tags and priority."""
+    """Which of these rows are of the selection's group, tags, priority and sender."""
     table = state.table
     mask = np.ones(places.size, dtype=np.bool_)
     if selection.group is not None:
@@ -71,6 +73,8 @@ def matching_mask(state: PartitionState, selection: Selection, places: Int64s) -
             priorities = np.full(places.size, URGENCY_FLIP, dtype=np.uint16)
         mask &= priorities >= selection.priority_from
         mask &= priorities <= selection.priority_to
+    if selection.sender is not None:
+        mask &= state.sent_by(places, selection.sender)
     return mask
 
 

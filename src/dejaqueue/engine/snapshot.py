@@ -10,10 +10,10 @@ again without their content. Everything else is small and is written each time.
 
     slab-…     dues int64 × rows · locators int64 × rows · attempts uint16 × rows · states uint8 × rows
                those wide columns of expires int64 · groups int32 · tag sets int32 · urgencies uint16 ·
-               key hashes int64 · payload sizes uint32 that the slab uses · uint8: which (table.WIDE_BITS)
+               key hashes int64 · payload sizes uint32 · senders int32 that the slab uses · uint8: which (table.WIDE_BITS)
     run-…      keys int64 × rows · sequences int64 × rows     (order-… alike)
     leases-…   ids int64 × n · sizes int64 × n · sequences int64 × m · attempts uint16 × m
-    small-…    JSON: rules, names of groups and tag sets, the dead, transactions (state_hash.py)
+    small-…    JSON: rules, names of groups, tag sets and senders, the dead, transactions (state_hash.py)
     producers-…  JSON: {name: [last_ms, [[number, first, count, [places], [ids], [statuses], [strays]?], …]]}
 
 All numbers are little-endian.
@@ -302,17 +302,21 @@ def _read_bytes(read: Read, name: str, byte_count: int) -> memoryview:
 def _restore_small(state: PartitionState, small: list[Any]) -> Starts:
     """What is JSON; the table is there. Returns what decides the next turns of groups."""
     rules, _, groups_moved, groups, tag_sets, dead_number, dead, staged, decided, *rest = small
-    starts, _, schedule = rest
+    starts, _, schedule, *senders = rest
     state.entries = Schedule.from_values(schedule)
     table = state.table
     state.groups_moved = bool(groups_moved)
     state.groups, state.tag_sets = Dictionary.from_values(groups), Dictionary.from_values(tag_sets)
+    if senders:
+        state.senders = Dictionary.from_values(senders[0])
+    named = ("groups", state.groups), ("tag_sets", state.tag_sets), ("senders", state.senders)
     for places in table.live_places():
-        for name, words in (("groups", state.groups), ("tag_sets", state.tag_sets)):
+        for name, words in named:
             if name in table.uses:
                 codes = getattr(table, name)[places]
                 _check(int(codes.max()) < len(words), f"a code of {name} without a name")
-                words.come(codes)
+                if name != "senders":  # they are not counted
+                    words.come(codes)
         if "expires_ms" in table.uses:
             mask = (table.expires_ms[places] > 0) & (table.states[places] == SCHEDULED)
             state.expiries.insert(table.expires_ms[places[mask]], places[mask] + table.base)

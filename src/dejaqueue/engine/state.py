@@ -117,7 +117,7 @@ class PartitionState:
             that left a trace.
         groups_moved: True once a message changed its group: stored texts may be outdated.
         expiries: messages that can die of age, by that time.
-        groups, tag_sets: names of the codes in the table.
+        groups, tag_sets, senders: names of the codes in the table.
         dead: messages on their way to the dead-letter topic, by number.
         dead_number: the number that the next ones get.
         staged: undecided transactions by name.
@@ -146,6 +146,7 @@ class PartitionState:
     keys: KeyIndex = field(init=False)
     groups: Dictionary = field(default_factory=Dictionary)
     tag_sets: Dictionary = field(default_factory=Dictionary)
+    senders: Dictionary = field(default_factory=Dictionary)
     dead: dict[int, DeadGroup] = field(default_factory=dict)
     dead_number: int = 0
     staged: dict[str, Staged] = field(default_factory=dict)
@@ -244,6 +245,38 @@ class PartitionState:
         codes, indices = np.unique(self.table.groups[places], return_inverse=True)
         names = tuple(self.groups.names[code] for code in codes.tolist())
         return Words(names, indices.astype(np.int32))
+
+    def sender_codes(self, names: tuple[str, ...]) -> Int32s:
+        """The code of each of these senders.
+
+        Not how many messages each has is counted, as of groups: that would be paid with each
+        message, and be good for something once in a thousand new names.
+        """
+        return self.senders.codes_of(names, self._without_messages)
+
+    def _without_messages(self, codes: Int64s) -> Int64s:
+        """Those of these codes of senders that no live message has. Cost: O(live messages)."""
+        has_some = np.zeros(len(self.senders), dtype=np.bool_)
+        if "senders" in self.table.uses:
+            for places in self.table.live_places():
+                has_some[self.table.senders[places]] = True
+        return codes[~has_some[codes]]
+
+    def senders_of(self, places: Int64s) -> Words | None:
+        """Who sent each row; None = nobody sent any."""
+        if "senders" not in self.table.uses:
+            return None
+        codes, indices = np.unique(self.table.senders[places], return_inverse=True)
+        names = tuple(self.senders.names[code] for code in codes.tolist())
+        return Words(names, indices.astype(np.int32))
+
+    def sent_by(self, places: Int64s, sender: str) -> Mask:
+        """Which of these rows are live messages of this sender; nobody has none."""
+        table, code = self.table, self.senders.code(sender)
+        if code <= 0 or "senders" not in table.uses:
+            return np.zeros(places.size, dtype=np.bool_)
+        mask: Mask = (table.senders[places] == code) & (table.states[places] != DONE)
+        return mask
 
     # --- in and out of the indexes; the caller writes states, dues and counts
 

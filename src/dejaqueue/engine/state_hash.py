@@ -78,6 +78,8 @@ def small_values(state: PartitionState) -> list[Any]:
         state.starts(),
         state.ready_until_ms,
         state.entries.to_values(),
+        # Where there are none it is as if there were no such thing: as before there was.
+        *([state.senders.to_values()] if len(state.senders) > 1 else []),
     ]
 
 

@@ -45,6 +45,7 @@ WIDE_COLUMNS: tuple[tuple[str, type[np.integer[Any]]], ...] = (
     ("urgencies", np.uint16),
     ("key_hashes", np.int64),
     ("payload_sizes", np.uint32),
+    ("senders", np.int32),
 )
 """The columns that take memory only in slabs where a row has such; in the order of a slab."""
 WIDE_BITS = {name: np.uint8(1 << place) for place, (name, _) in enumerate(WIDE_COLUMNS)}
@@ -104,9 +105,9 @@ class MessageTable:
         row_count: places in use; place `row_count` always exists and reads as DONE.
         dues_ms, states, attempts, locators: the columns by place. Views of them must not be kept
             across `append`, which may move them.
-        expires_ms, groups, tag_sets, urgencies, key_hashes, payload_sizes: the wide columns, 0
-            where a row has none; a size is one more than it is. Not to be read before `uses` says
-            so: looking at a page that nobody wrote takes time.
+        expires_ms, groups, tag_sets, urgencies, key_hashes, payload_sizes, senders: the wide
+            columns, 0 where a row has none; a size is one more than it is. Not to be read before
+            `uses` says so: looking at a page that nobody wrote takes time.
         uses: names of the wide columns that were ever written.
         slab_lives: live rows by slab.
         slab_uses: bits of the wide columns in which a slab has a value.
@@ -124,6 +125,7 @@ class MessageTable:
     urgencies: UInt16s
     key_hashes: Int64s
     payload_sizes: UInt32s
+    senders: Int32s
 
     def __init__(self, layout: Layout = STANDARD, base: int = 0) -> None:
         self.uses: set[str] = set()
@@ -213,6 +215,16 @@ class MessageTable:
         getattr(self, name)[places] = values
         self.uses.add(name)
         self.slab_uses[places >> self.slab_bits] |= WIDE_BITS[name]
+
+    def fill(self, places: Int64s, name: str, values: npt.NDArray[Any] | np.integer[Any]) -> None:
+        """As `widen`, of new rows, which lie one after the other."""
+        if not places.size:
+            return
+        first, end = int(places[0]), int(places[-1]) + 1
+        getattr(self, name)[first:end] = values
+        self.uses.add(name)
+        slabs = slice(first >> self.slab_bits, (end - 1 >> self.slab_bits) + 1)
+        self.slab_uses[slabs] |= WIDE_BITS[name]
 
     def live_key_hashes(self, sequences: Int64s) -> Int64s:
         """The key's hash of each message, 0 where it is done or has none."""

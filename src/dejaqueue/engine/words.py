@@ -1,4 +1,4 @@
-"""Dictionary: texts of messages (groups, tags) as small numbers, which are used again.
+"""Dictionary: texts of messages (groups, tags, senders) as small numbers, which are used again.
 
 Room: engine; pure, memory only.
 Holds: code 0 is the empty text; a text has one code while a live message has it; which code a new
@@ -8,7 +8,7 @@ See: table.py, whose rows hold codes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,12 +21,38 @@ Forget: TypeAlias = Callable[[Int64s], Int64s]
 """Codes that no live message has -> those that nobody else needs to remember."""
 
 
+def of_runs(runs: Sequence[tuple[str, int]]) -> Words:
+    """Texts and how many rows in a row have each, as a dictionary of those that are used.
+
+    >>> of_runs([("b", 2), ("a", 1), ("b", 1)]).names
+    ('b', 'a')
+    """
+    counts = np.array([count for _, count in runs], dtype=np.int64)
+    places: dict[str, int] = {}
+    codes = [places.setdefault(name, len(places)) for name, count in runs if count]
+    return Words(tuple(places), np.repeat(np.array(codes, dtype=np.int32), counts[counts > 0]))
+
+
+def to_runs(words: Words) -> list[tuple[str, int]]:
+    """What `of_runs` takes. Cost: O(rows), O(runs) objects."""
+    indices = words.indices
+    if len(words.names) == 1:
+        return [(words.names[0], indices.size)] if indices.size else []
+    starts = np.flatnonzero(np.diff(indices, prepend=np.int32(-1)))
+    counts = np.diff(starts, append=indices.size)
+    return [
+        (words.names[index], count)
+        for index, count in zip(indices[starts].tolist(), counts.tolist(), strict=True)
+    ]
+
+
 class Dictionary:
     """Names and codes.
 
     Attributes:
         names: name by code; "" also for codes that are free.
         lives: live messages by code, shape (at least len(names),); that of code 0 means nothing.
+            Senders are not counted: `forget` looks for them when one has to go.
         version: rises whenever a code gets another name.
         fresh: codes that got a name since somebody cleared this.
     """
@@ -49,13 +75,17 @@ class Dictionary:
 
     def codes(self, words: Words, forget: Forget | None = None) -> Int32s:
         """The code of each row, shape (n,); names that are new get one."""
+        return self.codes_of(words.names, forget)[words.indices]
+
+    def codes_of(self, names: tuple[str, ...], forget: Forget | None = None) -> Int32s:
+        """The code of each name; those that are new get one."""
         by_name = self._by_name
-        found = [by_name.get(name, -1) for name in words.names]
+        found = [by_name.get(name, -1) for name in names]
         if -1 in found:
             if not self._free and len(self.names) >= self._sweep_at:
                 self._sweep(forget)
-            found = [by_name[name] if name in by_name else self._add(name) for name in words.names]
-        return np.array(found, dtype=np.int32)[words.indices]
+            found = [by_name[name] if name in by_name else self._add(name) for name in names]
+        return np.array(found, dtype=np.int32)
 
     def _add(self, name: str) -> int:
         self.version += 1

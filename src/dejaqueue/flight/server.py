@@ -21,6 +21,7 @@ from dejaqueue import limits
 from dejaqueue.access import administration, audit, rules
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.roles import Principal
+from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.access.tls import ServerTls
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
@@ -47,7 +48,8 @@ from dejaqueue.schema.messages import SEND
 from dejaqueue.wire import descriptors
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
-Action = Callable[[dict[str, Any]], dict[str, Any]]
+Action = Callable[..., dict[str, Any]]
+"""Takes the body and, if its rule says so, who calls."""
 
 
 class FlightServer:
@@ -232,10 +234,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             stream = descriptors.decode(WriteStream, descriptor.command)
             caller = caller_of(context)
             with audit.recorded(caller.name, context.peer(), stream.op, stream.topic):
-                rules.require_write(caller, stream)
+                sender = rules.require_write(caller, stream)
             with self._open_streams:
                 try:
-                    target = self._broker.open_write(stream)
+                    target = self._broker.open_write(stream, sender)
                 except Elsewhere as other:
                     if other.spread:
                         shards = onward_sharded(context, other, self.sharded)
@@ -320,7 +322,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 return answer
             if name == "redrive":
                 return self._broker.redrive(body, rules.may_receive(caller))
-            return rules.shown(caller, name, call(body))
+            answer = call(body, rule.sender(caller, body)) if rule.by_sender else call(body)
+            return rules.shown(caller, name, answer)
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         """The actions there are."""
@@ -340,7 +343,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 raise BadRequest("ticket.op", " or ".join(rules.FLIGHT_TICKETS), op)
             caller, topic = caller_of(context), str(values.get("topic"))
             with audit.recorded(caller.name, context.peer(), op, topic):
-                rules.FLIGHT_TICKETS[op].require(caller, values)
+                rule = rules.FLIGHT_TICKETS[op]
+                rule.require(caller, values)
             streams = {
                 "scan": self._broker.scan,
                 "claim": self._broker.read_claim,
@@ -348,7 +352,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             }
             try:
                 if op not in streams:
-                    batch = self._broker.peek(values)
+                    batch = self._broker.peek(values, rule.sender(caller, values))
                     return flight.RecordBatchStream(pa.Table.from_batches([batch]))
                 values |= {"topic": self._broker.shard_of(topic, values.get("partition"))}
                 ticket = flight.Ticket(json.dumps({"op": op} | values).encode())
@@ -463,25 +467,25 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         """Ack claims as a whole: topic, claims by partition."""
         return self._broker.settle_claims(body, ack=True)
 
-    def _cron(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _cron(self, name: str, body: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """Entries of a cron topic (broker/cron/calls.py)."""
-        return self._broker.cron(name, body)
+        return self._broker.cron(name, body, sender)
 
-    def _counts(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _counts(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
         """Messages of a topic by state, group or tag: topic, by, limit, after."""
-        return self._broker.counts(body)
+        return self._broker.counts(body, sender)
 
-    def _histogram(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _histogram(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
         """What is due when: topic, due_from, due_to, bucket_ms, exact, and a filter."""
-        return self._broker.histogram(body)
+        return self._broker.histogram(body, sender)
 
-    def _move_where(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _move_where(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
         """Move what a filter selects: topic, the filter, what changes, after, dry_run."""
-        return self._broker.move_where(body)
+        return self._broker.move_where(body, sender)
 
-    def _cancel_where(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _cancel_where(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
         """Cancel what a filter selects: topic, the filter, after, dry_run."""
-        return self._broker.cancel_where(body)
+        return self._broker.cancel_where(body, sender)
 
     def _assignments(self, body: dict[str, Any]) -> dict[str, Any]:
         """Which consumer has which partition: name."""
@@ -526,33 +530,33 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         """API keys (access/administration.py)."""
         return administration.act(self._gate.keys, name, body, is_near=False)
 
-    def _begin_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _begin_transaction(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
         """A new transaction: topic that keeps its decision, timeout_ms (60000)."""
-        return self._broker.transactions.act("begin_transaction", body).result()
+        return self._broker.transactions.act("begin_transaction", body, sender).result()
 
-    def _commit_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _commit_transaction(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
         """Let count what was staged: transaction, participants (a list of topic/partition)."""
-        return self._broker.transactions.act("commit_transaction", body).result()
+        return self._broker.transactions.act("commit_transaction", body, sender).result()
 
-    def _commit_epoch(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _commit_epoch(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
         """Let count what was staged for an epoch, once: topic, query, epoch, branches, …"""
-        return self._broker.transactions.act("commit_epoch", body).result()
+        return self._broker.transactions.act("commit_epoch", body, sender).result()
 
-    def _abort_transaction(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _abort_transaction(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
         """Forget what was staged: transaction, participants."""
-        return self._broker.transactions.act("abort_transaction", body).result()
+        return self._broker.transactions.act("abort_transaction", body, sender).result()
 
     def _transactions(self, body: dict[str, Any]) -> dict[str, Any]:
         """Undecided transactions that have something staged in a topic: topic."""
         return self._broker.transactions.act("transactions", body).result()
 
-    def _note_write(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _note_write(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
         """Keep what became of a write, for `writes`: topic, label, epoch, committed, counts."""
-        return self._broker.note_write(body)
+        return self._broker.note_write(body, sender)
 
-    def _writes(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _writes(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
         """What was noted of the last writes into a topic: topic, label, or all."""
-        return self._broker.writes(body)
+        return self._broker.writes(body, sender)
 
 
 def _topic_name(body: dict[str, Any]) -> str:

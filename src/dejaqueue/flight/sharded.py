@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.requests import ReplyTo
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.credentials import Tls
@@ -160,8 +161,9 @@ class ShardedBroker:
         self._learn(stream.topic)
         return ShardedTarget(stream, self._transport.open_write, self._alarm)
 
-    def open_write(self, stream: WriteStream) -> ShardedTarget:
-        """A stream of batches that others share, and nobody has to close."""
+    def open_write(self, stream: WriteStream, _sender: Sender = NOBODY) -> ShardedTarget:
+        """A stream of batches that others share, and nobody has to close. Whose it is the shards
+        see for themselves, by the caller's key."""
         self._learn(stream.topic)
         crowded = None
         with self._lock:
@@ -186,7 +188,7 @@ class ShardedBroker:
         """An action of Flight. Raises what the shards say."""
         return self._transport.action(name, body).result()
 
-    def peek(self, ticket: dict[str, Any]) -> pa.RecordBatch:
+    def peek(self, ticket: dict[str, Any], _sender: Sender = NOBODY) -> pa.RecordBatch:
         """A page of messages."""
         table = self._transport.rows({"op": "peek", **ticket}).result()
         if not table.num_rows:
@@ -194,19 +196,19 @@ class ShardedBroker:
             return empty.replace_schema_metadata(table.schema.metadata)
         return table.combine_chunks().to_batches()[0]
 
-    def counts(self, values: dict[str, Any]) -> dict[str, Any]:
+    def counts(self, values: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
         """How many messages there are by state, group or tag."""
         return self.act("counts", values)
 
-    def histogram(self, values: dict[str, Any]) -> dict[str, Any]:
+    def histogram(self, values: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
         """How many messages are due in each stretch of time."""
         return self.act("histogram", values)
 
-    def move_where(self, values: dict[str, Any]) -> dict[str, Any]:
+    def move_where(self, values: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
         """Move some of the messages that a filter selects."""
         return self.act("move_where", values)
 
-    def cancel_where(self, values: dict[str, Any]) -> dict[str, Any]:
+    def cancel_where(self, values: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
         """Cancel some of the messages that a filter selects."""
         return self.act("cancel_where", values)
 
@@ -216,7 +218,7 @@ class ShardedBroker:
         """Send a page of dead letters back; the shards ask who may receive them."""
         return self.act("redrive", values)
 
-    def cron(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
+    def cron(self, action: str, body: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
         """Entries of a cron topic."""
         return self.act(action, body)
 
@@ -246,7 +248,9 @@ class ShardedTransactions:
     def __init__(self, transport: RoutedTransport) -> None:
         self._transport = transport
 
-    def act(self, action: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+    def act(
+        self, action: str, body: dict[str, Any], _sender: Sender = NOBODY
+    ) -> Future[dict[str, Any]]:
         """One of the actions of transactions."""
         return self._transport.action(action, body)
 

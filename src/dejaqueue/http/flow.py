@@ -10,6 +10,7 @@ from typing import cast
 
 from fastapi import Request
 
+from dejaqueue.access.senders import Sender
 from dejaqueue.broker.broker import Broker
 from dejaqueue.http.auditing import SHARDED
 from dejaqueue.http.columns import send_batch
@@ -32,15 +33,17 @@ class Flow:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.leases = LeasePool(broker)
-        self._gathers: dict[WriteStream, Gather] = {}
+        self._gathers: dict[tuple[WriteStream, Sender], Gather] = {}
 
-    def gather(self, stream: WriteStream) -> Gather:
-        """The gatherer of batches of one kind; rows are JSON objects, or (id, attempt) to settle.
+    def gather(self, stream: WriteStream, sender: Sender) -> Gather:
+        """The gatherer of batches of one kind and one sender.
+
+        Rows are JSON objects, or (id, attempt) to settle.
 
         Raises:
             TopicUnknown, Unavailable.
         """
-        found = self._gathers.get(stream)
+        found = self._gathers.get((stream, sender))
         if found is not None:
             return found
         self.broker.runtime(stream.topic)
@@ -48,10 +51,12 @@ class Flow:
             self._gathers = {k: v for k, v in self._gathers.items() if not v.is_idle}
         if stream.op == "enqueue":
             clock = self.broker.clock
-            made = Gather(self.broker, stream, lambda rows: send_batch(rows, clock.now_ms()))
+            made = Gather(
+                self.broker, stream, sender, lambda rows: send_batch(rows, clock.now_ms())
+            )
         else:
-            made = Gather(self.broker, stream, settle_batch)
-        self._gathers[stream] = made
+            made = Gather(self.broker, stream, sender, settle_batch)
+        self._gathers[stream, sender] = made
         return made
 
     def now_ms(self) -> int:

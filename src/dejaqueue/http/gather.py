@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from dejaqueue.access.senders import Sender
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.writer import Writer
@@ -56,12 +57,16 @@ class Gather:
 
     Args:
         stream: the topic, and what the batches are.
+        sender: whose they are, all of them.
         to_batch: makes a batch of the rows of several requests.
     """
 
-    def __init__(self, broker: Broker, stream: WriteStream, to_batch: ToBatch) -> None:
+    def __init__(
+        self, broker: Broker, stream: WriteStream, sender: Sender, to_batch: ToBatch
+    ) -> None:
         self._broker = broker
         self._stream = stream
+        self._sender = sender
         self._to_batch = to_batch
         self._loop = asyncio.get_running_loop()
         self._waiting: list[_Request] = []
@@ -119,7 +124,8 @@ class Gather:
         """A writer of the topic as it is now: one of that name may have been deleted and made."""
         runtime = self._broker.runtime(self._stream.topic)
         if self._writer is None or runtime is not self._runtime:
-            self._writer, self._runtime = self._broker.open_write(self._stream), runtime
+            self._writer = self._broker.open_write(self._stream, self._sender)
+            self._runtime = runtime
         return self._writer
 
     def _reply(self, requests: list[_Request], reply: Reply) -> None:
@@ -159,7 +165,7 @@ def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *value
 
 
 async def write(
-    broker: Broker, stream: WriteStream, batch: pa.RecordBatch, number: int = 0
+    broker: Broker, stream: WriteStream, sender: Sender, batch: pa.RecordBatch, number: int = 0
 ) -> Answered:
     """Write one batch by itself; returns when it is durable. Raises what the reply says."""
     loop = asyncio.get_running_loop()
@@ -168,7 +174,7 @@ async def write(
     def answered(reply: Reply) -> None:
         call_soon(loop, _set_reply, future, reply)
 
-    writer = broker.open_write(stream)
+    writer = broker.open_write(stream, sender)
     writer.check_schema(batch.schema)
     writer.submit(number, batch, answered)
     reply = await future

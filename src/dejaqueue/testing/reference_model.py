@@ -40,6 +40,7 @@ class Message:
     group: str = ""
     tags: str = ""
     expires_ms: int = 0
+    sender: str = ""
 
 
 @dataclass
@@ -292,6 +293,8 @@ class ReferenceModel:
                 message.tags = command.tags.names[command.tags.indices[row]]
             if command.expires_ms is not None:
                 message.expires_ms = int(command.expires_ms[row])
+            if command.senders is not None:
+                message.sender = command.senders.names[command.senders.indices[row]]
             if staged is not None:
                 message.state = MessageState.STAGED
                 staged.enqueued.append(sequence)

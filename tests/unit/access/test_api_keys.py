@@ -70,6 +70,7 @@ def test_a_key_is_no_name_and_is_not_shown() -> None:
     [
         [], None, "produce:*", ["produce"], ["produce:"], ["sing:*"], ["produce:a b"], [5],
         ["PRODUCE:*"], ["produce:[ab]"], ["produce:*"] * 65, ["produce:" + "x" * 256],
+        ["consume:own:a"], ["admin:own:*"], ["produce:own:"], ["produce:own:own:a"],
     ],
 )  # fmt: skip
 def test_wrong_grants_are_refused(grants: object) -> None:
@@ -78,5 +79,15 @@ def test_wrong_grants_are_refused(grants: object) -> None:
 
 
 def test_grants_are_read_and_written_alike() -> None:
-    texts = ["produce:orders.*", "consume:a?", "manage:x", "admin:*"]
+    texts = ["produce:orders.*", "consume:a?", "manage:x", "admin:*", "produce:own:own"]
     assert [str(grant) for grant in grants_of(texts)] == texts
+
+
+def test_own_goes_with_roles_that_reach_messages_of_senders() -> None:
+    with pytest.raises(BadRequest, match="own: with produce or manage, got: 'consume:own:a'"):
+        grants_of(["consume:own:a"])
+    assert [grant.own for grant in grants_of(["produce:own:a", "manage:own:*", "manage:a"])] == [
+        True,
+        True,
+        False,
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dejaqueue.access.roles import EVERYBODY, Grant, Principal, Role
+from dejaqueue.access.senders import Sender
 from dejaqueue.errors import Forbidden
 
 
@@ -38,6 +39,24 @@ def test_a_refusal_names_role_and_topic() -> None:
         who((Role.CONSUME, "a"), (Role.PRODUCE, "b")).require(Role.CONSUME, "b")
     with pytest.raises(Forbidden, match="no role 'admin' for the broker"):
         who((Role.ADMIN, "a*")).require(Role.ADMIN, "")
+
+
+def test_a_grant_of_ones_own_reaches_ones_own() -> None:
+    limited = Principal(
+        "who", (Grant(Role.MANAGE, "a", own=True), Grant(Role.PRODUCE, "a", own=True))
+    )
+    assert limited.may(Role.PRODUCE, "a")
+    assert not limited.may(Role.MANAGE, "a")
+    assert limited.may(Role.MANAGE, "a", own=True)
+    assert not limited.may(Role.MANAGE, "b", own=True)
+    assert limited.sees("a")
+    for role in (Role.PRODUCE, Role.MANAGE):
+        assert limited.sender_for("a", role) == Sender("who", own=True)
+    whole = Principal("who", (*limited.grants, Grant(Role.PRODUCE, "*")))
+    assert whole.sender_for("a", Role.PRODUCE) == Sender("who")
+    assert whole.sender_for("a", Role.MANAGE).owner == "who"
+    assert whole.sender_for("a", Role.MANAGE, Role.PRODUCE).owner is None
+    assert EVERYBODY.sender_for("a", Role.PRODUCE).owner is None
 
 
 def test_everybody_may_everything_while_there_are_no_keys() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.broker.branches import Record, check_branch, check_branches, check_epoch, digest_of
+from dejaqueue.broker.branches import Record, check_branch, check_branches, check_epoch
 from dejaqueue.errors import BadRequest
 
 
@@ -55,8 +55,3 @@ def test_a_sink_has_a_name_and_its_epochs_numbers() -> None:
     for query, epoch in [("", 0), ("q" * 257, 0), ("q", -1), ("q", True), (None, 0), ("q", "1")]:
         with pytest.raises(BadRequest):
             check_epoch(query, epoch)
-
-
-def test_digests_tell_words_apart() -> None:
-    assert len(digest_of("q", 1)) == 32
-    assert digest_of("q", 1) != digest_of("q1")

@@ -47,3 +47,14 @@ def test_the_last_of_the_batch_replaces_what_is_not_leased() -> None:
 def test_nothing_to_resolve(on_duplicate: OnDuplicate) -> None:
     free = np.full(3, -1)
     assert resolve(on_duplicate, free, free, 5, np.zeros(3, dtype=np.bool_)) is None
+
+
+@pytest.mark.parametrize("on_duplicate", OnDuplicate)
+def test_what_another_sender_has_is_neither_named_nor_replaced(on_duplicate: OnDuplicate) -> None:
+    foreign = LIVE == 7
+    found = resolve(on_duplicate, LIVE, FIRSTS, 100, LEASED, foreign)
+    assert found is not None
+    assert found.statuses[foreign].tolist() == [DUPLICATE, DUPLICATE]
+    assert found.sequences[foreign].tolist() == [-1, -1]
+    assert 7 not in found.replaced.tolist()
+    assert found.sequences[3] == 9  # its own is named

@@ -11,6 +11,7 @@ import pytest
 from dejaqueue.broker import entries
 from dejaqueue.engine import commands
 from dejaqueue.engine.commands import SubBatch
+from dejaqueue.engine.words import of_runs, to_runs
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
 
@@ -66,6 +67,12 @@ def test_an_enqueue_comes_back__with_refused_rows_and_key_hashes() -> None:
     replacing = replace(command, replaced=np.array([7]))
     entry = entries.enqueue_entry(replacing, {"key": text})
     assert same(entries.to_command(entry, 4), replacing)
+    kept = replace(command, senders=of_runs([("a", 1), ("", 1)]))
+    entry = entries.enqueue_entry(kept, {"key": text})
+    back = entries.to_command(entry, 4)
+    assert isinstance(back, commands.Enqueue)
+    assert back.senders is not None
+    assert to_runs(back.senders) == [("a", 1), ("", 1)]
     sized = replace(command, payload_sizes=np.array([3, 4], dtype=np.uint32))
     payload = entries.text_column(pa.array([b"abc", b"defg"]))
     entry = entries.enqueue_entry(sized, {"key": text, "payload": payload})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.merging import merge
 from dejaqueue.broker.requests import EnqueueRequest, no_reply
+from dejaqueue.engine.words import of_runs, to_runs
 from dejaqueue.model import Topic
 from dejaqueue.schema.checks import check_send
 
@@ -25,6 +27,21 @@ def test_one_request_is_taken_as_it_is() -> None:
     merged = merge([only])
     assert merged.columns is only.columns
     assert merged.starts.tolist() == [0, 2]
+    assert merged.senders is None
+
+
+def test_each_row_keeps_its_sender__also_when_others_are_left_out() -> None:
+    requests = [request([b"%d" % n] * rows) for n, rows in enumerate((1, 2, 3, 1))]
+    requests[0].senders = of_runs([("a", 1)])
+    requests[2].senders = of_runs([("b", 1), ("a", 2)])
+    requests[3].senders = of_runs([("a", 1)])
+    merged = merge(requests)
+    assert merged.senders is not None
+    assert merged.senders.names == ("a", "", "b")
+    assert to_runs(merged.senders) == [("a", 1), ("", 2), ("b", 1), ("a", 3)]
+    merged.keep(np.array([2, 3, 6]))
+    assert merged.senders.names == ("", "b", "a")  # as a replay finds them
+    assert to_runs(merged.senders) == [("", 1), ("b", 1), ("a", 1)]
 
 
 def test_rows_keep_their_order__columns_that_some_have() -> None:

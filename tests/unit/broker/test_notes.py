@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.notes import NOTES_MAX, Notes, note_write, writes
 from dejaqueue.errors import BadRequest
 from dejaqueue.limits import LABEL_BYTES_MAX
@@ -18,7 +19,7 @@ def runtime() -> Any:
 
 
 def note(runtime: Any, label: str, now_ms: int = 5, **more: Any) -> None:
-    note_write(runtime, {"topic": "t", "label": label, "counts": {"OK": 1}} | more, now_ms)
+    note_write(runtime, {"topic": "t", "label": label, "counts": {"OK": 1}} | more, NOBODY, now_ms)
 
 
 def test_what_was_noted_is_found_by_its_label_or_with_all_others(runtime: Any) -> None:
@@ -27,19 +28,23 @@ def test_what_was_noted_is_found_by_its_label_or_with_all_others(runtime: Any) -
     note(runtime, "q", now_ms=7, epoch=1, committed=False)
     first = {"label": "a", "epoch": -1, "committed": True, "at_ms": 5}
     first["counts"] = {"OK": 3, "DUPLICATE": 2}
-    found = writes(runtime, {"topic": "t"})["writes"]
+    found = writes(runtime, {"topic": "t"}, None)["writes"]
     assert found[0] == first
     assert [one["at_ms"] for one in found] == [5, 6, 7]
-    assert writes(runtime, {"topic": "t", "label": "a"})["writes"] == [first]
+    assert writes(runtime, {"topic": "t", "label": "a"}, None)["writes"] == [first]
     assert [one["committed"] for one in found] == [True, True, False]
     note(runtime, "a", now_ms=8)  # again: as the newest one
-    assert [one["label"] for one in writes(runtime, {"topic": "t"})["writes"]] == ["q", "q", "a"]
+    assert [one["label"] for one in writes(runtime, {"topic": "t"}, None)["writes"]] == [
+        "q",
+        "q",
+        "a",
+    ]
 
 
 def test_the_oldest_goes_first(runtime: Any) -> None:
     for number in range(NOTES_MAX + 3):
         note(runtime, f"n{number}")
-    found = [one["label"] for one in writes(runtime, {"topic": "t"})["writes"]]
+    found = [one["label"] for one in writes(runtime, {"topic": "t"}, None)["writes"]]
     assert found == [f"n{number}" for number in range(3, NOTES_MAX + 3)]
 
 
@@ -64,4 +69,4 @@ def test_a_wrong_note_is_refused_by_its_field(
 ) -> None:
     with pytest.raises(BadRequest, match=field):
         note(runtime, **({"label": "x"} | wrong))
-    assert writes(runtime, {"topic": "t"})["writes"] == []
+    assert writes(runtime, {"topic": "t"}, None)["writes"] == []

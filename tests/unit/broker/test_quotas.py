@@ -17,7 +17,7 @@ from dejaqueue.model import Topic
 def retry_ms(rates: Rates, topic: Topic, name: str, rows: int, now_us: int) -> int:
     """0 = let in."""
     try:
-        rates.check(topic, name, rows, now_us)
+        rates.check(topic, "s", name, rows, now_us)
     except ResourceExhausted as refused:
         return refused.retry_after_ms
     return 0
@@ -44,7 +44,7 @@ def test_a_bucket_is_exact(rate: int, steps: list[tuple[int, int]]) -> None:
 
 
 def test_without_a_limit_nothing_is_counted() -> None:
-    Rates().check(Topic("t"), "p", 1 << 20, 0)
+    Rates().check(Topic("t"), "s", "p", 1 << 20, 0)
 
 
 def test_a_clock_that_steps_back_gives_nothing_away() -> None:
@@ -57,11 +57,11 @@ def test_producers_are_forgotten_when_they_are_too_many(monkeypatch: pytest.Monk
     monkeypatch.setattr(limits, "PRODUCERS_MAX", 3)
     rates, topic = Rates(), Topic("t", producer_rate_max=1)
     for number in range(3):
-        rates.check(topic, f"p{number}", 1, 0)
-    rates.check(topic, "p3", 1, 999_999)
+        rates.check(topic, "s", f"p{number}", 1, 0)
+    rates.check(topic, "s", "p3", 1, 999_999)
     assert retry_ms(rates, topic, "p1", 1, 999_999) > 0  # the oldest alone had to go
-    rates.check(topic, "p4", 1, 1_000_000)
-    assert sorted(rates._used) == ["p3", "p4"]
+    rates.check(topic, "s", "p4", 1, 1_000_000)
+    assert sorted(rates._used) == [("s", "p3"), ("s", "p4")]
 
 
 def test_who_a_producer_is() -> None:

@@ -1,61 +1,16 @@
-"""Names of transactions and lists of participants. Decisions are in tests/rules and tests/crash."""
+"""Homes of transactions. Names: test_transaction_names.py; decisions: tests/rules, tests/crash."""
 
 from __future__ import annotations
 
 import pytest
 
-from dejaqueue import limits
+from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.transactions import TransactionName, check_participants
-from dejaqueue.errors import BadRequest, TopicUnknown, Unavailable
+from dejaqueue.errors import TopicUnknown, Unavailable
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
 
-NONCE = "0123456789abcdef" * 2
-
-
-def test_a_name_says_where_its_home_is_and_when_its_time_is_over() -> None:
-    name = TransactionName.parse(f"a.b-c_D/7/1000-500-{NONCE}")
-    assert (name.topic, name.partition, name.began_ms, name.until_ms) == ("a.b-c_D", 7, 1000, 1500)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        None,
-        7,
-        "t/0",
-        f"t/0/1-{limits.BRANCHED_MS_MAX + 1}-{NONCE}",
-        f"t/0/1--5-{NONCE}",
-        f"t/0/1-5-{NONCE}x",
-        f"a/b/0/1-5-{NONCE}",
-    ],
-)
-def test_another_text_is_refused(text: object) -> None:
-    with pytest.raises(BadRequest, match="begin_transaction"):
-        TransactionName.parse(text)
-
-
-def test_participants_are_each_named_once() -> None:
-    assert check_participants(["t/1", "u/0", "t/1"]) == [("t", 1), ("u", 0)]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "t/1",
-        None,
-        [1],
-        ["t"],
-        ["t/"],
-        ["t/-1"],
-        ["t/1"] * (limits.TRANSACTION_PARTICIPANTS_MAX + 1),
-    ],
-)
-def test_other_participants_are_refused(wrong: object) -> None:
-    with pytest.raises(BadRequest, match="participants"):
-        check_participants(wrong)
+NONCE = "0123456789abcdef" + NOBODY.mark
 
 
 def test_a_home_that_is_gone_is_named_and_a_stopped_broker_says_so() -> None:

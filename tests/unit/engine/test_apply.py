@@ -20,6 +20,8 @@ from dejaqueue.engine.commands import (
 )
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import TINY
+from dejaqueue.engine.snapshot import plan_snapshot, restore
+from dejaqueue.engine.words import of_runs
 from dejaqueue.errors import InternalError
 from dejaqueue.model import RowStatus
 
@@ -228,3 +230,27 @@ def test_time_and_epochs_do_not_run_backwards(engine: Engine) -> None:
 def test_rows_or_a_lease_must_be_named(engine: Engine) -> None:
     with pytest.raises(InternalError, match="neither a lease nor rows"):
         engine.apply(Ack(1))
+
+
+def test_codes_of_senders_without_messages_are_used_again__alike_after_a_snapshot() -> None:
+    def send(engine: Engine, *names: str) -> None:
+        runs = of_runs([(name, 1) for name in names])
+        dues_ms = np.full(len(names), 10, dtype=np.int64)
+        batches = (SubBatch("", 0, len(names)),)
+        position = engine.next_sequence + 1
+        engine.apply(Enqueue(5, position, dues_ms, batches, senders=runs))
+
+    first = Engine(0)
+    names = [f"sender {number}" for number in range(1_100)]
+    send(first, *names)
+    first.apply(Cancel(5, np.arange(50, 1_100)))
+    meta, files = plan_snapshot(first)
+    contents = {name: memoryview(content or b"") for name, content in files}
+    second = restore(meta, contents.__getitem__)
+    for engine in (first, second):
+        send(engine, "new", names[7], "newer")
+        assert np.flatnonzero(engine.sent_by(np.arange(1_103), names[7])).tolist() == [7, 1_101]
+        assert np.flatnonzero(engine.sent_by(np.arange(1_103), "newer")).tolist() == [1_102]
+        assert len(engine.state.senders) == 1_101  # codes that were free
+        engine.check()
+    assert first.state_hash() == second.state_hash()

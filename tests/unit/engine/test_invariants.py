@@ -12,6 +12,7 @@ from dejaqueue.engine.commands import Enqueue, Lease, PutEntries, Words
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.engine.layout import TINY
+from dejaqueue.engine.words import of_runs
 from dejaqueue.errors import InternalError
 from dejaqueue.model import MessageState
 
@@ -21,7 +22,9 @@ def filled() -> Engine:
     for position in range(1, 11):
         groups = Words(("a", "b"), np.arange(10, dtype=np.int32) % 2)
         dues_ms = np.arange(10) + position
-        engine.apply(Enqueue(0, position, dues_ms, (), np.arange(10), groups=groups))
+        senders = of_runs([("s", 10)])
+        command = Enqueue(0, position, dues_ms, (), np.arange(10), groups=groups, senders=senders)
+        engine.apply(command)
     engine.apply(Lease(5, 11, 5, 7, 80))
     engine.apply(PutEntries(5, (("e", "{}", 9, 9),)))
     engine.check()
@@ -47,6 +50,7 @@ BREACHES: dict[str, Callable[[Engine], object]] = {
     "entries_are_listed_at_their_times": lambda e: setattr(
         e.state.entries.by_name["e"], "wake_ms", 8
     ),
+    "every_sender_has_a_name": lambda e: e.state.senders.names.__setitem__(1, ""),
     "payloads_add_up": lambda e: setattr(e.state, "payload_bytes", 3),
     "every_key_finds_its_messages": lambda e: setattr(e.state, "keys", KeyIndex()),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dejaqueue.engine.commands import Int64s, Words
-from dejaqueue.engine.words import Dictionary
+from dejaqueue.engine.words import Dictionary, of_runs, to_runs
 
 
 def words(*names: str) -> Words:
@@ -59,3 +59,18 @@ def test_a_dictionary_comes_back_from_its_values() -> None:
             == one.codes(words("x", "name 3", "y")).tolist()
         )
     assert again.to_values() == dictionary.to_values()
+
+
+def test_runs_are_read_and_written_alike() -> None:
+    for runs in ([], [("a", 3)], [("", 1), ("a", 2), ("", 1)], [("b", 1), ("a", 1), ("b", 5)]):
+        found = of_runs(runs)
+        assert to_runs(found) == runs
+        assert found.names == tuple(dict.fromkeys(name for name, _ in runs))
+        assert found.indices.size == sum(count for _, count in runs)
+        assert found.indices.dtype == np.int32
+
+
+def test_names_that_no_row_has_are_not_there() -> None:
+    assert of_runs([("a", 0), ("b", 2), ("c", 0)]).names == ("b",)
+    picked = words("a", "b", "c").take(np.array([2, 2, 1]))
+    assert of_runs(to_runs(picked)).names == ("c", "b")

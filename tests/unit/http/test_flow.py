@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import TopicUnknown
 from dejaqueue.http import flow as flows
@@ -17,15 +18,15 @@ def test_gatherers_are_shared_and_bounded(broker: Broker, monkeypatch: pytest.Mo
 
     async def run() -> None:
         flow = flows.Flow(broker)
-        first = flow.gather(WriteStream("t"))
-        assert flow.gather(WriteStream("t")) is first
+        first = flow.gather(WriteStream("t"), NOBODY)
+        assert flow.gather(WriteStream("t"), NOBODY) is first
         waiting = first.put([{"payload": ""}])
         for delay_ms in range(5):
-            flow.gather(WriteStream("t", "nack", argument_ms=delay_ms))
-        assert flow.gather(WriteStream("t")) is first  # it was not idle
+            flow.gather(WriteStream("t", "nack", argument_ms=delay_ms), NOBODY)
+        assert flow.gather(WriteStream("t"), NOBODY) is first  # it was not idle
         assert (await waiting).ids == [0]
         with pytest.raises(TopicUnknown):
-            flow.gather(WriteStream("other"))
+            flow.gather(WriteStream("other"), NOBODY)
         flow.close()
 
     asyncio.run(run())

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import BadRequest, TopicUnknown
 from dejaqueue.http.columns import send_batch
@@ -32,7 +33,7 @@ def test_requests_of_one_turn_share_a_batch(broker: Broker) -> None:
     batches = Batches()
 
     async def run() -> list[Answered]:
-        gather = Gather(broker, WriteStream("t"), batches)
+        gather = Gather(broker, WriteStream("t"), NOBODY, batches)
         futures = [gather.put([{"payload": str(number)}] * number) for number in (1, 2, 3)]
         assert not gather.is_idle
         found = await asyncio.gather(*futures)
@@ -48,7 +49,7 @@ def test_a_wrong_request_is_refused_alone(broker: Broker) -> None:
     batches = Batches()
 
     async def run() -> list[Any]:
-        gather = Gather(broker, WriteStream("t"), batches)
+        gather = Gather(broker, WriteStream("t"), NOBODY, batches)
         rows: list[dict[str, Any]] = [{"payload": "a"}, {"payload": 1}, {"payload": "c"}]
         futures = [gather.put([row]) for row in rows]
         return list(await asyncio.gather(*futures, return_exceptions=True))
@@ -62,7 +63,7 @@ def test_a_wrong_request_is_refused_alone(broker: Broker) -> None:
 
 def test_rows_have_their_own_statuses(broker: Broker) -> None:
     async def run() -> list[Answered]:
-        gather = Gather(broker, WriteStream("t"), lambda rows: send_batch(rows, 0))
+        gather = Gather(broker, WriteStream("t"), NOBODY, lambda rows: send_batch(rows, 0))
         futures = [gather.put([{"payload": "", "key": key}]) for key in "aba"]
         return list(await asyncio.gather(*futures))
 
@@ -74,7 +75,7 @@ def test_rows_have_their_own_statuses(broker: Broker) -> None:
 
 def test_a_topic_made_anew_is_written_to(broker: Broker) -> None:
     async def run() -> None:
-        gather = Gather(broker, WriteStream("t"), lambda rows: send_batch(rows, 0))
+        gather = Gather(broker, WriteStream("t"), NOBODY, lambda rows: send_batch(rows, 0))
         assert (await gather.put([{"payload": ""}])).ids == [0]
         broker.delete_topic("t")
         with pytest.raises(TopicUnknown):
@@ -90,7 +91,7 @@ def test_a_batch_by_itself_says_what_is_wrong(broker: Broker) -> None:
     async def run() -> None:
         batch = pa.record_batch({"payload": [b"x"], "other": [1]})
         with pytest.raises(BadRequest, match="other"):
-            await write(broker, WriteStream("t"), batch)
-        assert (await write(broker, WriteStream("t"), batch.select(["payload"]))).ids == [0]
+            await write(broker, WriteStream("t"), NOBODY, batch)
+        assert (await write(broker, WriteStream("t"), NOBODY, batch.select(["payload"]))).ids == [0]
 
     asyncio.run(run())

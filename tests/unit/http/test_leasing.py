@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.errors import TopicUnknown, Unavailable
@@ -23,7 +24,7 @@ LONG_MS = 30_000
 
 
 async def send(broker: Broker, *payloads: str) -> None:
-    await write(broker, WriteStream("t"), send_batch([{"payload": p} for p in payloads], 0))
+    await write(broker, WriteStream("t"), NOBODY, send_batch([{"payload": p} for p in payloads], 0))
 
 
 def payloads(taken: list[Taken]) -> list[str]:

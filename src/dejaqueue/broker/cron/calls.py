@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.broker.cron.fire import Firings, entry_of, spec_of
+from dejaqueue.access.senders import NOBODY, Sender
+from dejaqueue.broker.cron.fire import Firings, entry_of, sender_of, spec_of
 from dejaqueue.broker.cron.firings import NEVER, Plan, due_ms, next_firing, wake_ms
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.partition import Partition
@@ -33,9 +34,17 @@ ACTIONS = ("cron_put", "cron_list", "cron_get", "cron_pause", "cron_drop", "cron
 
 
 def act(
-    runtime: Callable[[str], TopicRuntime], now_ms: int, name: str, body: dict[str, Any]
+    runtime: Callable[[str], TopicRuntime],
+    now_ms: int,
+    name: str,
+    body: dict[str, Any],
+    sender: Sender = NOBODY,
 ) -> dict[str, Any]:
-    """Do one of ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown, TryLater."""
+    """Do one of ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown, TryLater.
+
+    Args:
+        sender: who asks; messages of the entries it puts are its own.
+    """
     fields = dict(body)
     if name == "cron_next" and fields.get("entry") is not None:
         entry = _with_start(CronEntry.from_dict(_dict(fields.pop("entry"))).check(), now_ms)
@@ -47,7 +56,8 @@ def act(
     match name:
         case "cron_put":
             given = _list(fields.pop("entries", None), "entries")
-            found = calls.put([CronEntry.from_dict(_dict(values)) for values in given])
+            made = [CronEntry.from_dict(_dict(values)) for values in given]
+            found = calls.put(made, sender.name)
         case "cron_list":
             after, limit = str(fields.pop("after", "")), fields.pop("limit", 1_000)
             found = calls.page(after, _count("limit", limit, limits.CRON_CALL_ENTRIES_MAX))
@@ -84,7 +94,7 @@ class CronCalls:
             raise BadRequest("topic", "a topic of kind cron", f"{topic.name} ({topic.kind})")
         self._runtime = runtime
 
-    def put(self, given: Sequence[CronEntry]) -> list[CronEntry]:
+    def put(self, given: Sequence[CronEntry], sender: str = "") -> list[CronEntry]:
         """Make or change entries; what did not change of when an entry fires goes on as it was.
 
         All of a partition's entries are put at once. Raises BadRequest before any is.
@@ -98,7 +108,7 @@ class CronCalls:
             some = [checked[name] for name in names]
 
             def put(place: Partition, some: list[CronEntry] = some) -> list[CronEntry]:
-                return _put(place, some)
+                return _put(place, some, sender)
 
             for entry in self._change(partition, put):
                 found[entry.name] = entry
@@ -217,7 +227,10 @@ def _shown(place: Partition, name: str) -> CronEntry:
     return replace(entry_of(name, planned.spec), next_ms=planned.next_ms, last_id=last_id)
 
 
-def _put(place: Partition, given: Sequence[CronEntry]) -> list[CronEntry]:
+def _put(
+    place: Partition, given: Sequence[CronEntry], sender: str | None = None
+) -> list[CronEntry]:
+    """Make or change entries; `sender` None: they stay whose they are."""
     schedule = place.engine.schedule.by_name
     now_ms = place.now_ms()
     stale: list[int] = []
@@ -226,13 +239,14 @@ def _put(place: Partition, given: Sequence[CronEntry]) -> list[CronEntry]:
         planned = schedule.get(entry.name)
         known = None if planned is None else entry_of(entry.name, planned.spec)
         made = _with_start(entry, now_ms, known)
+        whose = sender_of(planned.spec) if sender is None and planned is not None else sender or ""
         if planned is not None and known is not None and _fires_alike(made, known):
-            rows.append((made.name, spec_of(made), planned.next_ms, planned.wake_ms))
+            rows.append((made.name, spec_of(made, whose), planned.next_ms, planned.wake_ms))
             continue
         if planned is not None:
             stale += _ahead(place, planned, now_ms)
         next_ms = NEVER if made.paused else next_firing(made, now_ms)
-        rows.append((made.name, spec_of(made), next_ms, wake_ms(made, next_ms)))
+        rows.append((made.name, spec_of(made, whose), next_ms, wake_ms(made, next_ms)))
     if stale:
         place.apply(Cancel(now_ms, np.array(stale, dtype=np.int64)))
     place.apply(PutEntries(now_ms, tuple(rows)))
@@ -282,7 +296,8 @@ def _run(place: Partition, name: str) -> int:
         raise BadRequest("entry.name", "the name of an entry", name)
     firings = Firings()
     entry = replace(entry_of(name, planned.spec), jitter_ms=0)
-    firings.add(entry, Plan((place.now_ms(),), planned.next_ms, planned.wake_ms))
+    plan = Plan((place.now_ms(),), planned.next_ms, planned.wake_ms)
+    firings.add(entry, plan, sender_of(planned.spec))
     return pack_id(place.number, firings.apply(place))
 
 

@@ -23,6 +23,7 @@ from dejaqueue.broker.cron.firings import Plan, due_ms, plan
 from dejaqueue.broker.quotas import has_room
 from dejaqueue.engine.commands import Enqueue, Firing, SubBatch
 from dejaqueue.engine.schedule import Planned
+from dejaqueue.engine.words import of_runs
 from dejaqueue.model import MessageState
 from dejaqueue.schema.cron import HEADER_ENTRY, HEADER_FIRING, CronEntry, Overlap
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
@@ -45,10 +46,12 @@ class Firings:
     tags: list[str] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     priorities: list[int] = field(default_factory=list)
+    senders: list[tuple[str, int]] = field(default_factory=list)
     fired: list[Firing] = field(default_factory=list)
 
-    def add(self, entry: CronEntry, planned: Plan) -> None:
-        """The messages of an entry, and when it fires next."""
+    def add(self, entry: CronEntry, planned: Plan, sender: str) -> None:
+        """The messages of an entry that this sender put, and when it fires next."""
+        self.senders.append((sender, len(planned.firings)))
         for index, firing_ms in enumerate(planned.firings):
             self.dues_ms.append(due_ms(entry, firing_ms))
             self.payloads.append(entry.payload)
@@ -81,6 +84,7 @@ class Firings:
             tags=entries.words(texts.get("tags")),
             firings=tuple(self.fired),
             payload_sizes=self._sizes() if partition.topic().max_backlog_bytes else None,
+            senders=of_runs(self.senders) if any(name for name, _ in self.senders) else None,
         )
         effects = partition.engine.apply(command)
         texts["payload"] = pa.array(self.payloads, pa.binary())
@@ -104,7 +108,8 @@ def fire(partition: Partition) -> None:
         planned = schedule.by_name[name]
         entry = entry_of(name, planned.spec)
         is_live = entry.overlap is Overlap.SKIP and is_last_live(partition, planned)
-        firings.add(entry, plan(entry, planned.next_ms, now_ms, is_live=is_live))
+        fires = plan(entry, planned.next_ms, now_ms, is_live=is_live)
+        firings.add(entry, fires, sender_of(planned.spec))
         if len(firings.dues_ms) >= limits.CRON_STEP_ENTRIES_MAX:
             break
     firings.apply(partition)
@@ -129,17 +134,31 @@ def is_last_live(partition: Partition, planned: Planned) -> bool:
 @lru_cache(maxsize=1 << 17)
 def entry_of(name: str, spec: str) -> CronEntry:
     """The entry of what the engine keeps of it, remembered."""
-    return CronEntry.from_dict({"name": name, **json.loads(spec)})
+    kept = json.loads(spec)
+    kept.pop(_SENDER, None)
+    return CronEntry.from_dict({"name": name, **kept})
+
+
+@lru_cache(maxsize=1 << 17)
+def sender_of(spec: str) -> str:
+    """Who put an entry, of what the engine keeps of it, remembered; "" = nobody."""
+    return str(json.loads(spec).get(_SENDER, ""))
 
 
 _DEFAULTS = CronEntry("").to_dict()
 _KEPT_BESIDE = ("name", "next_ms", "last_id")
 
 
-def spec_of(entry: CronEntry) -> str:
-    """What the engine keeps of an entry: whatever is not as ever."""
+_SENDER = "sender"
+"""What is kept beside an entry's own fields: it is none that a caller could give."""
+
+
+def spec_of(entry: CronEntry, sender: str) -> str:
+    """What the engine keeps of an entry: whatever is not as ever, and who put it."""
     values = entry.to_dict().items()
     kept = {n: v for n, v in values if n not in _KEPT_BESIDE and v != _DEFAULTS[n]}
+    if sender:
+        kept[_SENDER] = sender
     return json.dumps(kept, separators=(",", ":"))
 
 

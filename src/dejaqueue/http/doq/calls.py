@@ -58,10 +58,12 @@ _YES, _NO = ("true", "1", "on", "t", "y", "yes"), ("false", "0", "off", "f", "n"
 )
 async def enqueue(request: Request, queue_name: str) -> Response:
     """Put a message into a queue; answered when it is durable."""
-    principal_of(request).require(Role.PRODUCE, queue_name)
+    principal = principal_of(request)
+    principal.require(Role.PRODUCE, queue_name)
     message = await _message(request)
     doq = doq_of(request)
-    row = await doq.messages.enqueue(queue_name, message)
+    sender = principal.sender_for(queue_name, Role.PRODUCE)
+    row = await doq.messages.enqueue(queue_name, message, sender)
     doq.rates.note(queue_name, "enqueue")
     return message_answer("ENQUEUED", row)
 

@@ -18,12 +18,13 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
+from dejaqueue.access.senders import Sender
 from dejaqueue.broker.at_once import Name, lease_now
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.errors import DejaQError, Refused, TopicUnknown, TryLater
+from dejaqueue.errors import DejaQError, DuplicateKey, Refused, TopicUnknown, TryLater
 from dejaqueue.http.doq import rows
 from dejaqueue.http.doq.ids import Ids
 from dejaqueue.http.doq.lapses import Lapses
@@ -69,7 +70,7 @@ class Messages:
         self._broker = broker
         self._ids = ids
         self._turn = 0
-        self._gathers: dict[str, Gather] = {}
+        self._gathers: dict[tuple[str, Sender], Gather] = {}
         # By the topic that is served, not by its name: one that is deleted is forgotten.
         self._lapses: WeakKeyDictionary[TopicRuntime, defaultdict[int, Lapses]]
         self._lapses = WeakKeyDictionary()
@@ -82,17 +83,23 @@ class Messages:
             raise TopicUnknown(queue_name)
         return topic
 
-    async def enqueue(self, queue_name: str, message: DoqNewMessage) -> Row:
+    async def enqueue(self, queue_name: str, message: DoqNewMessage, sender: Sender) -> Row:
         """Send; returns the message as it is kept: of an id that lives already, the one that lives.
 
         An id that is made here is the message's key, like one that a producer names: so no two live
         messages of a queue have one id, whoever named them.
+
+        Raises:
+            DuplicateKey: it is another sender's that lives, and this one is limited to its own.
         """
         kind = self.topic(queue_name).topic.kind
         named = rows.own_key(message.id)
         for _ in range(ENQUEUE_TRIES):
             key = named or self._ids.take(1)[0]
-            answered = await self._gather(queue_name).put([rows.sending_of(kind, message, key)])
+            sending = rows.sending_of(kind, message, key)
+            answered = await self._gather(queue_name, sender).put([sending])
+            if answered.statuses[0] == RowStatus.DUPLICATE:
+                raise DuplicateKey(key, -1)
             if answered.statuses[0] != RowStatus.KEPT:
                 return rows.sent_row(kind, message, answered.ids[0], key)
             if named:
@@ -100,21 +107,23 @@ class Messages:
                     return await self.get(queue_name, named)
         raise TryLater(f"a message of the id {named or 'made here'} comes and goes")
 
-    def _gather(self, queue_name: str) -> Gather:
-        """Messages of one queue that come at once are sent at once."""
-        found = self._gathers.get(queue_name)
+    def _gather(self, queue_name: str, sender: Sender) -> Gather:
+        """Messages of one sender and queue that come at once are sent at once."""
+        found = self._gathers.get((queue_name, sender))
         if found is None:
             if len(self._gathers) >= GATHERS_MAX:
                 self._gathers = {k: v for k, v in self._gathers.items() if not v.is_idle}
             clock = self._broker.clock
             stream = WriteStream(queue_name)
-            found = Gather(self._broker, stream, lambda r: rows.send_batch(r, clock.now_ms()))
-            self._gathers[queue_name] = found
+            found = Gather(
+                self._broker, stream, sender, lambda r: rows.send_batch(r, clock.now_ms())
+            )
+            self._gathers[queue_name, sender] = found
         return found
 
-    async def _write(self, stream: WriteStream, batch: pa.RecordBatch) -> Reply:
+    async def _write(self, stream: WriteStream, sender: Sender, batch: pa.RecordBatch) -> Reply:
         answer: Future[Reply] = Future()
-        self._broker.open_write(stream).submit(1, batch, answer.set_result)
+        self._broker.open_write(stream, sender).submit(1, batch, answer.set_result)
         reply = await asyncio.wrap_future(answer)
         if reply.error is not None:
             raise reply.error
@@ -175,16 +184,17 @@ class Messages:
         """The acknowledgement timeout of a message begins anew."""
         await self._change(queue_name, text, rows.touch)
 
-    async def delete(self, queue_name: str, text: str) -> None:
+    async def delete(self, queue_name: str, text: str, sender: Sender) -> None:
         """A message is gone."""
-        await self._change(queue_name, text, rows.delete)
+        await self._change(queue_name, text, partial(rows.delete, owner=sender.owner))
 
-    async def set_priority(self, queue_name: str, text: str, priority: int) -> None:
+    async def set_priority(self, queue_name: str, text: str, priority: int, sender: Sender) -> None:
         """A message that waits gets another priority."""
         if self.topic(queue_name).topic.kind is not TopicKind.TIMELINE:
             raise Refused("a fair queue hands out the messages of a group as they came")
         rows.due_ms_of(priority)
-        await self._change(queue_name, text, partial(rows.set_priority, priority=priority))
+        change = partial(rows.set_priority, priority=priority, owner=sender.owner)
+        await self._change(queue_name, text, change)
 
     async def nack(
         self, queue_name: str, text: str, priority: int, metadata: dict[str, str] | None
@@ -205,20 +215,31 @@ class Messages:
     async def _send_anew(
         self, queue_name: str, row: Row, priority: int, metadata: dict[str, str]
     ) -> None:
+        home, sequence = unpack_id(row.message_id)
+        # It stays the message of who sent it.
+        asked = self.topic(queue_name).look(home, partial(rows.sender_of, sequence=sequence))
+        sender = await asyncio.wrap_future(asked)
         transactions = self._broker.transactions
-        begun = transactions.begin(queue_name, NACK_SECONDS_MAX * 1_000)["transaction"]
-        home = unpack_id(row.message_id)[0]
+        timeout_ms = NACK_SECONDS_MAX * 1_000
+        begun = transactions.begin(queue_name, timeout_ms, sender=sender)["transaction"]
+        decide = partial(transactions.decide, begun, sender=sender)
         told = [f"{queue_name}/{home}"]
         try:
-            home = await self._stage(begun, queue_name, row, priority, metadata)
+            home = await self._stage(begun, queue_name, row, priority, metadata, sender)
             told = list(dict.fromkeys([*told, f"{queue_name}/{home}"]))
         except DejaQError:
-            await asyncio.wrap_future(transactions.decide(begun, told, commit=False))
+            await asyncio.wrap_future(decide(told, commit=False))
             raise
-        await asyncio.wrap_future(transactions.decide(begun, told, commit=True))
+        await asyncio.wrap_future(decide(told, commit=True))
 
     async def _stage(
-        self, begun: str, queue_name: str, row: Row, priority: int, metadata: dict[str, str]
+        self,
+        begun: str,
+        queue_name: str,
+        row: Row,
+        priority: int,
+        metadata: dict[str, str],
+        sender: Sender,
     ) -> int:
         """Stage that the old one is done and that the new one is sent; returns where it is."""
         held = pa.record_batch(
@@ -227,7 +248,7 @@ class Messages:
                 "attempts": pa.array([row.attempts], pa.uint16()),
             }
         )
-        acked = await self._write(WriteStream(queue_name, "ack", transaction=begun), held)
+        acked = await self._write(WriteStream(queue_name, "ack", transaction=begun), sender, held)
         if acked.all_statuses()[0]:
             raise Refused(_TOLD[RowStatus.LEASE_LOST])
         message = DoqNewMessage(
@@ -237,7 +258,7 @@ class Messages:
         key = row.id if row.key.endswith(rows.AGAIN) else row.id + rows.AGAIN
         sending = rows.sending_of(self.topic(queue_name).topic.kind, message, key)
         batch = rows.send_batch([sending], self._broker.clock.now_ms())
-        sent = await self._write(WriteStream(queue_name, transaction=begun), batch)
+        sent = await self._write(WriteStream(queue_name, transaction=begun), sender, batch)
         return unpack_id(int(sent.all_ids()[0]))[0]
 
     async def _change(self, queue_name: str, text: str, change: Change) -> None:

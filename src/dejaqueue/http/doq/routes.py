@@ -170,8 +170,10 @@ async def get_message(request: Request, queue_name: str, id: str) -> Response:  
 @router.delete(_MESSAGE, status_code=204, responses=documented("delete_message"))
 async def delete_message(request: Request, queue_name: str, id: str) -> Response:  # noqa: A002
     """Delete a message, whether it waits or is with a consumer."""
-    principal_of(request).require(Role.PRODUCE, queue_name)
-    await doq_of(request).messages.delete(queue_name, id)
+    caller = principal_of(request)
+    caller.require(Role.PRODUCE, queue_name)
+    sender = caller.sender_for(queue_name, Role.PRODUCE)
+    await doq_of(request).messages.delete(queue_name, id, sender)
     return Response(status_code=204)
 
 
@@ -210,6 +212,8 @@ async def set_priority(
     body: shapes.DoqNewPriority,
 ) -> JSONResponse:
     """A message that waits gets another priority, and so another place or time."""
-    principal_of(request).require(Role.PRODUCE, queue_name)
-    await doq_of(request).messages.set_priority(queue_name, id, body.priority)
+    caller = principal_of(request)
+    caller.require(Role.PRODUCE, queue_name)
+    sender = caller.sender_for(queue_name, Role.PRODUCE)
+    await doq_of(request).messages.set_priority(queue_name, id, body.priority, sender)
     return JSONResponse({"status": "UPDATED", "id": id, "priority": body.priority})

@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.at_once import Name, find, is_leased, read_headers
 from dejaqueue.broker.partition import Partition
 from dejaqueue.engine.commands import Ack, Cancel, Extend, Move, Nack, Words
@@ -177,6 +178,12 @@ def _one(sequence: int) -> Any:
     return np.array([sequence], dtype=np.int64)
 
 
+def sender_of(place: Partition, sequence: int) -> Sender:
+    """Who sent a live message."""
+    senders = place.engine.senders(_one(sequence))
+    return NOBODY if senders is None else Sender(senders.names[int(senders.indices[0])])
+
+
 def ack(place: Partition, name: Name) -> RowStatus:
     """A message that is leased is done."""
     sequence = find(place, name)
@@ -202,9 +209,17 @@ def touch(place: Partition, name: Name) -> RowStatus:
     return RowStatus.OK
 
 
-def delete(place: Partition, name: Name) -> RowStatus:
-    """A message is gone, whether it waits or is leased."""
+def _find_owned(place: Partition, name: Name, owner: str | None) -> int | None:
+    """As `find`, of the messages that this sender sent; None = anybody's."""
     sequence = find(place, name)
+    if sequence is None or owner is None or place.engine.sent_by(_one(sequence), owner)[0]:
+        return sequence
+    return None
+
+
+def delete(place: Partition, name: Name, owner: str | None) -> RowStatus:
+    """A message is gone, whether it waits or is leased."""
+    sequence = _find_owned(place, name, owner)
     if sequence is None:
         return RowStatus.NOT_FOUND
     rows, now_ms = _one(sequence), place.now_ms()
@@ -251,9 +266,9 @@ def _changed(priority: int) -> Words:
     return Words((f"{CHANGED}{priority}",), np.zeros(1, dtype=np.int32))
 
 
-def set_priority(place: Partition, name: Name, priority: int) -> RowStatus:
+def set_priority(place: Partition, name: Name, priority: int, owner: str | None) -> RowStatus:
     """A message that waits in a delayed queue gets another priority."""
-    sequence = find(place, name)
+    sequence = _find_owned(place, name, owner)
     if sequence is None:
         return RowStatus.NOT_FOUND
     if is_leased(place, sequence):

@@ -13,6 +13,7 @@ from fastapi.responses import Response
 
 from dejaqueue import limits
 from dejaqueue.access.roles import Role
+from dejaqueue.access.senders import Sender
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.peek import NEXT
 from dejaqueue.http import answers as shown
@@ -62,6 +63,13 @@ def _broker(request: Request, topic: str) -> Broker:
     return service_of(request).broker
 
 
+def _broker_for(request: Request, topic: str) -> tuple[Broker, Sender]:
+    """As `_broker`, for calls that may keep to the caller's own messages."""
+    caller = principal_of(request)
+    caller.require(Role.MANAGE, topic, own=True)
+    return service_of(request).broker, caller.sender_for(topic, Role.MANAGE)
+
+
 @router.get(
     "/topics/{topic}/messages",
     responses=answers(shapes.Page, {"messages": [_MESSAGE], "next": None}, "A page.", 404),
@@ -92,7 +100,7 @@ def peek(
     """
     names = ("limit", "after", "id", "key", "partition", "encoding", *_FILTER)
     check_names(request, *names)
-    broker = _broker(request, topic)
+    broker, sender = _broker_for(request, topic)
     ids = None if id is None else [check_id(value) for value in id]
     ticket = given(
         topic=topic,
@@ -111,12 +119,14 @@ def peek(
         priority_from=priority_from,
         priority_to=priority_to,
     )
-    return json_answer(page_of(broker, ticket, as_base64=encoding == "base64"))
+    return json_answer(page_of(broker, ticket, sender, as_base64=encoding == "base64"))
 
 
-def page_of(broker: Broker, ticket: dict[str, Any], *, as_base64: bool = False) -> dict[str, Any]:
+def page_of(
+    broker: Broker, ticket: dict[str, Any], sender: Sender, *, as_base64: bool = False
+) -> dict[str, Any]:
     """A page of messages, and how to go on."""
-    page = broker.peek(ticket)
+    page = broker.peek(ticket, sender)
     following = (page.schema.metadata or {}).get(NEXT)
     return {
         "messages": shown.messages(page, as_base64=as_base64),
@@ -135,8 +145,8 @@ def peek_one(
 ) -> Response:
     """One live message as it is, without leasing it."""
     check_names(request)
-    broker = _broker(request, topic)
-    found = shown.messages(broker.peek({"topic": topic, "ids": [check_id(id)]}))
+    broker, sender = _broker_for(request, topic)
+    found = shown.messages(broker.peek({"topic": topic, "ids": [check_id(id)]}, sender))
     if not found:
         raise HTTPException(404, f"no live message has the id {id}")
     return json_answer(found[0])
@@ -162,7 +172,8 @@ def counts(
     """How many live messages there are by state, group or tag. Costs nothing for each message."""
     check_names(request, "by", "limit", "after")
     values = given(topic=topic, by=by, limit=limit, after=from_cursor(after))
-    found = _broker(request, topic).counts(values)
+    broker, sender = _broker_for(request, topic)
+    found = broker.counts(values, sender)
     return json_answer(found | {"next": to_cursor(found["next"])})
 
 
@@ -207,7 +218,8 @@ def histogram(
         priority_from=priority_from,
         priority_to=priority_to,
     )
-    return json_answer(_broker(request, topic).histogram(values))
+    broker, sender = _broker_for(request, topic)
+    return json_answer(broker.histogram(values, sender))
 
 
 @router.get("/stats", responses=answers(shapes.Stats, {"uptime_ms": 5, "topics": {}}, "Numbers."))

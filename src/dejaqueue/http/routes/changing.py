@@ -13,6 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
 
 from dejaqueue.access.roles import Role
+from dejaqueue.access.senders import Sender
 from dejaqueue.errors import BadRequest
 from dejaqueue.http import answers as shown
 from dejaqueue.http import shapes
@@ -52,10 +53,10 @@ async def move(request: Request, topic: TopicName) -> Response:
 
     By filter a call does a piece of the work: while `next` is not null, give it as `after`.
     """
-    values = await _permitted(request, topic)
+    values, sender = await _permitted(request, topic)
     if "where" not in values:
-        return await _by_name(request, topic, values, "move", *CHANGES)
-    return await _by_filter(request, topic, values, "move", *_WHERE_CHANGES)
+        return await _by_name(request, topic, values, sender, "move", *CHANGES)
+    return await _by_filter(request, topic, values, sender, "move", *_WHERE_CHANGES)
 
 
 @router.post(
@@ -68,39 +69,39 @@ async def cancel(request: Request, topic: TopicName) -> Response:
 
     By filter a call does a piece of the work: while `next` is not null, give it as `after`.
     """
-    values = await _permitted(request, topic)
+    values, sender = await _permitted(request, topic)
     if "where" not in values:
-        return await _by_name(request, topic, values, "cancel")
-    return await _by_filter(request, topic, values, "cancel")
+        return await _by_name(request, topic, values, sender, "cancel")
+    return await _by_filter(request, topic, values, sender, "cancel")
 
 
-async def _permitted(request: Request, topic: str) -> dict[str, Any]:
-    """The body, if the caller may do it: by name it takes a producer, by filter a manager."""
+async def _permitted(request: Request, topic: str) -> tuple[dict[str, Any], Sender]:
+    """The body, if the caller may do it, by name a producer, by filter a manager; and whose
+    messages it is about."""
     caller = principal_of(request)
     values = await json_object(request)
     if "where" in values:
         note_administers(request)
-        caller.require(Role.MANAGE, topic)
-    else:
-        caller.require(Role.PRODUCE, topic)
-    return values
+    role = Role.MANAGE if "where" in values else Role.PRODUCE
+    caller.require(role, topic, own=True)
+    return values, caller.sender_for(topic, role)
 
 
 async def _by_name(
-    request: Request, topic: str, values: dict[str, Any], op: str, *changes: str
+    request: Request, topic: str, values: dict[str, Any], sender: Sender, op: str, *changes: str
 ) -> Response:
     flow = flow_of(request)
     flow.broker.runtime(topic)
     check_fields(values, ["messages"], required=("messages",))
     batch = named_batch(values["messages"], *changes)
-    answered = await write(flow.broker, WriteStream(topic, op), batch)
+    answered = await write(flow.broker, WriteStream(topic, op), sender, batch)
     by = "id" if "id" in batch.schema.names else "key"
     names = [(by, str(value)) for value in batch.column(by).to_pylist()]
     return json_answer({"messages": shown.statuses(names, answered.statuses)})
 
 
 async def _by_filter(
-    request: Request, topic: str, values: dict[str, Any], op: str, *changes: str
+    request: Request, topic: str, values: dict[str, Any], sender: Sender, op: str, *changes: str
 ) -> Response:
     check_fields(values, ["where", *changes, *_WHERE_MORE])
     where = values["where"]
@@ -123,5 +124,5 @@ async def _by_filter(
     }
     broker = service_of(request).broker
     act = broker.move_where if op == "move" else broker.cancel_where
-    found = await run_in_threadpool(partial(act, call))
+    found = await run_in_threadpool(partial(act, call, sender))
     return json_answer({"count": found["count"], "next": to_cursor(found["next"])})

@@ -162,9 +162,10 @@ def preview(request: Request, values: Body) -> Response:
 
 def _act(request: Request, action: str, **values: Any) -> dict[str, Any]:
     """Do it. An entry that is not there is a 404 here, as it is named by the address."""
-    principal_of(request).require(Role.MANAGE, values["topic"])
+    caller = principal_of(request)
+    caller.require(Role.MANAGE, values["topic"])
     try:
-        return service_of(request).broker.cron(action, values)
+        return service_of(request).broker.cron(action, values, caller.sender)
     except BadRequest as wrong:
         if wrong.field == "entry.name" and wrong.limit.startswith("the name of an entry"):
             raise HTTPException(404, str(wrong)) from None

@@ -13,6 +13,7 @@ from fastapi.responses import Response
 
 from dejaqueue import limits
 from dejaqueue.access.roles import Role
+from dejaqueue.access.senders import NOBODY
 from dejaqueue.errors import BadRequest, Unauthenticated
 from dejaqueue.http import answers as shown
 from dejaqueue.http import shapes
@@ -151,7 +152,7 @@ async def _ack_now(flow: Flow, topic: str, taken: list[Taken]) -> list[Taken]:
             strict=True,
         )
     ]
-    answered = await flow.gather(WriteStream(topic, "ack")).put(rows)
+    answered = await flow.gather(WriteStream(topic, "ack"), NOBODY).put(rows)
     if not any(answered.statuses):
         return taken
     kept, first = [], 0
@@ -244,9 +245,11 @@ async def _settle(request: Request, stream: WriteStream, values: dict[str, Any])
     flow = flow_of(request)
     names = [("id", str(message_id)) for message_id, _ in rows]
     if not stream.transaction:
-        answered = await flow.gather(stream).put(rows)
+        # Whose it is, is not asked of a settle: those of all callers share batches.
+        answered = await flow.gather(stream, NOBODY).put(rows)
         return json_answer({"messages": shown.statuses(names, answered.statuses)})
-    answered = await write(flow.broker, stream.check(), settle_batch(rows))
+    sender = principal_of(request).sender
+    answered = await write(flow.broker, stream.check(), sender, settle_batch(rows))
     named = Answered([message_id for message_id, _ in rows], [])
     return json_answer(
         {

@@ -60,11 +60,12 @@ def list_letters(
     A page may be shorter than `limit`, or empty, while `next` is not null.
     """
     check_names(request, "reason", "group", "limit", "after")
-    principal_of(request).require(Role.MANAGE, topic)
+    caller = principal_of(request)
+    caller.require(Role.MANAGE, topic)
     ticket = given(
         topic=topic, state="scheduled", group=group, limit=limit, after=from_cursor(after)
     )
-    page = page_of(service_of(request).broker, ticket)
+    page = page_of(service_of(request).broker, ticket, caller.sender)
     letters = [
         message
         for message in page["messages"]

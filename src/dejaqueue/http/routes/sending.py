@@ -152,7 +152,9 @@ async def _send_one(
         batch = send_batch([message], flow.now_ms())
         answered = await _write(request, principal, stream, batch)
     else:
-        answered = await flow.gather(stream).put([message])
+        answered = await flow.gather(stream, principal.sender_for(stream.topic, Role.PRODUCE)).put(
+            [message]
+        )
     return _sent(stream, answered, shown.one_sent(answered, str(message.get("key"))))
 
 
@@ -193,25 +195,24 @@ async def _write(
     request: Request, principal: Principal, stream: WriteStream, batch: pa.RecordBatch
 ) -> Answered:
     """Write a batch by itself, as an idempotent producer if the request has a name."""
-    broker = flow_of(request).broker
+    broker, sender = flow_of(request).broker, principal.sender_for(stream.topic, Role.PRODUCE)
     named = header(request, b"idempotency-key")
     if not named:
-        return await write(broker, stream.check(), batch)
-    producer, number = producer_of(principal.name, named)
-    return await write(broker, replace(stream, producer=producer).check(), batch, number)
+        return await write(broker, stream.check(), sender, batch)
+    producer, number = producer_of(named)
+    stream = replace(stream, producer=producer).check()
+    return await write(broker, stream, sender, batch, number)
 
 
-def producer_of(caller: str, key: str) -> tuple[str, int]:
-    """The producer and the batch number that an idempotency key stands for (rule 10).
-
-    Args:
-        caller: whose key it is; another's does not meet it.
+def producer_of(key: str) -> tuple[str, int]:
+    """The producer and the batch number that an idempotency key stands for (rule 10); another
+    caller's producer of this name is another one.
 
     Raises:
         BadRequest: the key is too long.
     """
     if len(key) > KEY_BYTES_MAX:
         raise BadRequest("Idempotency-Key", f"at most {KEY_BYTES_MAX} characters", key)
-    digest = hashlib.blake2b(f"{caller}\n{key}".encode(), digest_size=16).digest()
+    digest = hashlib.blake2b(key.encode(), digest_size=16).digest()
     number = int.from_bytes(digest, "little")
     return f"http-{number % BUCKETS:032x}", number >> 65

@@ -71,5 +71,6 @@ def undecided(request: Request, topic: TopicName) -> Response:
 
 
 def _act(request: Request, action: str, path: str, values: dict[str, Any]) -> dict[str, Any]:
-    rules.HTTP_ROUTES["POST", path].require(principal_of(request), values)
-    return answer_of(service_of(request).broker.transactions.act(action, values))
+    caller = principal_of(request)
+    rules.HTTP_ROUTES["POST", path].require(caller, values)
+    return answer_of(service_of(request).broker.transactions.act(action, values, caller.sender))

@@ -100,6 +100,7 @@ class World:
     """
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.random = random.Random(seed)
         self.now_us = START_US
         self.happened = 0
