@@ -54,7 +54,9 @@ def bound_memory(bytes_max: int) -> None:
         bound = bytes_max if most == resource.RLIM_INFINITY else min(bytes_max, most)
         resource.setrlimit(resource.RLIMIT_DATA, (bound, most))
         _keep_stacks_small()
-    _bound_pool(min(bytes_max or there_is, there_is) // _POOL_PART)
+    if int(version("pyarrow").split(".")[0]) >= _PYARROW_MIN:
+        part = min(bytes_max or there_is, there_is) // _POOL_PART
+        os.environ.update(pool_options(part) | os.environ)
 
 
 def split_pools() -> None:
@@ -98,17 +100,14 @@ def _limit_files(root: Path, own: Path) -> list[Path]:
     return found
 
 
-def _bound_pool(byte_count: int) -> None:
-    if int(version("pyarrow").split(".")[0]) < _PYARROW_MIN:
-        return
-    options = {
+def pool_options(byte_count: int) -> dict[str, str]:
+    """What the environment has to say so that Flight unpacks into a pool of this size."""
+    return {
         "ARROW_DEFAULT_MEMORY_POOL": "mimalloc",
-        "MIMALLOC_RESERVE_OS_MEMORY": min(byte_count, _POOL_BYTES_MAX),
-        "MIMALLOC_DISALLOW_OS_ALLOC": 1,
-        "MIMALLOC_ARENA_MAX_OBJECT_SIZE": limits.UNPACKED_BYTES_MAX + _OWN_BYTES,
+        "MIMALLOC_RESERVE_OS_MEMORY": str(min(byte_count, _POOL_BYTES_MAX)),
+        "MIMALLOC_DISALLOW_OS_ALLOC": "1",
+        "MIMALLOC_ARENA_MAX_OBJECT_SIZE": str(limits.UNPACKED_BYTES_MAX + _OWN_BYTES),
     }
-    for name, value in options.items():
-        os.environ.setdefault(name, str(value))
 
 
 def _keep_stacks_small() -> None:

@@ -100,7 +100,11 @@ def serve_writer(
         BadRequest: the schema is wrong, or what came is no valid Arrow. Unauthenticated.
         ResourceExhausted: there is no memory.
     """
-    target.check_schema(reader.schema)
+    try:
+        schema = reader.schema
+    except (pa.ArrowException, OSError) as wrong:
+        raise unreadable(wrong) from None
+    target.check_schema(schema)
     replies = _Replies(writer)
     wants_replies = stream.acks != "none"
     counted = 0

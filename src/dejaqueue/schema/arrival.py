@@ -41,6 +41,7 @@ def check_arrival(batch: pa.RecordBatch) -> pa.RecordBatch:
 
     Cost: 2 to 6 ns a row of a payload and a due time.
     """
+    _check_names(batch.schema)
     try:
         batch.validate(full=True)
     except pa.ArrowException as wrong:
@@ -56,12 +57,20 @@ def check_layout(rows: Rows) -> Rows:
     Raises:
         BadRequest: names the column and what is wrong with it.
     """
+    _check_names(rows.schema)
     try:
         rows.validate(full=True)
     except pa.ArrowException:
         for name, column in zip(rows.schema.names, rows.columns, strict=True):
             _check_column(name, column)
     return rows
+
+
+def _check_names(schema: pa.Schema) -> None:
+    try:
+        list(schema.names)
+    except UnicodeDecodeError as wrong:
+        raise BadRequest("schema", "names in UTF-8", str(wrong)) from None
 
 
 def _refusal(batch: pa.RecordBatch, wrong: pa.ArrowException) -> BadRequest:
@@ -157,8 +166,11 @@ def _row_bytes(values: pa.Array) -> npt.NDArray[np.int64]:
     """Bytes of each row of a column once it is unpacked, int64 array, shape (n,), at least."""
     kind, count = values.type, len(values)
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        views = np.frombuffer(values.buffers()[1] or b"", dtype="<i4")[::_VIEW_LENGTHS]
-        lengths = views[values.offset : values.offset + count].astype(np.int64)
+        end = values.offset + count
+        if not count:
+            return np.zeros(0, dtype=np.int64)
+        views = np.frombuffer(values.buffers()[1], dtype="<i4", count=_VIEW_LENGTHS * end)
+        lengths = views[::_VIEW_LENGTHS][values.offset :].astype(np.int64)
         if values.null_count:  # what lies beneath a null was not looked at
             lengths[np.asarray(values.is_null())] = 0
         return lengths
@@ -167,8 +179,9 @@ def _row_bytes(values: pa.Array) -> npt.NDArray[np.int64]:
         offsets = values.buffers()[1]
         if offsets is None or not count:
             return np.zeros(count, dtype=np.int64)
-        found = np.frombuffer(offsets, dtype="<i4" if is_narrow else "<i8")
-        ends = found[values.offset : values.offset + count + 1].astype(np.int64)
+        width = "<i4" if is_narrow else "<i8"
+        found = np.frombuffer(offsets, dtype=width, count=values.offset + count + 1)
+        ends = found[values.offset :].astype(np.int64)
         return ends[1:] - ends[:-1]
     # Numbers are small. What else there is, nobody casts to a text: each row may be all of it.
     each = 8 if pa.types.is_primitive(kind) else _unpacked_bytes(values)

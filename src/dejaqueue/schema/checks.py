@@ -113,6 +113,13 @@ class NamedRows:
 
 def check_schema(op: str, schema: pa.Schema) -> None:
     """Raise BadRequest if a stream of this schema can't carry `op`."""
+    try:
+        _check_schema(op, schema)
+    except UnicodeDecodeError as wrong:  # names are read when they are asked for
+        raise BadRequest("schema", "names in UTF-8", str(wrong)) from None
+
+
+def _check_schema(op: str, schema: pa.Schema) -> None:
     wanted = _SCHEMAS[op]
     for field in schema:
         place = wanted.get_field_index(field.name)
@@ -200,8 +207,9 @@ def text_offsets(column: pa.Array) -> npt.NDArray[np.int32]:
     buffers = column.buffers()
     if buffers[1] is None or len(column) == 0:
         return np.zeros(len(column) + 1, dtype=np.int32)
-    first = column.offset
-    return np.frombuffer(buffers[1], dtype=np.int32)[first : first + len(column) + 1]
+    first, end = column.offset, column.offset + len(column) + 1
+    # So many and no more: what came from outside may have a buffer that ends within a number.
+    return np.frombuffer(buffers[1], dtype=np.int32, count=end)[first:]
 
 
 def _refuse_nulls(name: str, column: pa.Array) -> None:
