@@ -77,7 +77,8 @@ def good() -> list[tuple[str, list[Message]]]:
         [[("n", "v"), ("m", "w")], [], None, [("k", "u")]], pa.map_(pa.utf8(), pa.utf8())
     )
     whole = pa.array([5, 6, 7, 8])
-    some = pa.array([1, None, 3, None])
+    dues = pa.array(np.arange(4) + 1_700_000_000_000)
+    some = pa.array([1_800_000_000_000, None, 1_900_000_000_000, None])
     views = pa.array([b"one" * 9, b"", b"three", b""], pa.binary_view())
     encoded = pa.ListArray.from_arrays(
         pa.array([0, 2, 2, 3, 4], pa.int32()), pa.array(["a", "b", "a", "b"]).dictionary_encode()
@@ -86,7 +87,7 @@ def good() -> list[tuple[str, list[Message]]]:
         {"payload": payloads},
         {
             "payload": payloads,
-            "due": whole,
+            "due": dues,
             "key": names,
             "group": texts,
             "priority": whole.cast(pa.uint16()),
@@ -107,13 +108,17 @@ def good() -> list[tuple[str, list[Message]]]:
             "tags": encoded,
         },
         {"payload": views, "group": pa.array(["word" * 9, "b", "", "c"], pa.string_view())},
-        {"payload": payloads, "due": whole.cast(pa.timestamp("us", "UTC")), "expires": some},
+        {
+            "payload": payloads,
+            "due": dues.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
+            "expires": some,
+        },
         {"payload": pa.array([b"x" * 90] * 70), "tags": pa.array([["t", "u"]] * 70)},
     ]
     ids = pa.array([1, 2, 3, 1 << 40])
     others = [
-        ("move", {"id": ids, "due": whole, "priority": whole.cast(pa.uint16())}),
-        ("move", {"key": texts, "group": names, "due": whole}),
+        ("move", {"id": ids, "due": dues, "priority": whole.cast(pa.uint16())}),
+        ("move", {"key": texts, "group": names, "due": dues}),
         ("move", {"key": texts.dictionary_encode(), "group": names.dictionary_encode()}),
         ("cancel", {"id": ids}),
         ("cancel", {"key": texts}),

@@ -20,6 +20,7 @@ from dejaqueue.errors import BadRequest
 from dejaqueue.model import Topic
 from dejaqueue.schema import packing
 from dejaqueue.schema.arrival import check_unpacked
+from dejaqueue.schema.instants import check_instants
 from dejaqueue.schema.messages import CANCEL, DEFAULT_PRIORITY, MOVE, SEND, SETTLE
 
 _SCHEMAS = {
@@ -245,7 +246,7 @@ def _instants(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64] | None:
         return None
     _refuse_nulls(name, column)
     values: npt.NDArray[np.int64] = column.to_numpy()
-    _check_range(name, values, 0, limits.INSTANT_MS_MAX)
+    check_instants(name, values)
     return values
 
 
@@ -319,7 +320,7 @@ def _expires(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
     if column is None or column.null_count == len(column):
         return None
     expires_ms: npt.NDArray[np.int64] = column.fill_null(0).to_numpy()
-    _check_range("expires", expires_ms, 0, limits.INSTANT_MS_MAX)
+    check_instants("expires", expires_ms)
     return expires_ms if expires_ms.any() else None
 
 
