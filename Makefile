@@ -101,6 +101,12 @@ membership: venv-dev ## nodes of an embedded cluster join and leave under load, 
 	@scripts/install.sh cluster
 	@PYTHONPATH=src:. $(PY) -m tests.cluster.membership $(ARGS)
 
+BATCHES ?= 1000000
+PLANTED ?=
+.PHONY: fuzz
+fuzz: venv-dev ## spoilt Arrow batches at a broker: no death, no InternalError, no secret (BATCHES=1000000 SEED=first PLANTED=hole)
+	@PYTHONPATH=src:. $(PY) -m tests.hostile.fuzz --batches $(BATCHES) --seed $(SEED) --planted "$(PLANTED)"
+
 .PHONY: mutants crash powercut crash-states soak chaos reliability
 mutants: venv-dev ## plant every bug in the simulation, and say which seed finds it (ARGS=names)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation.find_mutants $(ARGS)

@@ -49,6 +49,9 @@ ROW_BITS: Final = 20
 BATCH_ROWS_MAX: Final = 1 << ROW_BITS
 # Offsets of a batch's payloads are int32 and a batch is written in one append.
 BATCH_BYTES_MAX: Final = 128 << 20
+# A buffer of a compressed Arrow batch over Flight; a batch to send has 31 of them at most, so that
+# what is small on the wire takes less than a GiB before anybody can look at it.
+UNPACKED_BYTES_MAX: Final = 31 << 20
 # 43 bits of position: 8.8e12 entries in the life of a partition.
 POSITION_MAX: Final = (1 << (63 - ROW_BITS)) - 1
 

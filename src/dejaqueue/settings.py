@@ -239,12 +239,14 @@ class ServerSettings(Group):
         "Cannot change live.",
     )
     memory_bytes_max: int = Field(
-        default=0,
+        default=-1,
+        ge=-1,
         description="Memory of its own that `dejaq serve` may take, in bytes, as the system counts "
-        "it (RLIMIT_DATA: what is reserved, some 8 MiB for each thread too); at least 512 MiB. A "
-        "batch that does not fit, however small it was packed, is refused with RESOURCE_EXHAUSTED. "
-        "0 = no bound but the machine's, because only you know what else it has to do. "
-        "Cannot change live.",
+        "it (RLIMIT_DATA: what is reserved, 1 MiB for each thread too); at least 512 MiB. A batch "
+        "that does not fit, however small it was packed, is refused with RESOURCE_EXHAUSTED. A "
+        "quarter of it, 8 GiB at most, is for what Flight unpacks. -1 = 0.8 of the memory of the "
+        "control group or machine, because the rest is the cache of the journal's files. 0 = no "
+        "bound but the machine's. Cannot change live.",
     )
     tls_certificate: str = Field(
         default="",
@@ -266,8 +268,8 @@ class ServerSettings(Group):
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:
-        if self.memory_bytes_max and self.memory_bytes_max < 512 << 20:
-            raise ValueError("memory_bytes_max must be 0, or at least 512 MiB (536870912)")
+        if 0 < self.memory_bytes_max < 512 << 20:
+            raise ValueError("memory_bytes_max must be -1, 0, or at least 512 MiB (536870912)")
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise ValueError("tls_certificate and tls_key belong together: set both, or neither")
         if self.tls_client_ca and not self.tls_certificate:

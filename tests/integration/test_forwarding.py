@@ -30,13 +30,14 @@ from dejaqueue.errors import (
     Unauthenticated,
     Unavailable,
 )
-from dejaqueue.flight.forwarding import checked
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.testing.cutting_proxy import CuttingProxy
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+from tests.hostile.arrow_bytes import messages_of, replaced
+from tests.hostile.raw_flight import RawPut
 
 WAIT_S = 20.0
 THERE = "there"
@@ -324,14 +325,16 @@ def test_a_server_that_stops_ends_what_it_passes_on(pair: Pair) -> None:
         assert time.monotonic() - before < 4.0
 
 
-def test_a_batch_whose_offsets_lie_is_not_written_out_again() -> None:
-    offsets = np.array([0, 3], dtype=np.int32)
-    array = pa.Array.from_buffers(
-        pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(b"abc")]
-    )
-    lying = pa.RecordBatch.from_arrays([array], ["payload"])
-    offsets[1] = 1 << 30  # behind Arrow's back, as bytes that come from outside may be
-    with pytest.raises(BadRequest, match="batch"):
-        checked(lying)
-    good = pa.record_batch({"payload": pa.array([b"1"], pa.binary())})
-    assert checked(good) is good
+def test_a_batch_whose_offsets_lie_is_answered_and_not_written_out_again(pair: Pair) -> None:
+    batch = pa.record_batch({"payload": pa.array([b"abcde", b"fghij"])})
+    old, new = (np.array(offsets, "<i4").tobytes() for offsets in ([0, 5, 10], [0, 90, 10]))
+    with RawPut(pair.near.port, topic=THERE, op="enqueue") as stream:
+        for message in [*messages_of(batch), *replaced(messages_of(batch), old, new)[1:]]:
+            stream.send(message.metadata, message.body)
+        stream.wait()
+        good, malformed = sorted(stream.replies, key=lambda reply: reply.number)
+    assert (good.error, good.rows) == (None, 2)
+    assert isinstance(malformed.error, BadRequest)
+    assert "column payload" in str(malformed.error)
+    assert b"column payload" in (stream.trailers or b"")
+    assert pair.far_broker.stats(THERE)["scheduled"] == 2

@@ -96,7 +96,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/client/shard_writing.py": "tests/cluster/test_spread.py",
     "src/dejaqueue/flight/sharded.py": "tests/cluster/test_spread.py",
     "src/dejaqueue/flight/sharded_session.py": "tests/cluster/test_spread.py",
-    "src/dejaqueue/flight/consume.py": "tests/integration",
     "src/dejaqueue/flight/produce.py": "tests/integration",
     "src/dejaqueue/flight/server.py": "tests/integration",
     "src/dejaqueue/http/auditing.py": "tests/integration/test_access.py",

@@ -23,6 +23,7 @@ import click
 from dejaqueue.cli.clustering import Place
 from dejaqueue.cli.config import read_settings, settings_options
 from dejaqueue.cli.connection import json_option
+from dejaqueue.cli.memory import bound_memory, split_pools
 from dejaqueue.cli.output import print_json
 from dejaqueue.cli.trimming import trimmer
 from dejaqueue.version import __version__
@@ -60,25 +61,14 @@ def serve(*, as_json: bool, **chosen: Any) -> None:
     it is given.
     """
     loaded = read_settings(chosen)
-    _bound_memory(loaded.settings.server.memory_bytes_max)
+    bound_memory(loaded.settings.server.memory_bytes_max)
     # Blocked before any thread starts, so that all inherit it and only `sigwait` takes them.
     signal.pthread_sigmask(signal.SIG_BLOCK, (*STOPPING_SIGNALS, signal.SIGHUP))
+    split_pools()
     if not _run(loaded, lambda: read_settings(chosen), as_json=as_json):
         logging.shutdown()
         sys.stdout.flush()
         os._exit(0)  # everything is durable and closed; see FlightServer.stop
-
-
-def _bound_memory(byte_count: int) -> None:
-    """Have the system refuse this process more memory of its own than this; 0 = do not.
-
-    Before Arrow is loaded, whose allocator would reserve a GiB at once otherwise. A batch that
-    unpacks to more is refused then: Arrow unpacks it before anybody can look at it.
-    """
-    if byte_count:
-        _, most = resource.getrlimit(resource.RLIMIT_DATA)
-        bound = byte_count if most == resource.RLIM_INFINITY else min(byte_count, most)
-        resource.setrlimit(resource.RLIMIT_DATA, (bound, most))
 
 
 def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> bool:

@@ -10,6 +10,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from dejaqueue.clock import Clock, SteadyClock, Wake
@@ -88,4 +89,12 @@ def trimmer() -> Trimmer | None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is None or not Path("/proc/self/statm").exists():
         return None
-    return Trimmer(own_bytes, lambda: trim(0))
+    import pyarrow as pa
+
+    def release() -> None:
+        trim(0)
+        for pool in (pa.mimalloc_memory_pool, pa.default_memory_pool):
+            with suppress(NotImplementedError):  # this build has none
+                pool().release_unused()
+
+    return Trimmer(own_bytes, release)

@@ -26,6 +26,7 @@ from dejaqueue.client.silence import SilenceWatch
 from dejaqueue.client.transport import Delivery
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
+from dejaqueue.schema.arrival import Rows, check_layout
 from dejaqueue.wire import descriptors, frames
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle, StreamError
@@ -85,6 +86,16 @@ def flight_location(url: str) -> str:
 def _fail(reply: Future[Any], error: DejaQError) -> None:
     if not reply.done():
         reply.set_exception(error)
+
+
+def _believed(rows: Rows | None) -> Rows:
+    """What a broker sent, if it can be read. Raises Unavailable: what broke it may pass."""
+    if rows is None:
+        raise Unavailable("the broker sent no rows where they belong")
+    try:
+        return check_layout(rows)
+    except BadRequest as malformed:
+        raise Unavailable(f"the broker sent rows that are no valid Arrow: {malformed}") from None
 
 
 class _Stream:
@@ -319,7 +330,7 @@ class FlightConsumeChannel(_Stream):
                 frame = frames.decode(chunk.app_metadata)
                 match frame:
                     case DeliveryHead():
-                        self._on_delivery(Delivery(frame, chunk.data))
+                        self._on_delivery(Delivery(frame, _believed(chunk.data)))
                     case Reply():
                         self.answer(frame)
                     case Pong():
@@ -476,7 +487,7 @@ class FlightTransport:
 
         def call() -> pa.Table:
             found = flight.Ticket(json.dumps(ticket).encode())
-            return self._writes.do_get(found, self._call_options).read_all()
+            return _believed(self._writes.do_get(found, self._call_options).read_all())
 
         return self._call(call)
 
@@ -491,7 +502,7 @@ class FlightTransport:
         try:
             reader = self._consumes.do_get(flight.Ticket(content), self._stream_options)
             for chunk in reader:
-                yield chunk.data
+                yield _believed(chunk.data)
         except (pa.ArrowException, OSError) as wrong:
             raise error_of(wrong) from None
 

@@ -30,6 +30,8 @@ from dejaqueue.wire.frames import Close, Credit, DeliveryHead, Frame, Ping, Sett
 
 log = logging.getLogger("dejaqueue.flight")
 
+NO_MEMORY_RETRY_MS = 1_000
+
 Stop = Callable[[], None]
 
 
@@ -99,6 +101,10 @@ class _Outbound:
                     self._deliver(queued)
                 else:
                     self._writer.write_metadata(pa.py_buffer(frames.encode(queued)))
+            except MemoryError:
+                # Compressed batches may take all that Flight has, for a moment. What was not sent
+                # comes back when its leases end; its credit would not, so the client opens anew.
+                self.end(Unavailable("there is no memory to send a delivery", NO_MEMORY_RETRY_MS))
             except (pa.ArrowException, OSError):
                 # The client is gone. What it was sent comes back when its leases end.
                 return

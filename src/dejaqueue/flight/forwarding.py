@@ -26,6 +26,8 @@ from dejaqueue.client.credentials import Tls
 from dejaqueue.client.flight_errors import error_of
 from dejaqueue.client.flight_transport import CALL_SECONDS_MAX, FLIGHT_OPTIONS, flight_location
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
+from dejaqueue.flight.produce import number_of, unreadable
+from dejaqueue.schema.arrival import check_arrival, check_layout
 from dejaqueue.wire import frames
 from dejaqueue.wire.frames import Close, Reply, StreamError
 
@@ -180,24 +182,11 @@ class Forwarding:
 def _batches(source: flight.FlightStreamReader) -> Iterator[pa.RecordBatch]:
     try:
         for chunk in source:
-            yield chunk.data
+            yield check_layout(chunk.data)
     except (pa.ArrowException, OSError) as wrong:
         raise error_of(wrong) from None
     finally:
         source.cancel()
-
-
-def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch whose offsets and lengths fit its buffers, so that it can be written out again.
-
-    Raises:
-        BadRequest: they do not.
-    """
-    try:
-        batch.validate()
-    except pa.ArrowInvalid as wrong:
-        raise BadRequest("batch", "a valid Arrow record batch", str(wrong)) from None
-    return batch
 
 
 class _Writing:
@@ -262,18 +251,17 @@ class _Writing:
                 chunk = reader.read_chunk()
             except StopIteration:
                 return
-            except (pa.ArrowException, OSError):
-                return  # the caller went away in the middle of a batch
+            except (pa.ArrowException, OSError) as wrong:
+                raise unreadable(wrong) from None
             counted += 1
             if chunk.data is None:
                 raise BadRequest("batch", "a record batch", "metadata alone")
-            batch, number = checked(chunk.data), counted
-            if chunk.app_metadata is not None:
-                number = int.from_bytes(chunk.app_metadata, "little")
+            number = counted if chunk.app_metadata is None else number_of(chunk.app_metadata)
             with self._back:
                 if self._broke is not None:
                     raise self._broke
-                self._unanswered[number] = batch.num_rows
+                self._unanswered[number] = chunk.data.num_rows
+            batch = self._checked(number, chunk.data)
             try:
                 if chunk.app_metadata is None:
                     self._sink.write_batch(batch)
@@ -281,6 +269,16 @@ class _Writing:
                     self._sink.write_with_metadata(batch, chunk.app_metadata)
             except Exception:  # noqa: BLE001 - its status says why, and the replies do
                 return
+
+    def _checked(self, number: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch, which can be written out again; one that cannot is answered here."""
+        try:
+            return check_arrival(batch)
+        except BadRequest as malformed:
+            with self._back:
+                if self._unanswered.pop(number, None) is not None:
+                    self._reply(Reply(number, batch.num_rows, error=malformed))
+            raise
 
     def _answer(self) -> None:
         """Pass replies back; where no more come, say so of every batch that has none."""
@@ -301,7 +299,10 @@ class _Writing:
             self._broke = self._broke or error
             left, self._unanswered = self._unanswered, {}
             for number, rows in left.items():
-                self._write(pa.py_buffer(frames.encode(Reply(number, rows, error=error))))
+                self._reply(Reply(number, rows, error=error))
+
+    def _reply(self, reply: Reply) -> None:
+        self._write(pa.py_buffer(frames.encode(reply)))
 
     def _write(self, content: pa.Buffer) -> None:
         if not self._caller_is_there:
@@ -403,7 +404,7 @@ class _Consuming:
             if chunk.data is None:
                 self._writer.write_metadata(chunk.app_metadata)
             else:
-                self._writer.write_with_metadata(chunk.data, chunk.app_metadata)
+                self._writer.write_with_metadata(check_layout(chunk.data), chunk.app_metadata)
 
     def _say(self, error: DejaQError) -> None:
         """Tell the caller why nothing more comes; its client closes the stream then."""

@@ -3,6 +3,7 @@
 Room: schema. Arrow compute and numpy over whole columns; no clock (time is an argument).
 Holds: what passes has the right types, no nulls where none may be, and every value in its limits;
 what does not is refused whole, with the field, the limit, the row and the value (rule 15).
+Batches from outside have passed `arrival.check_arrival` before they come here.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dejaqueue import limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import Topic
 from dejaqueue.schema import packing
+from dejaqueue.schema.arrival import check_unpacked
 from dejaqueue.schema.instants import check_instants
 from dejaqueue.schema.messages import CANCEL, DEFAULT_PRIORITY, MOVE, SEND, SETTLE
 
@@ -112,6 +114,13 @@ class NamedRows:
 
 def check_schema(op: str, schema: pa.Schema) -> None:
     """Raise BadRequest if a stream of this schema can't carry `op`."""
+    try:
+        _check_schema(op, schema)
+    except UnicodeDecodeError as wrong:  # names are read when they are asked for
+        raise BadRequest("schema", "names in UTF-8", str(wrong)) from None
+
+
+def _check_schema(op: str, schema: pa.Schema) -> None:
     wanted = _SCHEMAS[op]
     for field in schema:
         place = wanted.get_field_index(field.name)
@@ -135,6 +144,15 @@ def check_schema(op: str, schema: pa.Schema) -> None:
 def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
     if given == wanted:
         return True
+    if pa.types.is_map(wanted):
+        return (
+            pa.types.is_map(given)
+            and _is_text_or_null(given.key_type)
+            and _is_text_or_null(given.item_type)
+        )
+    if pa.types.is_list(wanted):
+        is_list = pa.types.is_list(given) or pa.types.is_large_list(given)
+        return is_list and _is_text_or_null(given.value_type)
     if pa.types.is_dictionary(given):
         given = given.value_type
     texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
@@ -145,11 +163,12 @@ def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
         return any(is_type(given) for is_type in texts)
     if wanted == pa.int64():
         return bool(pa.types.is_integer(given) or pa.types.is_timestamp(given))
-    if pa.types.is_integer(wanted):
-        return bool(pa.types.is_integer(given))
-    if pa.types.is_map(wanted):
-        return bool(pa.types.is_map(given))
-    return bool(pa.types.is_list(given) or pa.types.is_large_list(given))
+    return bool(pa.types.is_integer(given))
+
+
+def _is_text_or_null(given: pa.DataType) -> bool:
+    """What lists and maps may hold; Arrow calls the values of empty ones null."""
+    return bool(pa.types.is_null(given)) or _castable(given, pa.utf8())
 
 
 def _column(batch: pa.RecordBatch, name: str, wanted: pa.DataType) -> pa.Array | None:
@@ -162,8 +181,12 @@ def _column(batch: pa.RecordBatch, name: str, wanted: pa.DataType) -> pa.Array |
         return column
     if pa.types.is_timestamp(column.type):
         # Rounded down to the millisecond would be early; up is late by less than one.
-        instant = pa.timestamp("ms", column.type.tz)
-        column = pc.ceil_temporal(column, unit="millisecond").cast(instant, safe=False)
+        # Of which zone they are said does not matter, and the zone may be one that nobody knows.
+        column = column.view(pa.timestamp(column.type.unit))
+        try:
+            column = pc.ceil_temporal(column, unit="millisecond").cast(pa.timestamp("ms"))
+        except pa.ArrowException as wrong:
+            raise BadRequest(name, f"values that fit {wanted}", str(wrong)) from None
     return _cast(name, column, wanted)
 
 
@@ -185,8 +208,9 @@ def text_offsets(column: pa.Array) -> npt.NDArray[np.int32]:
     buffers = column.buffers()
     if buffers[1] is None or len(column) == 0:
         return np.zeros(len(column) + 1, dtype=np.int32)
-    first = column.offset
-    return np.frombuffer(buffers[1], dtype=np.int32)[first : first + len(column) + 1]
+    first, end = column.offset, column.offset + len(column) + 1
+    # So many and no more: what came from outside may have a buffer that ends within a number.
+    return np.frombuffer(buffers[1], dtype=np.int32, count=end)[first:]
 
 
 def _refuse_nulls(name: str, column: pa.Array) -> None:
@@ -312,6 +336,7 @@ def check_send(batch: pa.RecordBatch, topic: Topic, now_ms: int) -> SendColumns:
     rows = batch.num_rows
     if not 1 <= rows <= limits.BATCH_ROWS_MAX:
         raise BadRequest("rows of the batch", f"from 1 to {limits.BATCH_ROWS_MAX}", rows)
+    check_unpacked(batch)
     payloads = _column(batch, "payload", pa.binary())
     if payloads is None:
         raise BadRequest("payload", "a column of this name", ", ".join(batch.schema.names))
@@ -370,6 +395,7 @@ def check_named(op: str, batch: pa.RecordBatch) -> NamedRows:
     rows = batch.num_rows
     if not 1 <= rows <= limits.BATCH_ROWS_MAX:
         raise BadRequest("rows of the batch", f"from 1 to {limits.BATCH_ROWS_MAX}", rows)
+    check_unpacked(batch)
     named = NamedRows(rows)
     ids = _column(batch, "id", pa.int64())
     if ids is not None:

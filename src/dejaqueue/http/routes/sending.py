@@ -39,6 +39,8 @@ from dejaqueue.http.gather import Answered, write
 from dejaqueue.http.openapi import TopicName, answers, body
 from dejaqueue.http.service import principal_of
 from dejaqueue.http.tracing import carry_context, trace_context_of
+from dejaqueue.schema.arrival import check_arrival, check_unpacked
+from dejaqueue.schema.checks import check_schema
 from dejaqueue.schema.trace_context import batch_with_context
 from dejaqueue.wire.descriptors import WriteStream
 
@@ -182,12 +184,15 @@ def _of_arrow(content: bytes) -> pa.RecordBatch:
             raise BadRequest("body", f"at most {limits.BODY_BYTES_MAX} bytes unpacked", byte_count)
         with pa.ipc.open_stream(content) as reader:
             table = reader.read_all()
-        table.validate(full=True)
+        for batch in table.to_batches():
+            check_arrival(batch)
         batches = table.combine_chunks().to_batches()
     except (pa.ArrowException, OSError, ValueError) as wrong:
         raise BadRequest("body", f"an Arrow stream ({wrong})", content[:16]) from None
     if len(batches) != 1:
         raise BadRequest("rows", f"from 1 to {limits.BATCH_ROWS_MAX}", table.num_rows)
+    check_schema("enqueue", batches[0].schema)
+    check_unpacked(batches[0])
     return batches[0]
 
 
