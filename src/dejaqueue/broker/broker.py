@@ -41,6 +41,7 @@ from dejaqueue.clock import Clock, SystemClock
 from dejaqueue.errors import (
     DejaQError,
     Elsewhere,
+    InternalError,
     Refused,
     TopicUnknown,
     Unavailable,
@@ -121,6 +122,7 @@ class Broker:
             return
         self.phase = "opening the journal"
         began_us = self.clock.now_us()
+        InternalError.keep_story = news.told
         warm_up()
         journal = self.settings.journal
         self.store = self._given_store or open_store(

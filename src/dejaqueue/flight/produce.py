@@ -85,7 +85,7 @@ def serve_writer(
     Raises:
         BadRequest: the schema is wrong. Unauthenticated. ResourceExhausted: there is no memory.
     """
-    target.check_schema(reader.schema)
+    target.check_schema(_schema_of(reader))
     replies = _Replies(writer)
     wants_replies = stream.acks != "none"
     counted = 0
@@ -115,3 +115,10 @@ def serve_writer(
             target.submit(number, chunk.data, replies.put)
     finally:
         replies.finish()
+
+
+def _schema_of(reader: flight.MetadataRecordBatchReader) -> pa.Schema:
+    try:
+        return reader.schema
+    except pa.ArrowInvalid as wrong:
+        raise BadRequest("schema", "an Arrow schema, first in the stream", str(wrong)) from None

@@ -377,11 +377,17 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         with translated():
             if not descriptor.path:
                 raise BadRequest("descriptor.path", "the name of a topic", None)
-            name = descriptor.path[0].decode()
+            name = descriptor.path[0].decode(errors="replace")
             caller = caller_of(context)
             with audit.recorded(caller.name, context.peer(), "get_flight_info", name):
                 rules.require_any(caller, rules.ANY, name)
             return self._flight_info(self._broker.topic(name))
+
+    def get_schema(
+        self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
+    ) -> flight.SchemaResult:
+        """What can be sent to a topic (descriptor path = its name)."""
+        return flight.SchemaResult(self.get_flight_info(context, descriptor).schema)
 
     def _flight_info(self, topic: Topic) -> flight.FlightInfo:
         names = self._broker.served_names(topic)
