@@ -234,7 +234,7 @@ BUGS: dict[str, tuple[str, Callable[..., object], Call]] = {
         breaks_off_later,
         ticket(op="scan", topic=THERE, partition=0),
     ),
-    "worker": ("broker.partition.Partition._enqueue", breaks_off, put(command(topic=THERE))),
+    "worker": ("broker.enqueueing._bring_in_together", breaks_off, put(command(topic=THERE))),
     "look": ("broker.peek.peek_batch", breaks_off, ticket(op="peek", topic=THERE)),
 }
 
@@ -272,7 +272,7 @@ HTTP_BUGS: dict[str, tuple[str, str, str, dict[str, object] | None]] = {
     "topics": ("broker.broker.Broker.topics", "GET", "/v1/topics", None),
     "entrance": ("access.gate.Gate.principal", "GET", "/v1/topics", None),
     "send": (
-        "broker.partition.Partition._enqueue",
+        "broker.enqueueing._bring_in_together",
         "POST",
         f"/v1/topics/{THERE}/messages",
         {"payload": "x"},

@@ -85,7 +85,7 @@ def goes_on_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("tests/rules/test_rule_14_bounded.py")
 def knows_no_limit_of_bytes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dejaqueue.broker.partition.shortage", lambda *rest: None)
+    patch.setattr("dejaqueue.broker.enqueueing.shortage", lambda *rest: None)
 
 
 @mutant("tests/rules/test_rule_05_backoff.py")

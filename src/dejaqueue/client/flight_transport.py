@@ -25,6 +25,7 @@ from dejaqueue.client.silence import SilenceWatch
 from dejaqueue.client.transport import Delivery
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
+from dejaqueue.schema.texts import mended_batch, mended_table
 from dejaqueue.wire import descriptors, frames
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle, StreamError
@@ -471,7 +472,7 @@ class FlightTransport:
 
         def call() -> pa.Table:
             found = flight.Ticket(json.dumps(ticket).encode())
-            return self._writes.do_get(found, self._call_options).read_all()
+            return mended_table(self._writes.do_get(found, self._call_options).read_all())
 
         return self._call(call)
 
@@ -486,7 +487,7 @@ class FlightTransport:
         try:
             reader = self._consumes.do_get(flight.Ticket(content), self._stream_options)
             for chunk in reader:
-                yield chunk.data
+                yield mended_batch(chunk.data)
         except (pa.ArrowException, OSError) as wrong:
             raise error_of(wrong) from None
 
