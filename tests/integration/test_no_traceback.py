@@ -239,6 +239,7 @@ BUGS: dict[str, tuple[str, Callable[..., object], Call]] = {
 }
 
 
+@pytest.mark.plants_bugs
 @pytest.mark.parametrize("name", BUGS)
 def test_a_bug_is_told_by_an_id_that_the_log_has(
     raw: flight.FlightClient,
@@ -287,6 +288,7 @@ HTTP_BUGS: dict[str, tuple[str, str, str, dict[str, object] | None]] = {
 }
 
 
+@pytest.mark.plants_bugs
 @pytest.mark.parametrize("name", HTTP_BUGS)
 def test_a_page_of_500_tells_nothing_of_the_program(
     http: str, name: str, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ import pytest
 from dejaqueue.broker import (
     dead_letters,
     duplicates,
+    enqueueing,
     growth,
     routing,
     staging,

@@ -12,7 +12,11 @@ from tests.simulation.cluster.run import simulate_cluster
 from tests.simulation.run import Run
 from tests.simulation.run import simulate as simulate_broker
 
-KINDS: dict[str, Callable[[int], Run]] = {"broker": simulate_broker, "cluster": simulate_cluster}
+KINDS: dict[str, Callable[[int], Run]] = {
+    "broker": simulate_broker,
+    "cluster": simulate_cluster,
+    "rude": partial(simulate_broker, rude=True),
+}
 HASTE_MAX = 16
 """In a shorter seed hardly a message is delivered before everything is mended."""
 

@@ -284,7 +284,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             if call is None:
                 raise BadRequest("action", f"one of {', '.join(self._actions)}", action.type)
             body = _bounded(action.body, "action.body")
-            values = _json_object(body or b"{}", "action.body")
+            values = descriptors.json_object(body or b"{}", "action.body")
             try:
                 answer = self._act(action.type, call, values, caller_of(context), context.peer())
             except Elsewhere as other:
@@ -334,7 +334,9 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     ) -> flight.FlightDataStream:
         """Rows without leasing: {"op": "peek", …}, scan, claim or history."""
         with translated():
-            values = _json_object(_bounded(pa.py_buffer(ticket.ticket), "ticket"), "ticket")
+            values = descriptors.json_object(
+                _bounded(pa.py_buffer(ticket.ticket), "ticket"), "ticket"
+            )
             op = values.pop("op", None)
             if op not in rules.FLIGHT_TICKETS:
                 raise BadRequest("ticket.op", " or ".join(rules.FLIGHT_TICKETS), op)
@@ -575,16 +577,6 @@ def _bounded(content: pa.Buffer | None, field: str) -> bytes:
     if content.size > limits.ACTION_BYTES_MAX:
         raise BadRequest(field, f"at most {limits.ACTION_BYTES_MAX} bytes", content.size)
     return bytes(content.to_pybytes())
-
-
-def _json_object(content: bytes, field: str) -> dict[str, Any]:
-    try:
-        values = json.loads(content)
-    except ValueError:
-        raise BadRequest(field, "a JSON object", content[:64]) from None
-    if not isinstance(values, dict):
-        raise BadRequest(field, "a JSON object", values)
-    return values
 
 
 def _translating(
