@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.checker.internal import internal_errors
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
 
@@ -31,6 +34,8 @@ TOGETHER = ("tests/spark/", "tests/cluster/")
 """Folders whose tests share what takes long to start: a JVM, servers."""
 LONGEST = (*TOGETHER, "tests/crash/", "tests/conformance/", "tests/soak/", "tests/hostile/")
 """What takes long begins first, so that nothing is waited for at the end."""
+WATCHED = ("tests/integration/", "tests/hostile/")
+"""Tests that send what comes from outside to brokers in this process."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -52,6 +57,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _a_state_directory_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Secrets that clusters of this machine share are not those of who runs the tests."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(autouse=True)
+def _no_internal_error(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What comes from outside never ends as a bug of ours: in these folders such a test fails.
+
+    A test that plants a bug says so by the mark `plants_bugs`.
+    """
+    watched = request.node.nodeid.startswith(WATCHED)
+    if not watched or request.node.get_closest_marker("plants_bugs"):
+        yield
+        return
+    with internal_errors() as made:
+        yield
+    assert not made, f"an InternalError was made: {made[:3]}"
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,8 @@ What happens to one row of a batch is a row status (`model.RowStatus`), never an
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 
@@ -50,6 +52,10 @@ class DejaQError(Exception):
     def fields(self) -> dict[str, Any]:
         """What travels with the text, as JSON values."""
         return {}
+
+    def told(self) -> str:
+        """The text for whoever called."""
+        return str(self)
 
 
 class BadRequest(DejaQError):
@@ -248,7 +254,17 @@ class Locked(DejaQError):
 
 
 class InternalError(DejaQError):
-    """An invariant was breached: our bug. Please report it with its story."""
+    """An invariant was breached: our bug. Please report it with its story.
+
+    The text is for the log. Whoever called gets another one, which names the fault by an id that
+    the log has: names of files, classes and values of other callers stay inside.
+
+    Attributes:
+        fault: the id; the same for equal texts.
+        keep_story: what a broker has told of each that leaves it, to write it into its log.
+    """
+
+    keep_story: ClassVar[Callable[[InternalError], None]] = lambda _error: None
 
     number = 90
 
@@ -256,6 +272,18 @@ class InternalError(DejaQError):
         shown = "".join(f"\n  {line}" for line in story or [])
         super().__init__(f"{text}{shown}")
         self.story = story or []
+        self.fault = f"{zlib.crc32(text.encode(errors='replace')):08x}"
+
+    def fields(self) -> dict[str, Any]:
+        """The id of the fault."""
+        return {"fault": self.fault}
+
+    def told(self) -> str:
+        """The text for whoever called. The log gets what it leaves out."""
+        told = f"internal error: please report it with what the broker's log has of {self.fault}"
+        if str(self) != told:  # else another broker has told it
+            InternalError.keep_story(self)
+        return told
 
 
 def no_transactions(topic: str) -> Refused:
@@ -279,13 +307,13 @@ def all_errors() -> list[type[DejaQError]]:
 
 def to_fields(error: DejaQError) -> dict[str, Any]:
     """An error as JSON values, to travel on the wire."""
-    return {"number": error.number, "error": type(error).__name__, "text": str(error)} | {
+    return {"number": error.number, "error": type(error).__name__, "text": error.told()} | {
         "fields": error.fields()
     }
 
 
 def from_fields(values: dict[str, Any]) -> DejaQError:
-    """The error that `to_fields` described, of the same class, with the same text.
+    """The error that `to_fields` described, of the same class, with the text for outside.
 
     Raises:
         ValueError, TypeError, OverflowError: the values are not what `to_fields` makes.
@@ -295,7 +323,7 @@ def from_fields(values: dict[str, Any]) -> DejaQError:
     error = kind.__new__(kind)
     Exception.__init__(error, str(values.get("text", "")))
     for name, value in dict(values.get("fields", {})).items():
-        if name in {"field", "limit", "value", "key", "node", "url", "http_url"}:
+        if name in {"field", "limit", "value", "key", "node", "url", "http_url", "fault"}:
             setattr(error, name, str(value))
         elif name in {"retry_after_ms", "id", "spread"}:
             setattr(error, name, int(value))
@@ -307,4 +335,5 @@ def from_fields(values: dict[str, Any]) -> DejaQError:
         error.__dict__.setdefault("spread", 0)
     if isinstance(error, InternalError):
         error.story = []
+        error.__dict__.setdefault("fault", "unknown")
     return error

@@ -14,9 +14,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dejaqueue import Client
 from dejaqueue.broker.broker import Broker
+from dejaqueue.errors import BadRequest
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire import frames
@@ -232,3 +235,95 @@ def test_a_consumer_that_stops_reading_does_not_hold_up_another(
         assert seen == 1_900
         assert client.stats("busy")["leased"] <= 100
         stuck.close()
+
+
+NOT_TEXT = st.binary(min_size=1, max_size=12).filter(lambda content: not is_text(content))
+TEXT_FIELDS = ("key", "group", "tags", "header name", "header value")
+
+
+def is_text(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def batch_with(field: str, content: bytes, rows: int, row: int) -> pa.RecordBatch:
+    """Rows of which one has these bytes as a text."""
+    contents = [b"fine" if place != row else content for place in range(rows)]
+    texts = pa.array(contents, pa.binary()).view(pa.utf8())
+    fine = pa.array(["fine"] * rows)
+    offsets = pa.array(range(rows + 1), pa.int32())
+    columns: dict[str, pa.Array] = {
+        "payload": pa.array([b"vandal"] * rows, pa.binary()),
+        "due": pa.array([4_000_000_000_000] * rows, pa.int64()),
+    }
+    match field:
+        case "tags":
+            columns["tags"] = pa.ListArray.from_arrays(offsets, texts)
+        case "header name":
+            columns["headers"] = pa.MapArray.from_arrays(offsets, texts, fine)
+        case "header value":
+            columns["headers"] = pa.MapArray.from_arrays(offsets, fine, texts)
+        case _:
+            columns[field] = texts
+    return pa.record_batch(columns)
+
+
+def engine_of(server: FlightServer) -> object:
+    return server._broker.runtime("t").partitions[0].engine
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    field=st.sampled_from(TEXT_FIELDS),
+    content=NOT_TEXT,
+    rows=st.integers(1, 5),
+    row=st.integers(0, 4),
+)
+def test_text_that_is_none_harms_nobody(
+    server: FlightServer,
+    raw: flight.FlightClient,
+    field: str,
+    content: bytes,
+    rows: int,
+    row: int,
+) -> None:
+    engine = engine_of(server)
+    batch = batch_with(field, content, rows, row % rows)
+    try:
+        reply = put(raw, descriptor(topic="t"), batch)
+    except (flight.FlightError, pa.ArrowException) as refused:
+        assert '"BadRequest"' in str(refused)
+    else:
+        assert isinstance(reply, Reply)
+        assert reply.error is None or type(reply.error) is BadRequest
+    peeked = raw.do_get(flight.Ticket(b'{"op": "peek", "topic": "t", "limit": 1000}')).read_all()
+    peeked.validate(full=True)
+    peeked.to_pylist()
+    assert engine_of(server) is engine, "the partition was read again"
+
+
+@given(text=st.text(st.characters(categories=["Cs"]), min_size=1, max_size=1))
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("op", ["nack", "consume", "producer", "action"])
+def test_json_with_half_a_character_is_refused(
+    raw: flight.FlightClient, op: str, text: str
+) -> None:
+    """JSON can spell what is no text: the first half of a character of two."""
+    with pytest.raises((flight.FlightError, pa.ArrowException)) as caught:
+        match op:
+            case "nack":
+                settle = pa.record_batch({
+                    "id": pa.array([0], pa.int64()), "attempts": pa.array([1], pa.uint16())
+                })  # fmt: skip
+                put(raw, descriptor(topic="t", op="nack", reason=text), settle)
+            case "producer":
+                put(raw, descriptor(topic="t", producer=text), PAYLOADS)
+            case "consume":
+                _, reader = raw.do_exchange(descriptor(topic="t", tags_any=[text]))
+                reader.read_chunk()
+            case _:
+                list(raw.do_action(flight.Action("stats", json.dumps({"topic": text}).encode())))
+    assert error_of(caught)["error"] == "BadRequest"

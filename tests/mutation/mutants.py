@@ -19,6 +19,7 @@ from dejaqueue.http.routes import sending
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.segments import files, journal, recovery
 from dejaqueue.model import RowStatus
+from dejaqueue.schema import texts
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 MUTANTS: dict[str, tuple[Mutant, tuple[str, ...]]] = {}
@@ -85,7 +86,7 @@ def goes_on_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("tests/rules/test_rule_14_bounded.py")
 def knows_no_limit_of_bytes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dejaqueue.broker.partition.shortage", lambda *rest: None)
+    patch.setattr("dejaqueue.broker.enqueueing.shortage", lambda *rest: None)
 
 
 @mutant("tests/rules/test_rule_05_backoff.py")
@@ -117,3 +118,17 @@ def a_short_write_is_the_end_of_it(patch: pytest.MonkeyPatch) -> None:
 def does_not_write_the_last_append_again(patch: pytest.MonkeyPatch) -> None:
     """What a dead process left in the machine's memory is served, and lost at the next cut."""
     patch.setattr(recovery, "_make_durable", lambda segment, memory, end, cut: None)
+
+
+@mutant("tests/rules/test_a_bad_row.py")
+def reads_the_partition_again_for_any_failure(patch: pytest.MonkeyPatch) -> None:
+    def unguarded(self: Partition, requests: object, handle: Callable[[], None]) -> bool:
+        handle()
+        return True
+
+    patch.setattr(Partition, "guarded", unguarded)
+
+
+@mutant("tests/rules/test_a_bad_row.py")
+def hands_out_stored_bytes_as_they_are(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(texts, "mended_batch", lambda batch: batch)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.broker import partition
+from dejaqueue.broker import enqueueing
 from dejaqueue.broker.dead_letters import Arrived, Parcel
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.quotas import shortage
@@ -146,7 +146,7 @@ def test_half_a_parcel_that_arrived_is_not_sent_twice(
         refused.append(asked)
         return ResourceExhausted("full", 1_000)
 
-    monkeypatch.setattr(partition, "shortage", full_once)
+    monkeypatch.setattr(enqueueing, "shortage", full_once)
     sent = [b"%d" % number for number in range(100)]
     die(broker, sent)
     assert "full" in str(broker.arrivals.get(timeout=10))

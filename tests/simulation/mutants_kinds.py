@@ -14,6 +14,7 @@ import pytest
 from dejaqueue.broker import (
     dead_letters,
     duplicates,
+    enqueueing,
     growth,
     routing,
     staging,
@@ -39,14 +40,14 @@ from tests.simulation.mutants import mutant
 
 @mutant
 def staged_messages_are_there_at_once(patch: pytest.MonkeyPatch) -> None:
-    inner = Partition._enqueue_new
+    inner = enqueueing._bring_in_together
 
-    def enqueue(self: Partition, requests: list[Any]) -> None:
+    def bring_in(place: Partition, requests: list[Any]) -> None:
         for request in requests:
             request.stage = None
-        inner(self, requests)
+        inner(place, requests)
 
-    patch.setattr(Partition, "_enqueue_new", enqueue)
+    patch.setattr(enqueueing, "_bring_in_together", bring_in)
 
 
 @mutant

@@ -17,6 +17,7 @@ KINDS: dict[str, Callable[[int], Run]] = {
     "broker": simulate_broker,
     "cluster": simulate_cluster,
     "keys": simulate_keys,
+    "rude": partial(simulate_broker, rude=True),
 }
 HASTE_MAX = 16
 """In a shorter seed hardly a message is delivered before everything is mended."""

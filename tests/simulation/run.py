@@ -11,6 +11,7 @@ from dejaqueue.testing.simulation.machine import Machine, Reachable
 from dejaqueue.testing.simulation.world import World
 from tests.checker.fault import Fault
 from tests.checker.history import History
+from tests.checker.internal import internal_errors
 from tests.checker.judge import judge
 from tests.simulation.clients import Producer
 from tests.simulation.consumers import Consumer, FiringReader, LetterReader
@@ -18,6 +19,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.planners import Planner
 from tests.simulation.scenario import Scenario, choose
 from tests.simulation.transactors import Transactor
+from tests.simulation.vandals import Vandal
 
 SECOND = 1_000_000
 DRAIN_SECONDS = 60
@@ -41,12 +43,21 @@ class Run:
     deaths: int
 
 
-def simulate(seed: int, haste: int = 1) -> Run:
+def simulate(seed: int, haste: int = 1, *, rude: bool = False) -> Run:
     """Run a seed.
 
     Args:
         haste: it is so many times shorter, and things break so many times as often.
+        rude: there is a client that sends what nobody may, and no bug of ours may come of it.
     """
+    with internal_errors() as made:
+        run = _simulate(seed, haste, rude=rude)
+    if rude:
+        run.faults += [Fault(15, f"an internal error: {text}") for text in dict.fromkeys(made)]
+    return run
+
+
+def _simulate(seed: int, haste: int, *, rude: bool) -> Run:
     world = World(seed)
     Writer._spread = itertools.count()  # the one thing that outlives a broker
     machine = Machine(world)
@@ -58,14 +69,18 @@ def simulate(seed: int, haste: int = 1) -> Run:
     people = people_of(world, machine, history, scenario)
     end_us = world.now_us + random.choice([2, 4, 8]) * SECOND // haste
     Faults(world, machine, scenario, people.consumers, people.producers, end_us, haste).begin()
+    vandal = Vandal(seed, world, machine)
+    if rude:
+        world.after(0, vandal.act)
     world.run(end_us)
+    vandal.stopped = True
     _heal_and_drain(world, machine, history, people)
     history.drained = True
     if machine.broker is not None:
         machine.stop()
     digest = hashlib.blake2b(history.text().encode(), digest_size=12)
     digest.update(f"{world.happened} {world.now_us}".encode())
-    faults = judge(history)
+    faults = judge(history) + vandal.faults
     return Run(
         seed,
         faults,

@@ -7,9 +7,14 @@ and mutants_kinds.py; here are few seeds, and the bugs that the first of them fi
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
 
+from dejaqueue.broker import entries
+from dejaqueue.broker.partition import Partition
+from dejaqueue.engine.commands import Words
 from tests.simulation.planted import BROKER
 from tests.simulation.run import simulate
 
@@ -42,3 +47,31 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_there_are_many_planted_bugs_and_each_was_found() -> None:
     assert len(BROKER.mutants) >= 40
     assert set(FOUND_BY) == set(BROKER.mutants)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 7])
+def test_no_bug_of_ours_comes_of_what_rude_clients_send(seed: int) -> None:
+    assert [str(fault) for fault in simulate(seed, rude=True).faults] == []
+
+
+def _unguarded(self: Partition, requests: object, handle: Callable[[], None]) -> bool:
+    handle()
+    return True
+
+
+def _unread(column: pa.StringArray | None, name: str = "") -> Words | None:
+    if column is None:
+        return None
+    encoded = column.dictionary_encode()
+    return Words(tuple(encoded.dictionary.to_pylist()), encoded.indices.to_numpy())
+
+
+@pytest.mark.parametrize("guards", [True, False])
+def test_a_bad_row_that_becomes_a_bug_of_ours_is_found(
+    guards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: a text that is no UTF-8 broke the step off, and the partition was read again."""
+    monkeypatch.setattr(entries, "words", _unread)
+    if not guards:
+        monkeypatch.setattr(Partition, "guarded", _unguarded)
+    assert any(fault.rule == 15 for fault in simulate(1, haste=8, rude=True).faults)

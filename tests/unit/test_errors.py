@@ -85,7 +85,6 @@ def test_an_internal_error_carries_its_story() -> None:
         errors.Fenced("epoch 4 began"),
         errors.Locked("in use"),
         errors.DuplicateKey("alice-1", 77),
-        InternalError("oh"),
     ],
 )
 def test_an_error_survives_the_wire(error: DejaQError) -> None:
@@ -93,6 +92,21 @@ def test_an_error_survives_the_wire(error: DejaQError) -> None:
     assert type(back) is type(error)
     assert str(back) == str(error)
     assert back.fields() == error.fields()
+
+
+def test_of_an_internal_error_an_id_travels(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[InternalError] = []
+    monkeypatch.setattr(InternalError, "keep_story", kept.append)
+    error = InternalError("KeyError: /srv/data of a test", ["lease 7 of 3"])
+    values = errors.to_fields(error)
+    back = errors.from_fields(values)
+    assert type(back) is InternalError
+    assert back.fault == error.fault
+    assert error.fault in str(back)
+    assert "KeyError" not in str(values)
+    assert kept == [error]
+    assert errors.to_fields(back) == values  # passed on by another broker, which has no story
+    assert kept == [error]
 
 
 def test_an_error_of_a_later_version_is_still_an_error() -> None:

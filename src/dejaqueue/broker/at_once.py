@@ -19,6 +19,7 @@ from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.leasing import apply_lease
 from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.reading import read_stored
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.engine.commands import Ack, Int64s, Lease
 from dejaqueue.errors import BadRequest, Refused
@@ -123,7 +124,7 @@ def read_headers(place: Partition, sequence: int) -> dict[str, str]:
     locators = place.engine.locators(np.array([sequence], dtype=np.int64))
     if int(locators[0]) >> limits.ROW_BITS > place.position:
         place.commits.commit_all()  # it can be read once it is appended
-    column = place.journal.read(locators, ("headers",)).column(0)
+    column = read_stored(place.journal, locators, ("headers",)).column(0)
     if column.null_count:
         return {}
     return dict(packing.unpack_headers(column).to_pylist()[0] or ())

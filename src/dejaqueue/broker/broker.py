@@ -43,6 +43,7 @@ from dejaqueue.clock import Clock, SystemClock
 from dejaqueue.errors import (
     DejaQError,
     Elsewhere,
+    InternalError,
     Refused,
     TopicUnknown,
     Unavailable,
@@ -123,6 +124,7 @@ class Broker:
             return
         self.phase = "opening the journal"
         began_us = self.clock.now_us()
+        InternalError.keep_story = news.told
         warm_up()
         journal = self.settings.journal
         self.store = self._given_store or open_store(

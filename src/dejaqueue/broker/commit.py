@@ -159,6 +159,11 @@ class Commits:
         """True while the committer has a group."""
         return self._in_flight is not None
 
+    @property
+    def is_broken(self) -> bool:
+        """True if an append has failed: what was applied is not durable, and will not be."""
+        return self._error is not None
+
     def commit(self, *, behind: bool) -> None:
         """Have the group appended, answered and sent.
 

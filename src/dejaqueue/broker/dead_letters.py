@@ -26,8 +26,7 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.access.senders import THE_BROKER, Sender
-from dejaqueue.broker import entries
-from dejaqueue.broker.reading import text_of
+from dejaqueue.broker.reading import read_stored, text_of
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Bury, Int64s, UInt16s, Words
 from dejaqueue.engine.words import of_runs, to_runs
@@ -259,7 +258,7 @@ def read_rows(parcel: Parcel, journal: Journal) -> pa.RecordBatch:
     parts: list[pa.RecordBatch] = []
     byte_count = first = 0
     while first < len(parcel.locators) and byte_count < PARCEL_BYTES_MAX:
-        part = journal.read(parcel.locators[first : first + step], TEXT_COLUMNS)
+        part = read_stored(journal, parcel.locators[first : first + step])
         payloads = part.column(TEXT_COLUMNS.index("payload"))
         rows = asked = part.num_rows
         if payloads.null_count:
@@ -434,9 +433,7 @@ class DeadLetters:
             group.done += answer.rows
             if group.done == len(partition.engine.dead[group.number].sequences):
                 del lane.waiting[group.number]
-                command = Bury(partition.now_ms(), group.number)
-                effects = partition.engine.apply(command)
-                partition.commits.group.add(entries.to_entry(command), effects)
+                partition.apply(Bury(partition.now_ms(), group.number))
 
     @staticmethod
     def _pause(partition: Partition, destination: str, lane: _Lane, error: DejaQError) -> None:

@@ -48,11 +48,12 @@ from dejaqueue.engine.commands import (
     Words,
 )
 from dejaqueue.engine.words import of_runs, to_runs
-from dejaqueue.errors import JournalDamaged
+from dejaqueue.errors import BadRequest, JournalDamaged
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
 from dejaqueue.model import TagFilter
 from dejaqueue.schema.checks import text_offsets
 from dejaqueue.schema.keys import hash_keys
+from dejaqueue.schema.texts import mended
 
 
 def text_column(column: pa.Array) -> TextColumn:
@@ -85,12 +86,20 @@ def hash_column(text: TextColumn) -> Int64s:
     return hashes
 
 
-def words(column: pa.StringArray | None) -> Words | None:
-    """A text column as a dictionary, each text once, in the order they are first used."""
+def words(column: pa.StringArray | None, name: str = "group") -> Words | None:
+    """A text column as a dictionary, each text once, in the order they are first used.
+
+    Raises:
+        BadRequest: a text is not UTF-8.
+    """
     if column is None:
         return None
     encoded = column.dictionary_encode()
-    return Words(tuple(encoded.dictionary.to_pylist()), encoded.indices.to_numpy())
+    try:
+        texts = encoded.dictionary.to_pylist()
+    except UnicodeDecodeError as wrong:
+        raise BadRequest(name, "text in UTF-8", wrong.object) from None
+    return Words(tuple(texts), encoded.indices.to_numpy())
 
 
 class EnqueueFlag(IntFlag):
@@ -171,7 +180,7 @@ def _enqueue_command(entry: Entry, position: int) -> commands.Enqueue:
 
 def _words_of(entry: Entry, name: str) -> Words | None:
     text = entry.texts.get(name)
-    return None if text is None else words(arrow_column(text, pa.utf8()))
+    return None if text is None else words(mended(arrow_column(text, pa.utf8())))
 
 
 def _pack_enqueue(command: commands.Enqueue) -> bytes:

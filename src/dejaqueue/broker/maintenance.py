@@ -88,10 +88,7 @@ class Maintenance:
             self._room_snapshots -= 1
             if entry_count == 0:
                 # The journal lets go of what lies before the older of two snapshots: have two.
-                engine = partition.engine
-                command = OpenEpoch(partition.now_ms(), engine.epoch)
-                effects = engine.apply(command)
-                partition.commits.group.add(entries.to_entry(command), effects)
+                partition.apply(OpenEpoch(partition.now_ms(), partition.engine.epoch))
             return True
         if settings.snapshot_entries and entry_count >= settings.snapshot_entries:
             return True
@@ -228,7 +225,6 @@ def copy_rows(partition: Partition, sequences: Int64s) -> None:
             column = column.fill_null(b"" if name == "payload" else "")
         texts[name] = entries.text_column(column)
     command = Relocate(partition.now_ms(), partition.next_position(), sequences)
-    effects = engine.apply(command)
     stored = {name: text for name, text in texts.items() if len(text.data) or name == "payload"}
-    commits.group.add(entries.relocate_entry(command, stored), effects)
+    partition.apply(command, entries.relocate_entry(command, stored))
     commits.commit(behind=False)

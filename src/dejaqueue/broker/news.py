@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from dejaqueue.errors import DejaQError, Fenced, ResourceExhausted
+from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted
 
 log = logging.getLogger("dejaqueue.broker")
 
@@ -17,6 +17,22 @@ LONG_RECOVERY_MS = 100
 """A partition that was read again in less is news only for debugging: there may be thousands."""
 SLOW_SYNC_MS = 1_000
 """An append that takes longer holds up everything that its partition does."""
+
+
+FAULTS_MAX = 256
+"""Faults that the log has already; the oldest is forgotten, and logged again."""
+_faults: dict[str, None] = {}
+
+
+def told(error: InternalError) -> None:
+    """A caller is told the id of a fault: the log has it, once, with its story."""
+    if error.fault in _faults:
+        return
+    while len(_faults) >= FAULTS_MAX:
+        _faults.pop(next(iter(_faults)), None)
+    _faults[error.fault] = None
+    cause = error if error.__cause__ is None else error.__cause__
+    log.error("internal error %s: %s", error.fault, error, exc_info=cause)
 
 
 def started(topic_count: int, duration_ms: int) -> None:

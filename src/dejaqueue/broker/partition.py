@@ -12,8 +12,9 @@ See: partition_worker.py, which calls `step`; docs/internals/README.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -26,14 +27,13 @@ from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.cron.fire import fire
 from dejaqueue.broker.dead_letters import DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
-from dejaqueue.broker.duplicates import enqueue_reply, resolve_batch, sub_batches
+from dejaqueue.broker.enqueueing import enqueue
 from dejaqueue.broker.extending import extend_leases
 from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.leasing import dispatch, next_wake_us
-from dejaqueue.broker.merging import merge
 from dejaqueue.broker.opening import Opened, Opening, read_again
 from dejaqueue.broker.places import Places
-from dejaqueue.broker.quotas import Backlog, shortage
+from dejaqueue.broker.quotas import Backlog
 from dejaqueue.broker.requests import (
     ChangeRequest,
     Changing,
@@ -42,6 +42,7 @@ from dejaqueue.broker.requests import (
     RenameRequest,
     Request,
     SettleRequest,
+    refusal_of,
     turn_away,
 )
 from dejaqueue.broker.staging import refusal
@@ -51,7 +52,6 @@ from dejaqueue.engine.commands import (
     Command,
     Configure,
     Effects,
-    Enqueue,
     Extend,
     Int64s,
     Move,
@@ -68,7 +68,8 @@ from dejaqueue.errors import (
     TryLater,
     Unavailable,
 )
-from dejaqueue.journal.interface import Journal
+from dejaqueue.journal.format import check_entry
+from dejaqueue.journal.interface import Entry, Journal
 from dejaqueue.model import Topic, TopicKind
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply, SettleOp
@@ -134,7 +135,7 @@ class Partition:
         self.engine: Engine
         self.journal: Journal
         self.open_journal = open_journal
-        self._topic_backlog = topic_backlog
+        self.topic_backlog = topic_backlog
         self._committer = committer
         self._ring = ring
         self._inbox: deque[Request] = deque()
@@ -266,11 +267,25 @@ class Partition:
             self.recorder.turn(topic.history, self.next_position() - 1, self.now_ms())
         self._rules_topic = topic
 
-    def apply(self, command: Command) -> Effects:
-        """Apply a command without texts, for the group that is on its way."""
+    def apply(self, command: Command, entry: Entry | None = None) -> Effects:
+        """Apply a command, for the group that is on its way.
+
+        Args:
+            entry: of a command with texts.
+
+        Raises:
+            BadRequest, UnicodeError: no entry can be made of it; nothing has changed.
+        """
+        entry = entries.to_entry(command) if entry is None else entry
+        check_entry(entry)
         effects = self.engine.apply(command)
-        self._commits.group.add(entries.to_entry(command), effects)
+        self._commits.group.add(entry, effects)
         return effects
+
+    def sent(self, rows: int, payload_bytes: int) -> None:
+        """So much came in."""
+        self._payload_bytes_sum += payload_bytes
+        self._payload_rows_sum += rows
 
     # --- loading and failing ----------------------------------------------------------------
 
@@ -413,25 +428,48 @@ class Partition:
                     small_rows += request.columns.rows
                     continue
             if small:
-                self._enqueue(small)
+                enqueue(self, small)
                 small, small_rows = [], 0
-            self._apply_request(request)
-        if small:
-            self._enqueue(small)
-
-    def _apply_request(self, request: Request) -> None:
-        match request:
-            case EnqueueRequest():
-                self._enqueue([request])
-            case RenameRequest():
-                self._rename(request)
-            case SettleRequest():
-                self._settle(request)
-            case LookRequest():
+            if isinstance(request, EnqueueRequest):
+                enqueue(self, [request])
+            elif isinstance(request, LookRequest):
                 # What it sees must be durable, and it may append on its own.
                 self._commits.commit_all()
                 del self._in_hand[id(request)]
                 request.look(self)
+            else:
+                self.guarded([request], partial(self._apply_request, request))
+        if small:
+            enqueue(self, small)
+
+    def guarded(self, requests: Sequence[Changing], handle: Callable[[], None]) -> bool:
+        """Handle requests; what fails before anything has changed is their fault, and refused.
+
+        Whatever can fail on what came from outside is done before the engine is given a command.
+        If that fails, the state is as it was, and the partition goes on. If the command itself
+        breaks off, nobody knows what it left behind: the step fails.
+
+        Returns:
+            False if they failed, and are several: one of them spoils it for the others.
+        """
+        began = self.engine.applied_count
+        try:
+            handle()
+        except Exception as wrong:
+            has_changed = self.engine.applied_count != began or self._commits.is_broken
+            if has_changed or not all(id(request) in self._in_hand for request in requests):
+                raise
+            if len(requests) > 1:
+                return False
+            self.refuse(requests[0], refusal_of(wrong), getattr(requests[0], "rows", 0))
+        return True
+
+    def _apply_request(self, request: RenameRequest | SettleRequest | ChangeRequest) -> None:
+        match request:
+            case RenameRequest():
+                self._rename(request)
+            case SettleRequest():
+                self._settle(request)
             case ChangeRequest():
                 self._change(request)
 
@@ -441,9 +479,7 @@ class Partition:
             request.change(self)
         except (BadRequest, TryLater) as refused:
             error = refused
-        except Exception as wrong:  # the engine may be ahead of the group: read it again
-            raise InternalError(f"{type(wrong).__name__}: {wrong}") from wrong
-        self._answer(request, Reply(request.number, error=error), "all")
+        self.answer(request, Reply(request.number, error=error), "all")
 
     def now_ms(self) -> int:
         """The partition's time: the clock's, but never before the last command's."""
@@ -453,100 +489,22 @@ class Partition:
         """Position that the next entry of this step gets."""
         return self._commits.next_position
 
-    def _answer(self, request: Changing, reply: Reply, acks: str) -> None:
+    def forget(self, request: EnqueueRequest) -> None:
+        """It was taken back."""
+        del self._in_hand[id(request)]
+
+    def answer(self, request: Changing, reply: Reply, acks: str) -> None:
+        """Answer a request, when what it did is durable unless it asked for less."""
         del self._in_hand[id(request)]
         if acks == "leader":
             request.reply(reply)
         elif acks == "all":
             self._commits.group.replies.append((request.reply, reply))
 
-    def _refuse(self, request: Changing, error: DejaQError, rows: int = 0) -> None:
+    def refuse(self, request: Changing, error: DejaQError, rows: int = 0) -> None:
+        """Answer a request that changed nothing."""
         del self._in_hand[id(request)]
         request.reply(Reply(request.number, rows, error=error))
-
-    # --- enqueue ----------------------------------------------------------------------------
-
-    def _enqueue(self, requests: list[EnqueueRequest]) -> None:
-        accepted: list[EnqueueRequest] = []
-        seen: set[tuple[str, int]] = set()
-        for request in requests:
-            if request.producer:
-                batch = (request.producer, request.number)
-                if batch in seen:  # its first answer must be known before
-                    self._enqueue_new(accepted)
-                    accepted, seen = [], set()
-                if self._answer_repeated(request):
-                    continue
-                seen.add(batch)
-            accepted.append(request)
-        if accepted:
-            self._enqueue_new(accepted)
-
-    def _answer_repeated(self, request: EnqueueRequest) -> bool:
-        """Rule 10: a batch that was seen before gets its first answer."""
-        answer = self.engine.answer(request.producer, request.number)
-        if answer is None:
-            return False
-        if answer.rows != request.columns.rows or answer.strays != request.strays:
-            if request.goes_back is not None and request.goes_back(request, self):
-                del self._in_hand[id(request)]
-                return True  # other rows of it are here: it is routed again, knowing that
-            limit = f"another one: {answer.rows} rows were sent here with this number before"
-            self._refuse(request, BadRequest("number", limit, request.number))
-            return True
-        self.counting.topic.repeated.add()
-        reply = enqueue_reply(request.number, answer, self.number, answer.first_sequence)
-        self._answer(request, reply, request.acks)
-        return True
-
-    def _enqueue_new(self, requests: list[EnqueueRequest]) -> None:
-        if not requests:
-            return
-        merged = merge(requests)
-        rows = merged.columns.rows
-        full: DejaQError | None = shortage(
-            self, self._topic_backlog, rows, merged.columns.payload_bytes
-        )
-        if requests[0].stage is not None:
-            full = refusal(self, requests[0].stage) or full
-        if full is not None:
-            for request in requests:
-                self._refuse(request, full, request.columns.rows)
-            return
-        now_ms = self.now_ms()
-        resolution = resolve_batch(self, merged, now_ms)
-        batches = sub_batches(merged, resolution, self.number)
-        # Also if all rows are refused: the answer has to be remembered (rule 10).
-        if merged.columns.rows or any(request.producer for request in requests):
-            replaced = None if resolution is None else resolution.replaced
-            command = Enqueue(
-                now_ms,
-                self.next_position(),
-                merged.columns.dues_ms,
-                batches,
-                merged.key_hashes,
-                merged.columns.payload_bytes,
-                merged.columns.priorities,
-                entries.words(merged.columns.groups),
-                entries.words(merged.columns.tags),
-                merged.columns.expires_ms,
-                stage=requests[0].stage,
-                replaced=replaced if replaced is not None and replaced.size else None,
-                payload_sizes=merged.payload_sizes() if self.topic().max_backlog_bytes else None,
-                senders=merged.senders,
-            )
-            effects = self.engine.apply(command)
-            self._commits.group.add(entries.enqueue_entry(command, merged.texts()), effects)
-            self._payload_bytes_sum += merged.columns.payload_bytes
-            self._payload_rows_sum += merged.columns.rows
-            sequence = effects.first_sequence
-            self.counting.came_in(command.position, merged.columns.dues_ms, now_ms)
-        else:
-            sequence = self.engine.next_sequence
-        for request, batch in zip(requests, batches, strict=True):
-            reply = enqueue_reply(request.number, batch, self.number, sequence)
-            self._answer(request, reply, request.acks)
-            sequence += batch.count
 
     # --- move, cancel, ack, nack, extend ------------------------------------------------------
 
@@ -567,18 +525,18 @@ class Partition:
         named = found if sequences is None else sequences
         ids = np.where(named >= 0, named | (self.number << limits.SEQUENCE_BITS), -1)
         reply = Reply(request.number, request.rows, -1, ids, effects.statuses)
-        self._answer(request, reply, request.acks)
+        self.answer(request, reply, request.acks)
 
     def _settle(self, request: SettleRequest) -> None:
         now_ms = self.now_ms()
         refused = refusal(self, request.stage) if request.stage is not None else None
         if refused is not None:
-            self._refuse(request, refused)
+            self.refuse(request, refused)
             return
         if request.lease_ids is not None:
             found = extend_leases(self, request.lease_ids, request.argument_ms)
             reply = Reply(request.number, len(found), statuses=found)
-            self._answer(request, reply, request.acks)
+            self.answer(request, reply, request.acks)
             return
         rows = (request.lease_id, request.sequences, request.attempts)
         command: Ack | Nack | Extend
@@ -596,4 +554,4 @@ class Partition:
         if statuses is not None:
             count = len(statuses)
         reply = Reply(request.number, count, statuses=statuses)
-        self._answer(request, reply, request.acks)
+        self.answer(request, reply, request.acks)

@@ -1,11 +1,13 @@
 """Stored rows as the batches that users see: deliveries and peeks.
 
 Room: broker. Runs on the threads that send, not on the workers.
-Holds: columns are in the order of the schemas; rows that are gone are left out.
+Holds: columns are in the order of the schemas; rows that are gone are left out; whatever bytes are
+stored, the texts that leave are UTF-8 (rule 15).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -15,11 +17,27 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.engine.commands import Int64s, Leased, UInt16s, Words
-from dejaqueue.journal.interface import Journal
-from dejaqueue.schema import packing
+from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
+from dejaqueue.schema import packing, texts
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
 
 Number = TypeVar("Number", np.int64, np.uint16)
+
+
+def read_stored(
+    journal: Journal, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS
+) -> pa.RecordBatch:
+    """Stored columns of these rows, for whoever is outside.
+
+    A version before this let texts in that are not UTF-8. They have U+FFFD where they are no text:
+    as they are, everybody who reads the rows beside them would fail on them, for ever.
+    """
+    stored = journal.read(locators, columns)
+    clean = all(
+        name == "payload" or texts.is_clean(column)
+        for name, column in zip(columns, stored.columns, strict=True)
+    )
+    return stored if clean else texts.mended_batch(stored)
 
 
 def message_columns(
@@ -38,7 +56,7 @@ def message_columns(
         groups: where they changed since they were stored; None = as stored.
     """
     rows = len(ids)
-    stored = journal.read(locators)
+    stored = read_stored(journal, locators)
     key, group, tags, headers, payload = stored.columns
     if headers.null_count == rows:
         header_maps = pa.nulls(rows, DELIVERY.field("headers").type)

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dejaqueue import limits
-from dejaqueue.broker import entries
 from dejaqueue.broker.browse import answer_of
 from dejaqueue.broker.growth import split_rows
 from dejaqueue.broker.partition import Partition
@@ -217,8 +216,7 @@ def _leave(sequences: Int64s, destination: str | None, place: Partition) -> int:
     command: Cancel | Depart = Cancel(now_ms, sequences)
     if destination is not None:
         command = Depart(now_ms, sequences, destination)
-    effects = place.engine.apply(command)
-    place.commits.group.add(entries.to_entry(command), effects)
+    effects = place.apply(command)
     place.commits.commit_all()
     if effects.statuses is None:
         return len(sequences)

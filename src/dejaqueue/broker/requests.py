@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from dejaqueue.engine.commands import Int64s, Stage, UInt16s, Words
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, InternalError, ResourceExhausted
 from dejaqueue.schema.checks import SendColumns
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -141,6 +141,17 @@ class ChangeRequest:
 Changing: TypeAlias = EnqueueRequest | RenameRequest | SettleRequest | ChangeRequest
 """A request that gets a reply."""
 Request: TypeAlias = Changing | LookRequest
+
+
+def refusal_of(wrong: Exception) -> DejaQError:
+    """What a request is told on which this was raised."""
+    if isinstance(wrong, DejaQError):
+        return wrong.with_traceback(None)  # its frames know the request: a cycle
+    if isinstance(wrong, MemoryError):
+        return ResourceExhausted("no memory for this request (server.memory_bytes_max)", 1_000)
+    bug = InternalError(f"{type(wrong).__name__}: {wrong}")
+    bug.__cause__ = wrong  # for the log
+    return bug
 
 
 def turn_away(request: Request, place: Partition, error: DejaQError) -> None:

@@ -24,7 +24,7 @@ from dejaqueue.broker.browse import SELECTION_FIELDS, answer_of, parse_selection
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.peek import named, parse_names
 from dejaqueue.broker.places import Places
-from dejaqueue.broker.reading import text_of
+from dejaqueue.broker.reading import read_stored, text_of
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.selection import Selection
@@ -223,7 +223,7 @@ def _batch(place: Partition, rows: Rows, ticket: Ticket) -> pa.RecordBatch:
     wanted = [name for name in TEXT_COLUMNS if name in ticket.columns]
     if rows.groups is not None and "group" in wanted:
         wanted.remove("group")
-    stored = place.journal.read(rows.locators, wanted) if wanted else None
+    stored = read_stored(place.journal, rows.locators, wanted) if wanted else None
     columns: dict[str, pa.Array] = {}
     if stored is not None:
         columns = dict(zip(wanted, stored.columns, strict=True))

@@ -27,6 +27,7 @@ from dejaqueue.client.transport import Delivery
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
 from dejaqueue.schema.arrival import Rows, check_layout
+from dejaqueue.schema.texts import mended_batch, mended_table
 from dejaqueue.wire import descriptors, frames
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle, StreamError
@@ -487,7 +488,8 @@ class FlightTransport:
 
         def call() -> pa.Table:
             found = flight.Ticket(json.dumps(ticket).encode())
-            return _believed(self._writes.do_get(found, self._call_options).read_all())
+            found_rows = self._writes.do_get(found, self._call_options).read_all()
+            return mended_table(_believed(found_rows))
 
         return self._call(call)
 
@@ -502,7 +504,7 @@ class FlightTransport:
         try:
             reader = self._consumes.do_get(flight.Ticket(content), self._stream_options)
             for chunk in reader:
-                yield _believed(chunk.data)
+                yield mended_batch(_believed(chunk.data))
         except (pa.ArrowException, OSError) as wrong:
             raise error_of(wrong) from None
 

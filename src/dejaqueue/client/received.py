@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from dejaqueue.client.consuming import ConsumeCore
 from dejaqueue.client.holding import Slice
+from dejaqueue.errors import BadRequest
+from dejaqueue.schema import texts
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
@@ -73,7 +75,12 @@ class MessageColumns:
     def _column(self, name: str, default: Any) -> list[Any]:
         batch = self.rows.batch
         index = batch.schema.get_field_index(name)
-        return [default] * len(self) if index < 0 else batch.column(index).to_pylist()
+        if index < 0:
+            return [default] * len(self)
+        try:
+            return list(batch.column(index).to_pylist())
+        except UnicodeDecodeError:
+            return _ByRow(name, batch.column(index))
 
     @cached_property
     def ids(self) -> list[int]:
@@ -119,6 +126,26 @@ class MessageColumns:
     def headers(self) -> list[list[tuple[str, str]] | None]:
         """Headers of each row, as pairs."""
         return self._column("headers", None)
+
+
+class _ByRow(list[Any]):
+    """A column in which a text is not UTF-8: an error of that row alone, when it is asked for.
+
+    Python reads a column as a whole or not at all; the rows beside it are not to suffer.
+    """
+
+    def __init__(self, name: str, column: pa.Array) -> None:
+        bad = texts.bad_rows(pa.RecordBatch.from_arrays([column], [name]))
+        assert bad is not None
+        readable = column.filter(pa.array(~bad)).to_pylist()
+        readable.reverse()
+        super().__init__(None if is_bad else readable.pop() for is_bad in bad.tolist())
+        self._name, self._bad = name, bad
+
+    def __getitem__(self, index: Any) -> Any:
+        if self._bad[index]:
+            raise BadRequest(f"{self._name} of the message", "text in UTF-8", "other bytes")
+        return super().__getitem__(index)
 
 
 class MessageFields:
@@ -240,8 +267,9 @@ class BatchFields:
 
     @property
     def batch(self) -> pa.RecordBatch:
-        """The messages as a record batch of schema DELIVERY."""
-        return self._rows.batch
+        """The messages as a record batch of schema DELIVERY. Where a text is not UTF-8, U+FFFD
+        stands for what is none."""
+        return texts.mended_batch(self._rows.batch)
 
     def __len__(self) -> int:
         return len(self.ids)

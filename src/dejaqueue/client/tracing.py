@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dejaqueue.client.results import SendResult
+from dejaqueue.errors import BadRequest
 from dejaqueue.schema.trace_context import PARENT, batch_with_context, with_context
 from dejaqueue.version import __version__
 
@@ -173,7 +174,7 @@ def handed_over(owner: object, topic: str, message: MessageFields) -> None:
         "process",
         topic,
         SpanKind.CONSUMER,
-        _links([message.headers]),
+        _links(_carriers(message)),
         **{
             "messaging.message.id": str(message.id),
             "dejaq.message.attempt": message.attempt,
@@ -198,6 +199,13 @@ def batch_handed_over(owner: object, topic: str, batch: BatchFields) -> None:
         },
     )
     _current.set(_Processing(owner, span, _current.get()))
+
+
+def _carriers(message: MessageFields) -> list[dict[str, str]]:
+    try:
+        return [message.headers]
+    except BadRequest:  # they are no text: whoever asks for them is told
+        return []
 
 
 def dealt_with(owner: object, error: BaseException | None = None) -> None:

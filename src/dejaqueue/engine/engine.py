@@ -69,11 +69,13 @@ class Engine:
     Attributes:
         partition: number of the partition within its topic.
         state: everything that it is, for this package only.
+        applied_count: commands that were begun: if it has not risen, nothing has changed.
     """
 
     def __init__(self, partition: int, layout: Layout = STANDARD) -> None:
         self.partition = partition
         self.state = PartitionState(layout)
+        self.applied_count = 0
         self._story: deque[tuple[str, int, object]] = deque(maxlen=_STORY_LINES)
 
     # --- the only writer
@@ -92,6 +94,7 @@ class Engine:
             raise InternalError(
                 f"command of {command.now_ms} after one of {state.now_ms}", self.story()
             )
+        self.applied_count += 1
         self._story.append((type(command).__name__, command.now_ms, _subject(command)))
         try:
             effects = _STEPS[type(command)](state, command)

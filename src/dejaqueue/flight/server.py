@@ -286,7 +286,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             if call is None:
                 raise BadRequest("action", f"one of {', '.join(self._actions)}", action.type)
             body = _bounded(action.body, "action.body")
-            values = _json_object(body or b"{}", "action.body")
+            values = descriptors.json_object(body or b"{}", "action.body")
             try:
                 answer = self._act(action.type, call, values, caller_of(context), context.peer())
             except Elsewhere as other:
@@ -337,7 +337,9 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     ) -> flight.FlightDataStream:
         """Rows without leasing: {"op": "peek", …}, scan, claim or history."""
         with translated():
-            values = _json_object(_bounded(pa.py_buffer(ticket.ticket), "ticket"), "ticket")
+            values = descriptors.json_object(
+                _bounded(pa.py_buffer(ticket.ticket), "ticket"), "ticket"
+            )
             op = values.pop("op", None)
             if op not in rules.FLIGHT_TICKETS:
                 raise BadRequest("ticket.op", " or ".join(rules.FLIGHT_TICKETS), op)
@@ -381,11 +383,17 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         with translated():
             if not descriptor.path:
                 raise BadRequest("descriptor.path", "the name of a topic", None)
-            name = descriptor.path[0].decode()
+            name = descriptor.path[0].decode(errors="replace")
             caller = caller_of(context)
             with audit.recorded(caller.name, context.peer(), "get_flight_info", name):
                 rules.require_any(caller, rules.ANY, name)
             return self._flight_info(self._broker.topic(name))
+
+    def get_schema(
+        self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
+    ) -> flight.SchemaResult:
+        """What can be sent to a topic (descriptor path = its name)."""
+        return flight.SchemaResult(self.get_flight_info(context, descriptor).schema)
 
     def _flight_info(self, topic: Topic) -> flight.FlightInfo:
         names = self._broker.served_names(topic)
@@ -573,16 +581,6 @@ def _bounded(content: pa.Buffer | None, field: str) -> bytes:
     if content.size > limits.ACTION_BYTES_MAX:
         raise BadRequest(field, f"at most {limits.ACTION_BYTES_MAX} bytes", content.size)
     return bytes(content.to_pybytes())
-
-
-def _json_object(content: bytes, field: str) -> dict[str, Any]:
-    try:
-        values = json.loads(content)
-    except ValueError:
-        raise BadRequest(field, "a JSON object", content[:64]) from None
-    if not isinstance(values, dict):
-        raise BadRequest(field, "a JSON object", values)
-    return values
 
 
 def _translating(

@@ -21,7 +21,7 @@ from dejaqueue.access.senders import Sender
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.writer import Writer
-from dejaqueue.errors import BadRequest, DejaQError, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
 
@@ -117,6 +117,16 @@ class Gather:
             writer = self._writer_now()
         except DejaQError as error:
             self._answer(requests, Reply(self._number, len(rows), error=error))
+            return
+        except Exception as wrong:  # noqa: BLE001 - our bug, and somebody waits
+            if len(requests) > 1:
+                self._in_flight -= 1
+                for request in requests:  # one of them provokes it: the others are sent
+                    self._write([request])
+                return
+            bug = InternalError(f"{type(wrong).__name__}: {wrong}")
+            bug.__cause__ = wrong  # for the log
+            self._answer(requests, Reply(self._number, len(rows), error=bug))
             return
         writer.submit(self._number, batch, partial(self._reply, requests))
 

@@ -6,7 +6,6 @@ Holds: every error has the content type application/problem+json; a bug is a 500
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 from functools import lru_cache
@@ -20,8 +19,6 @@ from starlette.routing import compile_path
 
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, TryLater, Unauthenticated
 from dejaqueue.http.auditing import note_error
-
-log = logging.getLogger("dejaqueue.http")
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -37,7 +34,7 @@ def problem(error: DejaQError) -> JSONResponse:
         "type": f"https://dejaq.dev/errors#{type(error).__name__}",
         "title": type(error).__name__,
         "status": error.http_status,
-        "detail": str(error),
+        "detail": error.told(),
         "number": error.number,
         "retry": error.retry,
         **_fields(error),
@@ -97,5 +94,6 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> JSONResponse:
-        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return problem(InternalError("an internal error: please report it with the broker's log"))
+        wrong = InternalError(f"{request.method} {request.url.path}: {error!r}")
+        wrong.__cause__ = error  # for the log
+        return problem(wrong)

@@ -136,6 +136,23 @@ def _add_text(pieces: list[Piece], text: TextColumn, rows: int, at: int) -> tupl
     return at, data_at, end
 
 
+def check_entry(entry: Entry) -> None:
+    """Refuse an entry that `encode` cannot write: asked before its command is applied.
+
+    Raises:
+        BadRequest: a number that has no room, a text column whose offsets do not fit.
+    """
+    for number in entry.params:
+        if not -(1 << 63) <= number < 1 << 63:
+            raise BadRequest("number", "64 bits with a sign", number)
+    for name, text in entry.texts.items():
+        offsets = text.offsets
+        fits = len(offsets) == entry.rows + 1 and offsets[0] == 0
+        if not fits or offsets[-1] > len(text.data) or (offsets[1:] < offsets[:-1]).any():
+            raise BadRequest(name, "texts that lie in their buffer, in order", "others")
+    _check_sizes(entry, 0)
+
+
 def encode(entry: Entry, position: int, epoch: int, previous: int, after: int) -> Encoded:
     """The bytes of an entry that is to stand at `position`.
 

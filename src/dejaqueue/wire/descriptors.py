@@ -153,14 +153,29 @@ def encode(stream: WriteStream | ConsumeStream) -> bytes:
 
 def decode(kind: type[Stream], command: bytes | None) -> Stream:
     """The checked stream of a descriptor's command; BadRequest if it is not one."""
-    try:
-        values = json.loads(command or b"")
-    except ValueError:
-        raise BadRequest("descriptor.command", "a JSON object", bytes(command or b"")) from None
-    if not isinstance(values, dict):
-        raise BadRequest("descriptor.command", "a JSON object", values)
+    values = json_object(command or b"", "descriptor.command")
     check_fields(values, [field.name for field in fields(kind)], required=("topic",))
     return kind(**values).check()
+
+
+def json_object(content: bytes, field: str) -> dict[str, Any]:
+    """The values of a JSON object from outside.
+
+    JSON can spell half a character (`"\\ud800"`), which no text in UTF-8 can hold: what takes it in
+    would fail where it is written out, in front of others.
+
+    Raises:
+        BadRequest: it is none, is nested too deeply, or a text in it is no text.
+    """
+    try:
+        values = json.loads(content)
+        if b"\\u" in content:
+            json.dumps(values, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        raise BadRequest(field, "a JSON object", content[:64]) from None
+    if not isinstance(values, dict):
+        raise BadRequest(field, "a JSON object", values)
+    return values
 
 
 def check_fields(

@@ -86,11 +86,9 @@ class Firings:
             payload_sizes=self._sizes() if partition.topic().max_backlog_bytes else None,
             senders=of_runs(self.senders) if any(name for name, _ in self.senders) else None,
         )
-        effects = partition.engine.apply(command)
         texts["payload"] = pa.array(self.payloads, pa.binary())
         columns = {name: entries.text_column(column) for name, column in texts.items()}
-        partition.commits.group.add(entries.enqueue_entry(command, columns), effects)
-        return effects.first_sequence
+        return partition.apply(command, entries.enqueue_entry(command, columns)).first_sequence
 
     def _sizes(self) -> npt.NDArray[np.uint32]:
         return np.array([len(payload) for payload in self.payloads], dtype=np.uint32)

@@ -24,6 +24,7 @@ from dejaqueue.engine.commands import Int64s, Words
 from dejaqueue.model import ChangeKind
 from dejaqueue.schema.history import CHANGE_NAMES, STORED
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
+from dejaqueue.schema.texts import mended
 
 _SIMILAR = ("at_ms", "id", "sequence", "position", "due", "lateness_ms")
 """Integers that lie near the ones before them."""
@@ -235,7 +236,7 @@ def _keys(parts: list[_Part], count: int) -> pa.Array:
     for part in parts:
         keys = part.noted.keys
         if part.change.kind in came and keys is not None and len(keys.offsets) == part.size + 1:
-            columns.append(arrow_column(keys, pa.utf8()))
+            columns.append(mended(arrow_column(keys, pa.utf8())))
             found = True
         else:
             columns.append(pa.nulls(part.size, pa.utf8()))

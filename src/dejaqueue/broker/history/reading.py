@@ -33,6 +33,7 @@ from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.errors import BadRequest, DejaQError, Refused, Unavailable
 from dejaqueue.model import ChangeKind
 from dejaqueue.schema.history import CHANGE_NAMES, HISTORY, STORED
+from dejaqueue.schema.texts import mended_batch
 from dejaqueue.wire.descriptors import check_fields
 
 FIELDS = [
@@ -206,7 +207,7 @@ def read(topic: str, ticket: Ticket) -> Iterator[pa.RecordBatch]:
             for batch in file.iter_batches(BATCH_ROWS, columns=list(wanted)):
                 batch = _chosen(ticket, batch)
                 if batch.num_rows:
-                    yield _shaped(topic, ticket, batch)
+                    yield mended_batch(_shaped(topic, ticket, batch))
     except FileNotFoundError:
         raise Refused(f"history file {ticket.path.name} is gone: it was too old") from None
     except (OSError, pa.ArrowException) as wrong:
