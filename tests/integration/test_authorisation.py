@@ -474,7 +474,7 @@ def test_pages_in_a_browser_cannot_call_a_broker_without_keys(site: Site) -> Non
         for headers, status in (
             ({}, 200),
             ({"Host": "localhost"}, 200),
-            ({"Host": f"dejaq:{port}"}, 200),
+            ({"Host": f"dejaq:{port}"}, 403),
             ({"Host": f"[::1]:{port}"}, 200),
             ({"Host": "a.localhost"}, 200),
             ({"Origin": f"http://127.0.0.1:{port}"}, 200),

@@ -147,11 +147,3 @@ def test_the_same_warning_again_and_again_is_counted() -> None:
     assert passes(7, level=logging.INFO) == 0
     assert passes(10) == 2
     assert passes(11) == 0
-
-
-def test_places_that_are_counted_are_bounded() -> None:
-    repeats = logs.Repeats()
-    for number in range(3 * logs.PLACES_MAX):
-        record = logging.LogRecord("x", logging.WARNING, "f", number, "m", None, None)
-        repeats.filter(record)
-    assert len(repeats._seen) <= logs.PLACES_MAX

@@ -69,11 +69,13 @@ class KeyRing:
 
     Attributes:
         on_change: called with no lock held after keys were made or revoked.
+        start_token: what makes the first key takes; None = the caller's address is looked at.
     """
 
     def __init__(self, clock: Clock, documents: Documents | None = None) -> None:
         self.clock = clock
         self.on_change: list[Callable[[], None]] = []
+        self.start_token: str | None = None
         self._documents: Documents | None = None
         self._mutex = threading.Lock()
         self._keys: dict[str, ApiKey] = {}

@@ -35,6 +35,8 @@ class Rule:
         roles: any of them is enough; none = any key.
         field: of the body or the path, which names the topic; "" = the broker itself.
         audited: it administers: the audit log has a line of each.
+        takes: it is a GET, and takes something away: in the audit log too, but of many at once only
+            some; and no browser may call it for a link or a picture (access/pages.py).
         optional: without the field the answer is about all topics, and shows those that the caller
             has one of the roles for.
         also: what else it needs.
@@ -45,6 +47,7 @@ class Rule:
     audited: bool = False
     optional: bool = False
     also: Topics | None = None
+    takes: bool = False
 
     def needs(self, body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
         """Yield (roles, any of which is enough; topic) of a call. Raises BadRequest."""
@@ -281,7 +284,7 @@ HTTP_ROUTES: dict[tuple[str, str], Rule] = {
     ("DELETE", _DOQ): _doq(MANAGE, audited=True),
     ("POST", "/API/v1/ids"): Rule(),
     ("POST", f"{_DOQ}/messages"): _doq(PRODUCE),
-    ("GET", f"{_DOQ}/messages"): _doq(CONSUME),
+    ("GET", f"{_DOQ}/messages"): Rule((CONSUME,), "queue_name", audited=True, takes=True),
     ("GET", _DOQ_MESSAGE): _doq(MANAGE),
     ("DELETE", _DOQ_MESSAGE): _doq(PRODUCE),
     ("POST", f"{_DOQ_MESSAGE}/ack"): _doq(CONSUME),
