@@ -362,6 +362,59 @@ def test_a_forbidden_call_says_nothing_of_whether_the_topic_is_there(site: Site)
     assert texts[0] == texts[1]
 
 
+def test_a_foreign_transaction_says_nothing_of_whether_its_topic_is_there(site: Site) -> None:
+    """Nor does one among its topics that is foreign; over both doors, for every call."""
+    said: dict[str, set[str]] = {}
+    mine = f"{MINE}/0/1-1-{'0' * 32}"
+    for topic in (THEIRS, "nowhere"):
+        name = f"{topic}/0/1-1-{'0' * 32}"
+        for caller in ("produce mine", "consume mine", "admin mine"):
+            key = site.keys[caller]
+            for action in ("commit_transaction", "abort_transaction"):
+                bodies = (
+                    {"transaction": name, "participants": [f"{MINE}/0"]},
+                    {"transaction": name},
+                    {"transaction": mine, "participants": [f"{topic}/0"]},
+                    {"transaction": mine, "participants": [f"{topic}/99999"]},
+                )
+                for number, body in enumerate(bodies):
+                    with pytest.raises(Forbidden) as caught:
+                        act(site, caller, action, body)
+                    place = f"{caller} {action} {number}"
+                    said.setdefault(place, set()).add(str(caught.value).replace(topic, "it"))
+                    url = f"{site.http_url}/v1/transactions/{action.partition('_')[0]}"
+                    found = httpx.post(url, json=body, headers={"Authorization": f"Bearer {key}"})
+                    assert found.status_code == 403
+                    said[place].add(found.json()["detail"].replace(topic, "it"))
+            for op, call in (("enqueue", "messages"), ("ack", "ack")):
+                if caller not in (
+                    f"{'produce' if op == 'enqueue' else 'consume'} mine",
+                    "admin mine",
+                ):
+                    continue
+                place = f"{caller} {op}"
+                transport = FlightTransport(site.flight.url, key)
+                try:
+                    batch = pa.record_batch({"nonsense": [1]})
+                    stream = transport.open_write(WriteStream(MINE, op, transaction=name))
+                    error = stream.send(1, batch).exception(30)
+                finally:
+                    transport.close()
+                assert isinstance(error, Forbidden)
+                said.setdefault(place, set()).add(str(error).replace(topic, "it"))
+                url = f"{site.http_url}/v1/topics/{MINE}/{call}"
+                found = httpx.post(
+                    url,
+                    params={"transaction": name},
+                    json={"payload": "x"} if op == "enqueue" else {"messages": []},
+                    headers={"Authorization": f"Bearer {key}"},
+                )
+                assert found.status_code == 403
+                said[place].add(found.json()["detail"].replace(topic, "it"))
+    assert len(said) == 3 * 2 * 4 + 4
+    assert {place: texts for place, texts in said.items() if len(texts) != 1} == {}
+
+
 def test_a_call_without_a_topic_is_refused_by_name(site: Site) -> None:
     with pytest.raises(BadRequest, match="name"):
         act(site, "root", "create_topic", {})

@@ -204,6 +204,16 @@ WRITES: dict[str, Role] = {
 def require_write(principal: Principal, stream: WriteStream) -> None:
     """Raise Forbidden unless the caller may open this stream."""
     principal.require(WRITES[stream.op], stream.topic)
+    require_home(principal, stream.transaction)
+
+
+def require_home(principal: Principal, transaction: str) -> None:
+    """Raise Forbidden unless the caller may begin transactions where this one began; "" = none.
+
+    Asked before the broker is: what it answers depends on whether that topic is there, and where.
+    """
+    if transaction:
+        require_any(principal, (PRODUCE, CONSUME), transaction.partition("/")[0])
 
 
 def require_consume(principal: Principal, stream: ConsumeStream) -> None:
