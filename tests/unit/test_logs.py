@@ -147,3 +147,13 @@ def test_the_same_warning_again_and_again_is_counted() -> None:
     assert passes(7, level=logging.INFO) == 0
     assert passes(10) == 2
     assert passes(11) == 0
+
+
+def test_tracebacks_are_counted_as_warnings_are() -> None:
+    stream = begin()
+    for _ in range(3 * logs.REPEATS_MAX):
+        try:
+            raise ValueError("broken")
+        except ValueError:
+            log.exception("a request that breaks something")
+    assert len(lines(stream)) == logs.REPEATS_MAX

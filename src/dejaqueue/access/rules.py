@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dejaqueue.access.roles import Principal, Role
-from dejaqueue.errors import BadRequest, Forbidden
+from dejaqueue.access.roles import Principal, Role, no_role
+from dejaqueue.errors import BadRequest
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 BROKER = ""
@@ -70,7 +70,7 @@ def require_any(principal: Principal, roles: tuple[Role, ...], topic: str) -> No
         principal.require(roles[0], topic)
     elif not any(principal.may(role, topic) for role in roles):
         wanted = " or ".join(repr(role.value) for role in roles)
-        raise Forbidden(f"{principal.name}: no role {wanted} for topic {topic}")
+        raise no_role(principal, wanted, topic)
 
 
 def _text(body: Body, field: str) -> str:
