@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from dejaqueue.access import rules
+from dejaqueue.access import audit, rules
 from dejaqueue.access.roles import Role
 from dejaqueue.client.flight_errors import error_of
 from dejaqueue.client.flight_transport import FlightTransport
@@ -24,6 +25,7 @@ from dejaqueue.errors import BadRequest, DejaQError, Forbidden, NotAllowed, Unau
 from dejaqueue.flight import server as flight_server
 from dejaqueue.http.app import build_app
 from dejaqueue.http.service import Service
+from dejaqueue.log_rate import LogRate
 from dejaqueue.wire.descriptors import WRITE_OPS, ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Ping
 from tests.integration.access_fixture import (
@@ -546,6 +548,46 @@ def test_pages_in_a_browser_cannot_call_a_broker_without_keys(site: Site) -> Non
     # With a key it is the key that counts: no page has one that was not given to it.
     url = f"{site.http_url}/v1/topics"
     assert httpx.get(url, headers=key | {"Origin": "https://our.example"}).status_code == 200
+
+
+def test_two_authorizations_and_two_hosts_are_refused(site: Site) -> None:
+    """What is before the broker may have looked at the other one."""
+    root, own = f"Bearer {site.keys['root']}", f"Bearer {site.keys['produce mine']}"
+    with running() as bare:
+        for url, wanted in ((site.http_url, 401), (bare.http_url, 401)):
+            for pair in ((root, root), (own, root), (root, ""), ("Basic x", root)):
+                headers = [("Authorization", value) for value in pair]
+                found = httpx.get(f"{url}/v1/topics", headers=headers)
+                assert found.status_code == wanted
+                assert "one authorization header" in found.json()["detail"]
+            port = int(url.rpartition(":")[2])
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+                host = "Host: localhost\r\n"
+                lines = f"GET /v1/topics HTTP/1.1\r\n{host}{host}Authorization: {root}\r\n\r\n"
+                connection.sendall(lines.encode())
+                assert connection.recv(65_536).startswith(b"HTTP/1.1 400 ")
+
+
+def test_messages_that_a_get_takes_are_in_the_audit_log(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "_rate", LogRate(3, 60.0))
+    caplog.set_level(logging.INFO, "dejaqueue.audit")
+    path = f"/API/v1/queues/{MINE}/messages"
+    takes = {"Authorization": f"Bearer {site.keys['consume mine']}"}
+    sends = {"Authorization": f"Bearer {site.keys['produce mine']}"}
+    with httpx.Client(base_url=site.http_url, timeout=30) as client:
+        for ack in ("false", "true", "false", "true", "true"):
+            client.post(path, json={"content": "x", "priority": 1}, headers=sends)
+            assert client.get(path, params={"ack": ack}, headers=takes).status_code == 200
+        while client.get(path, params={"ack": "true"}, headers=takes).status_code == 200:
+            pass
+    found = [
+        (one["principal"], one["action"], one["topic"], one["outcome"], one["ack"])
+        for one in (vars(record)["audit"] for record in caplog.records)
+    ]
+    line = ("consume.m", "GET /API/v1/queues/{queue_name}/messages", MINE, "done")
+    assert found == [(*line, False), (*line, True), (*line, False)], "some of many, and no sends"
 
 
 def test_messages_found_by_a_filter_are_a_managers_to_change(site: Site) -> None:

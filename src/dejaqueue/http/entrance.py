@@ -25,7 +25,11 @@ _PUBLIC_PATHS = frozenset(path for (_, path), rule in HTTP_ROUTES.items() if rul
 _LOOKING = frozenset({"GET", "HEAD"})
 _BUSY = frozenset({"messages", "lease", "ack", "nack", "extend", "touch"})
 """How the paths of what is called most end: none of these administers."""
-_PAGE_HEADERS = {name.encode(): name for name in pages.HEADERS}
+_PAGE_HEADERS = frozenset(name.encode() for name in pages.HEADERS)
+_Asked = tuple[bool, bool, tuple[tuple[bytes, bytes], ...]]
+_LET_IN_MAX = 256
+"""Kinds of callers that are remembered: a program sends the same headers with each request, and to
+look at them again would take a tenth of the time of the smallest request."""
 
 
 def install(app: FastAPI, gate: Gate, known: Pages) -> None:
@@ -38,6 +42,7 @@ class _Entrance:
         self._app = app
         self._gate = gate
         self._pages = known
+        self._let_in: set[_Asked] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in _PUBLIC_PATHS:
@@ -51,7 +56,7 @@ class _Entrance:
             # No page has a key that was not given to it. While there are none, whatever is sent as
             # one says nothing: a page that has had its name rebound can send what it likes.
             if bearer is None or caller is EVERYBODY:
-                self._pages.check(headers, is_secure=scope["scheme"] == "https", takes=takes)
+                self._check_page(headers, is_secure=scope["scheme"] == "https", takes=takes)
         except DejaQError as error:
             note_error(scope, error)
             await problem(error)(scope, receive, send)
@@ -68,6 +73,17 @@ class _Entrance:
 
         await self._app(scope, receive, write_down)
 
+    def _check_page(self, headers: dict[bytes, bytes], *, is_secure: bool, takes: bool) -> None:
+        """Raise Forbidden for what a browser sends for a page of another origin."""
+        asked = is_secure, takes, tuple(headers.items())
+        if asked in self._let_in:
+            return
+        found = {name.decode(): value.decode("latin-1") for name, value in headers.items()}
+        self._pages.check(found, is_secure=is_secure, takes=takes)
+        if len(self._let_in) >= _LET_IN_MAX:
+            self._let_in.clear()
+        self._let_in.add(asked)
+
 
 def _takes(scope: Scope) -> bool:
     """True for DOQ's GET of a message, which takes it."""
@@ -75,19 +91,19 @@ def _takes(scope: Scope) -> bool:
     return scope["method"] == "GET" and path.startswith("/API/") and path.endswith("/messages")
 
 
-def _headers(scope: Scope) -> tuple[list[str], dict[str, str]]:
+def _headers(scope: Scope) -> tuple[list[str], dict[bytes, bytes]]:
     """Authorization headers of a request, and what tells whether a page asks.
 
     Raises:
         BadRequest: there are two hosts: what is before this may have gone by the other one.
     """
     authorizations: list[str] = []
-    found: dict[str, str] = {}
+    found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
-        if name == b"authorization":
-            authorizations.append(value.decode("latin-1"))
-        elif name in _PAGE_HEADERS:
-            if name == b"host" and "host" in found:
+        if name in _PAGE_HEADERS:
+            if name == b"host" and name in found:
                 raise BadRequest("host", "one header", "two")
-            found[_PAGE_HEADERS[name]] = value.decode("latin-1")
+            found[name] = value
+        elif name == b"authorization":
+            authorizations.append(value.decode("latin-1"))
     return authorizations, found
