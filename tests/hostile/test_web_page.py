@@ -21,11 +21,15 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any
 
 import httpx
+import pyarrow.flight as flight
 import pytest
+import trustme
 
 from dejaqueue.access import audit
+from dejaqueue.access.tls import load_tls
 from dejaqueue.clock import SystemClock
 from dejaqueue.model import Topic
+from dejaqueue.settings import ServerSettings
 from tests.hostile import browser
 from tests.integration.access_fixture import Site, running
 
@@ -235,3 +239,38 @@ def test_our_own_page_works_in_a_browser_without_keys(tmp_path: Path) -> None:
         document = browser.shown(f"{site.http_url}/docs", tmp_path / "profile")
         assert "Loading" not in document
         assert "/v1/topics/{topic}/lease" in document
+
+
+@needs_browser
+def test_a_browser_begins_no_call_of_flight_over_tls_either(tmp_path: Path) -> None:
+    """There it speaks HTTP/2 as gRPC does, but cannot send `te: trailers`, without which gRPC ends
+    a stream before anything of ours hears of it."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost")
+    certificate, key = tmp_path / "broker.pem", tmp_path / "broker.key"
+    for blob in issued.cert_chain_pems:
+        blob.write_to_path(str(certificate), append=True)
+    issued.private_key_pem.write_to_path(str(key))
+    settings = ServerSettings(tls_certificate=str(certificate), tls_key=str(key))
+    with running(load_tls(settings)) as site:
+        url = f"https://localhost:{site.flight.port}/arrow.flight.protocol.FlightService/DoAction"
+        ways = [
+            {"method": "POST", "mode": "no-cors", "body": "\0\0\0\0\x07\n\x05clock"},
+            {"method": "POST", "headers": {"Content-Type": "application/grpc", "TE": "trailers"}},
+            {"mode": "no-cors"},
+        ]
+        page = tmp_path / "page.html"
+        page.write_text(
+            f"<script>Promise.allSettled({json.dumps(ways)}.map((way) => fetch({json.dumps(url)}, "
+            "way))).then((all) => { document.title = all.map((one) => one.status) })</script>"
+        )
+        found = browser.shown(page.as_uri(), tmp_path / "profile", "--ignore-certificate-errors")
+        assert "<title>rejected,rejected,rejected</title>" in found
+        begun = site.broker.counting.flight_begun
+        assert begun.read() == {}
+        pem = authority.cert_pem.bytes()
+        with flight.FlightClient(
+            f"grpc+tls://localhost:{site.flight.port}", tls_root_certs=pem
+        ) as ours:
+            list(ours.do_action(flight.Action("clock", b"{}")))
+        assert begun.read() == {("do_action",): 1}, "what is counted"

@@ -27,7 +27,7 @@ _BUSY = frozenset({"messages", "lease", "ack", "nack", "extend", "touch"})
 """How the paths of what is called most end: none of these administers."""
 _PAGE_HEADERS = frozenset(name.encode() for name in pages.HEADERS)
 _Asked = tuple[bool, bool, tuple[tuple[bytes, bytes], ...]]
-_LET_IN_MAX = 256
+_LET_IN_MAX, _LET_IN_BYTES_MAX = 256, 1_000
 """Kinds of callers that are remembered: a program sends the same headers with each request, and to
 look at them again would take a tenth of the time of the smallest request."""
 
@@ -80,9 +80,12 @@ class _Entrance:
             return
         found = {name.decode(): value.decode("latin-1") for name, value in headers.items()}
         self._pages.check(found, is_secure=is_secure, takes=takes)
-        if len(self._let_in) >= _LET_IN_MAX:
-            self._let_in.clear()
-        self._let_in.add(asked)
+        if (
+            sum(map(len, headers.values())) <= _LET_IN_BYTES_MAX
+        ):  # tidy: allow name, because it is a dict's
+            if len(self._let_in) >= _LET_IN_MAX:
+                self._let_in.clear()
+            self._let_in.add(asked)
 
 
 def _takes(scope: Scope) -> bool:
