@@ -48,7 +48,7 @@ class Pollers:
 
     def _post(self, call: str, body: bytes) -> bytes:
         head = (
-            f"POST {self._path}/{call} HTTP/1.1\r\nhost: a\r\n"
+            f"POST {self._path}/{call} HTTP/1.1\r\nhost: localhost\r\n"
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body

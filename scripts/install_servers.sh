@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Install the servers that tests start (PostgreSQL, MariaDB, etcd) and that benchmarks compare with (Redis,
-# beanstalkd). Nothing else needs them.
+# beanstalkd), and the browser that tests start (Chromium). Nothing else needs them.
 set -euo pipefail
 
 missing=()
@@ -11,6 +11,9 @@ command -v mariadbd >/dev/null || [[ -x /usr/sbin/mariadbd ]] || missing+=(maria
 command -v etcd >/dev/null || missing+=(etcd-server)
 # Not a server: the disk that loses what was not synced (tests/crash/lossy_disk.py) is mounted by it.
 command -v fusermount3 >/dev/null || missing+=(fuse3)
+# Nor this: the browser in which a web page attacks a broker (tests/hostile).
+command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ||
+    missing+=(chromium)
 # Nor these: networks that fail (tests/chaos), and clocks that jump. They are of use to root only.
 if [[ "$(id -u)" == 0 ]]; then
     command -v ip >/dev/null || [[ -x /usr/sbin/ip ]] || missing+=(iproute2)

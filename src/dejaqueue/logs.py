@@ -15,10 +15,10 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import threading
 from datetime import UTC, datetime
 from typing import IO, Any
 
+from dejaqueue.log_rate import LogRate
 from dejaqueue.settings import LogSettings
 
 FIELDS = (
@@ -144,29 +144,20 @@ def _utc(seconds: float) -> str:
 class Repeats(logging.Filter):
     """Lets few warnings and errors of one kind through; the next says how many were left out.
 
-    What has a traceback, and the audit log, is never left out.
+    With a traceback or without: whoever finds a request that breaks something can send it for ever.
+    The audit log has a rate of its own.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._mutex = threading.Lock()
-        self._seen: dict[tuple[str, int, str], tuple[float, int]] = {}
+        self._rate = LogRate(REPEATS_MAX, REPEAT_SECONDS, PLACES_MAX)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """True if the record is to be written."""
-        rare = record.exc_info is not None or record.name == "dejaqueue.audit"
-        if record.levelno < logging.WARNING or rare:
+        if record.levelno < logging.WARNING or record.name == "dejaqueue.audit":
             return True
         place = (record.pathname, record.lineno, str(getattr(record, "topic", "")))
-        with self._mutex:
-            began, count = self._seen.get(place, (record.created, 0))
-            left_out = 0
-            if record.created - began >= REPEAT_SECONDS:
-                left_out = max(0, count - REPEATS_MAX)
-                began, count = record.created, 0
-            if len(self._seen) >= PLACES_MAX and place not in self._seen:
-                self._seen.clear()
-            self._seen[place] = (began, count + 1)
+        left_out = self._rate.admit(place, record.created)
         if left_out:
             record.left_out = left_out
-        return count < REPEATS_MAX
+        return left_out is not None

@@ -195,7 +195,13 @@ class ServerSettings(Group):
         description="Port of the HTTP server: the API, /docs, /metrics, /livez, /readyz, /stats. "
         "The one after the Flight port. 0 = any free port, which is printed. Cannot change live.",
     )
-
+    http_names: str = Field(
+        default="",
+        description="Names by which programs may call the HTTP port while there are no API keys, "
+        "as `dejaq,queue.example`: a web page can have any name resolved to this machine. Loopback "
+        "names, addresses, `server.host` and `cluster.advertise` always may, and any name over "
+        "TLS. Cannot change live.",
+    )
     http_connections_max: int = Field(
         default=4_096,
         ge=1,

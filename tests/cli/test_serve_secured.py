@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import ssl
 from pathlib import Path
@@ -105,6 +106,35 @@ def test_a_broker_that_is_open_to_others_says_so(
     whole = start("--data", place, "--host", "0.0.0.0", "--port", "0", **server_settings(papers))
     whole.line()
     assert "open to others" not in whole.end(signal.SIGTERM)[1]
+
+
+def test_the_first_key_of_a_broker_that_others_reach_takes_its_token(
+    start: Start, tmp_path: Path
+) -> None:
+    place = tmp_path / "queue"
+    serve = start("--data", str(place), "--host", "0.0.0.0", "--port", "0", "--json")
+    url = serve.where()["url"].replace("0.0.0.0", "127.0.0.1")
+    file = place / "start-token"
+    assert file.stat().st_mode & 0o777 == 0o600
+    token = file.read_text().strip()
+    make = ("key", "create", "root", "--grant", "admin:*", "--url", url)
+    for wrong in ((), ("--start-token", "0" * 64)):
+        refused = CliRunner().invoke(main, [*make, *wrong])
+        assert refused.exit_code == 7
+        assert "start-up token" in refused.stderr
+    made = CliRunner(env={"DEJAQ_START_TOKEN": token}).invoke(main, [*make])
+    assert made.exit_code == 0, made.output
+    assert not file.exists()
+    status, said = serve.end(signal.SIGTERM)
+    assert status == 0
+    assert str(file) in said
+    assert token not in said
+    in_memory = start("--data", "memory:", "--host", "0.0.0.0", "--port", "0")
+    in_memory.line()
+    said = in_memory.end(signal.SIGTERM)[1]
+    [path] = re.findall(r"start-up token in (\S+?)[\s\"]", said)
+    assert "dejaq-start-token-" in path
+    assert not Path(path).exists()
 
 
 def test_a_wrong_pair_is_refused_at_start(start: Start, papers: dict[str, str]) -> None:

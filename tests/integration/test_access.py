@@ -32,6 +32,7 @@ from dejaqueue.errors import (
 )
 from dejaqueue.flight.bounds import OpenStreams
 from dejaqueue.flight.server import FlightServer
+from dejaqueue.log_rate import LogRate
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Ping
@@ -49,8 +50,7 @@ def site() -> Iterator[Site]:
 @pytest.fixture(autouse=True)
 def no_flood(monkeypatch: pytest.MonkeyPatch) -> None:
     """What other tests were refused does not count here."""
-    fresh = {known: audit._Flood(SystemClock()) for known in (False, True)}
-    monkeypatch.setattr(audit, "_floods", fresh)
+    monkeypatch.setattr(audit, "_rate", LogRate(audit.LINES_PER_SECOND_MAX, 1.0))
 
 
 def client_of(site: Site, caller: str) -> Client:
@@ -386,12 +386,12 @@ def test_refused_calls_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> 
         with flight.FlightClient(site.flight.url.replace("dejaq", "grpc")) as client:
             seconds = 1
             first = SystemClock().now_ms() // 1_000
-            for _ in range(4 * audit.REFUSALS_PER_SECOND_MAX):
+            for _ in range(4 * audit.LINES_PER_SECOND_MAX):
                 with pytest.raises(flight.FlightUnauthenticatedError):
                     list(client.do_action(flight.Action("clock", b"{}")))
             seconds += SystemClock().now_ms() // 1_000 - first
     written = [one for one in caplog.records if "do_action" in one.getMessage()]
-    assert len(written) <= audit.REFUSALS_PER_SECOND_MAX * (seconds + 1)
+    assert len(written) <= audit.LINES_PER_SECOND_MAX * (seconds + 1)
 
 
 def test_a_header_that_is_no_key_is_refused(site: Site) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from dejaqueue.access import rules
+from dejaqueue.access import audit, rules
 from dejaqueue.access.roles import Role
 from dejaqueue.client.flight_errors import error_of
 from dejaqueue.client.flight_transport import FlightTransport
@@ -24,6 +25,7 @@ from dejaqueue.errors import BadRequest, DejaQError, Forbidden, NotAllowed, Unau
 from dejaqueue.flight import server as flight_server
 from dejaqueue.http.app import build_app
 from dejaqueue.http.service import Service
+from dejaqueue.log_rate import LogRate
 from dejaqueue.wire.descriptors import WRITE_OPS, ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Ping
 from tests.integration.access_fixture import (
@@ -373,6 +375,59 @@ def test_a_forbidden_call_says_nothing_of_whether_the_topic_is_there(site: Site)
     assert texts[0] == texts[1]
 
 
+def test_a_foreign_transaction_says_nothing_of_whether_its_topic_is_there(site: Site) -> None:
+    """Nor does one among its topics that is foreign; over both doors, for every call."""
+    said: dict[str, set[str]] = {}
+    mine = f"{MINE}/0/1-1-{'0' * 32}"
+    for topic in (THEIRS, "nowhere"):
+        name = f"{topic}/0/1-1-{'0' * 32}"
+        for caller in ("produce mine", "consume mine", "admin mine"):
+            key = site.keys[caller]
+            for action in ("commit_transaction", "abort_transaction"):
+                bodies = (
+                    {"transaction": name, "participants": [f"{MINE}/0"]},
+                    {"transaction": name},
+                    {"transaction": mine, "participants": [f"{topic}/0"]},
+                    {"transaction": mine, "participants": [f"{topic}/99999"]},
+                )
+                for number, body in enumerate(bodies):
+                    with pytest.raises(Forbidden) as caught:
+                        act(site, caller, action, body)
+                    place = f"{caller} {action} {number}"
+                    said.setdefault(place, set()).add(str(caught.value).replace(topic, "it"))
+                    url = f"{site.http_url}/v1/transactions/{action.partition('_')[0]}"
+                    found = httpx.post(url, json=body, headers={"Authorization": f"Bearer {key}"})
+                    assert found.status_code == 403
+                    said[place].add(found.json()["detail"].replace(topic, "it"))
+            for op, call in (("enqueue", "messages"), ("ack", "ack")):
+                if caller not in (
+                    f"{'produce' if op == 'enqueue' else 'consume'} mine",
+                    "admin mine",
+                ):
+                    continue
+                place = f"{caller} {op}"
+                transport = FlightTransport(site.flight.url, key)
+                try:
+                    batch = pa.record_batch({"nonsense": [1]})
+                    stream = transport.open_write(WriteStream(MINE, op, transaction=name))
+                    error = stream.send(1, batch).exception(30)
+                finally:
+                    transport.close()
+                assert isinstance(error, Forbidden)
+                said.setdefault(place, set()).add(str(error).replace(topic, "it"))
+                url = f"{site.http_url}/v1/topics/{MINE}/{call}"
+                found = httpx.post(
+                    url,
+                    params={"transaction": name},
+                    json={"payload": "x"} if op == "enqueue" else {"messages": []},
+                    headers={"Authorization": f"Bearer {key}"},
+                )
+                assert found.status_code == 403
+                said[place].add(found.json()["detail"].replace(topic, "it"))
+    assert len(said) == 3 * 2 * 4 + 4
+    assert {place: texts for place, texts in said.items() if len(texts) != 1} == {}
+
+
 def test_a_call_without_a_topic_is_refused_by_name(site: Site) -> None:
     with pytest.raises(BadRequest, match="name"):
         act(site, "root", "create_topic", {})
@@ -485,7 +540,7 @@ def test_pages_in_a_browser_cannot_call_a_broker_without_keys(site: Site) -> Non
         for headers, status in (
             ({}, 200),
             ({"Host": "localhost"}, 200),
-            ({"Host": f"dejaq:{port}"}, 200),
+            ({"Host": f"dejaq:{port}"}, 403),
             ({"Host": f"[::1]:{port}"}, 200),
             ({"Host": "a.localhost"}, 200),
             ({"Origin": f"http://127.0.0.1:{port}"}, 200),
@@ -504,6 +559,46 @@ def test_pages_in_a_browser_cannot_call_a_broker_without_keys(site: Site) -> Non
     # With a key it is the key that counts: no page has one that was not given to it.
     url = f"{site.http_url}/v1/topics"
     assert httpx.get(url, headers=key | {"Origin": "https://our.example"}).status_code == 200
+
+
+def test_two_authorizations_and_two_hosts_are_refused(site: Site) -> None:
+    """What is before the broker may have looked at the other one."""
+    root, own = f"Bearer {site.keys['root']}", f"Bearer {site.keys['produce mine']}"
+    with running() as bare:
+        for url, wanted in ((site.http_url, 401), (bare.http_url, 401)):
+            for pair in ((root, root), (own, root), (root, ""), ("Basic x", root)):
+                headers = [("Authorization", value) for value in pair]
+                found = httpx.get(f"{url}/v1/topics", headers=headers)
+                assert found.status_code == wanted
+                assert "one authorization header" in found.json()["detail"]
+            port = int(url.rpartition(":")[2])
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+                host = "Host: localhost\r\n"
+                lines = f"GET /v1/topics HTTP/1.1\r\n{host}{host}Authorization: {root}\r\n\r\n"
+                connection.sendall(lines.encode())
+                assert connection.recv(65_536).startswith(b"HTTP/1.1 400 ")
+
+
+def test_messages_that_a_get_takes_are_in_the_audit_log(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "_rate", LogRate(3, 60.0))
+    caplog.set_level(logging.INFO, "dejaqueue.audit")
+    path = f"/API/v1/queues/{MINE}/messages"
+    takes = {"Authorization": f"Bearer {site.keys['consume mine']}"}
+    sends = {"Authorization": f"Bearer {site.keys['produce mine']}"}
+    with httpx.Client(base_url=site.http_url, timeout=30) as client:
+        for ack in ("false", "true", "false", "true", "true"):
+            client.post(path, json={"content": "x", "priority": 1}, headers=sends)
+            assert client.get(path, params={"ack": ack}, headers=takes).status_code == 200
+        while client.get(path, params={"ack": "true"}, headers=takes).status_code == 200:
+            pass
+    found = [
+        (one["principal"], one["action"], one["topic"], one["outcome"], one["ack"])
+        for one in (vars(record)["audit"] for record in caplog.records)
+    ]
+    line = ("consume.m", "GET /API/v1/queues/{queue_name}/messages", MINE, "done")
+    assert found == [(*line, False), (*line, True), (*line, False)], "some of many, and no sends"
 
 
 def test_messages_found_by_a_filter_are_a_managers_to_change(site: Site) -> None:

@@ -149,9 +149,11 @@ def test_the_same_warning_again_and_again_is_counted() -> None:
     assert passes(11) == 0
 
 
-def test_places_that_are_counted_are_bounded() -> None:
-    repeats = logs.Repeats()
-    for number in range(3 * logs.PLACES_MAX):
-        record = logging.LogRecord("x", logging.WARNING, "f", number, "m", None, None)
-        repeats.filter(record)
-    assert len(repeats._seen) <= logs.PLACES_MAX
+def test_tracebacks_are_counted_as_warnings_are() -> None:
+    stream = begin()
+    for _ in range(3 * logs.REPEATS_MAX):
+        try:
+            raise ValueError("broken")
+        except ValueError:
+            log.exception("a request that breaks something")
+    assert len(lines(stream)) == logs.REPEATS_MAX

@@ -7,6 +7,7 @@ every call needs one, can only be made on the broker's own machine.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -37,14 +38,30 @@ def act(keys: KeyRing, name: str, body: dict[str, Any], *, is_near: bool) -> dic
 
 
 def _create(keys: KeyRing, body: dict[str, Any], is_near: bool) -> dict[str, Any]:
-    check_fields(body, ["name", "grants", "ends_ms"], required=("name", "grants"))
-    if not keys.required and not is_near:
-        raise Forbidden(
-            "the first API key is made on the broker's own machine: over its loopback address, or "
-            "with `dejaq key create --data` before it starts"
-        )
+    fields = ["name", "grants", "ends_ms", "start_token"]
+    check_fields(body, fields, required=("name", "grants"))
+    if not keys.required:
+        _check_first(keys, body.get("start_token"), is_near)
     key, text = keys.create(body["name"], body["grants"], body.get("ends_ms"))
     return key.to_dict() | {"api_key": text}
+
+
+def _check_first(keys: KeyRing, token: object, is_near: bool) -> None:
+    """Raise Forbidden unless whoever makes the first key is on this machine."""
+    wanted = keys.start_token
+    if wanted is None:
+        if not is_near:
+            raise Forbidden(
+                "the first API key is made on the broker's own machine: over its loopback address, "
+                "or with `dejaq key create --data` before it starts"
+            )
+        return
+    given = token if isinstance(token, str) else ""
+    if not hmac.compare_digest(given.strip().encode(errors="replace"), wanted.encode()):
+        raise Forbidden(
+            "the first API key of a broker that others can reach needs its start-up token "
+            "(`--start-token`): in the file that the broker's log names, on its machine"
+        )
 
 
 def _list(keys: KeyRing, body: dict[str, Any]) -> dict[str, Any]:

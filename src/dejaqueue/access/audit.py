@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -17,11 +16,13 @@ from typing import Any
 from dejaqueue.access.api_keys import id_of, without_secrets
 from dejaqueue.clock import Clock, SteadyClock
 from dejaqueue.errors import DejaQError, NotAllowed
+from dejaqueue.log_rate import LogRate
 
 log = logging.getLogger("dejaqueue.audit")
 
-REFUSALS_PER_SECOND_MAX = 50
-"""Lines about refused calls: whoever has no key must not fill the disk with them."""
+LINES_PER_SECOND_MAX = 50
+"""Lines of one caller about calls that were refused or failed, or that took a message by a GET:
+nobody must fill the disk with them. What was administered is always written."""
 NOBODY = "unknown"
 """Who calls without a key, or with a wrong one."""
 TEXT_CHARS_MAX = 300
@@ -52,33 +53,27 @@ def record(who: str, peer: str, action: str, topic: str, outcome: str, **more: o
     log.log(level, "%s", line, extra={"audit": short})
 
 
-class _Flood:
-    """So many lines in a second; then one line with how many more there were."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._mutex = threading.Lock()
-        self._second = 0
-        self._count = 0
-
-    def lets_through(self) -> bool:
-        """True if there is room for a line in this second."""
-        second = self._clock.now_ms() // 1_000
-        with self._mutex:
-            left_out = 0
-            if second != self._second:
-                left_out = max(0, self._count - REFUSALS_PER_SECOND_MAX)
-                self._second, self._count = second, 0
-            self._count += 1
-            room = self._count <= REFUSALS_PER_SECOND_MAX
-        if left_out:
-            facts = {"outcome": "left out", "refused": left_out}
-            log.warning('outcome="left out" refused=%d', left_out, extra={"audit": facts})
-        return room
+_rate = LogRate(LINES_PER_SECOND_MAX, 1.0)
+"""By caller and kind of line: strangers do not use up the lines of those who have a key."""
+_clock: Clock = SteadyClock()
 
 
-_floods = {is_known: _Flood(SteadyClock()) for is_known in (False, True)}
-"""Strangers do not use up the lines of those who have a key."""
+def record_some(
+    kind: str, who: str, peer: str, action: str, topic: str, outcome: str, **more: object
+) -> None:
+    """Write a line that a caller can cause again and again, unless there are too many of these.
+
+    Args:
+        kind: `refused`, `failed` or `taken`: how lines are called that were left out.
+    """
+    left_out = _rate.admit((who, kind), _clock.now_ms() / 1_000)
+    if left_out is None:
+        return
+    if left_out:
+        found: dict[str, object] = {"principal": who, "outcome": "left out", kind: left_out}
+        text = f'principal={json.dumps(who)} outcome="left out" {kind}={left_out}'
+        log.warning("%s", text, extra={"audit": found})
+    record(who, peer, action, topic, outcome, **more)
 
 
 def _short(value: object) -> object:
@@ -90,8 +85,7 @@ def _short(value: object) -> object:
 
 def refused(who: str, peer: str, action: str, topic: str, error: DejaQError) -> None:
     """Write that a call was not let through, unless there are too many of these."""
-    if _floods[who != NOBODY].lets_through():
-        record(who, peer, action, topic, type(error).__name__)
+    record_some("refused", who, peer, action, topic, type(error).__name__)
 
 
 @contextmanager
@@ -116,7 +110,7 @@ def recorded(
         if isinstance(error, NotAllowed):
             refused(who, peer, action, topic, error)
         elif always:
-            record(who, peer, action, topic, type(error).__name__, **more)
+            record_some("failed", who, peer, action, topic, type(error).__name__, **more)
         raise
     if always:
         record(who, peer, action, topic, "done", **more)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dejaqueue.access.key_ring import REFUSAL, InMemory, KeyRing
 from dejaqueue.access.roles import EVERYBODY, Principal
@@ -29,6 +29,20 @@ def bearer_of(authorization: str | None) -> str | None:
     """
     scheme, _, key = (authorization or "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else None
+
+
+def only_bearer_of(authorizations: Sequence[str | bytes]) -> str | None:
+    """The key in a call's authorization headers; None = there is none.
+
+    Raises:
+        Unauthenticated: there are two headers, of which a proxy before this may have looked at the
+            other one; or it is no text.
+    """
+    if not authorizations:
+        return None
+    if len(authorizations) > 1 or not isinstance(authorizations[0], str):
+        raise Unauthenticated("one authorization header, as `authorization: Bearer KEY`")
+    return bearer_of(authorizations[0])
 
 
 class Gate:

@@ -93,12 +93,14 @@ class KeyRing:
     Attributes:
         on_change: called with no lock held after keys were made or revoked.
         refused_count: documents that were found and refused since this was made.
+        start_token: what makes the first key takes; None = the caller's address is looked at.
     """
 
     def __init__(self, clock: Clock, documents: Documents | None = None) -> None:
         self.clock = clock
         self.on_change: list[Callable[[], None]] = []
         self.refused_count = 0
+        self.start_token: str | None = None
         self._documents: Documents | None = None
         self._copy: Documents | None = None
         self._seal: Seal | None = None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
+from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.errors import Forbidden
 from dejaqueue.model import topic_of
@@ -108,8 +109,16 @@ class Principal:
             own: as for `may`.
         """
         if not self.may(role, topic, own=own):
-            where = f"topic {topic}" if topic else "the broker"
-            raise Forbidden(f"{self.name}: no role {role.value!r} for {where}")
+            raise no_role(self, repr(role.value), topic)
+
+
+def no_role(principal: Principal, wanted: str, topic: str) -> Forbidden:
+    """The refusal. Of a name that can be no topic's only the beginning: a text that is longer than
+    gRPC lets an error be would arrive as an error of gRPC's."""
+    most = limits.TOPIC_NAME_BYTES_MAX
+    shown = topic if len(topic) <= most else f"{topic[:most]}…"
+    where = f"topic {shown}" if topic else "the broker"
+    return Forbidden(f"{principal.name}: no role {wanted} for {where}")
 
 
 OWNABLE = (Role.PRODUCE, Role.MANAGE)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dejaqueue.access.roles import Principal, Role
+from dejaqueue.access.roles import Principal, Role, no_role
 from dejaqueue.access.senders import Sender
-from dejaqueue.errors import BadRequest, Forbidden
+from dejaqueue.errors import BadRequest
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 BROKER = ""
@@ -36,6 +36,8 @@ class Rule:
         roles: any of them is enough; none = any key.
         field: of the body or the path, which names the topic; "" = the broker itself.
         audited: it administers: the audit log has a line of each.
+        takes: it is a GET, and takes something away: in the audit log too, but of many at once only
+            some; and no browser may call it for a link or a picture (access/pages.py).
         optional: without the field the answer is about all topics, and shows those that the caller
             has one of the roles for.
         also: what else it needs.
@@ -52,6 +54,7 @@ class Rule:
     by_sender: bool = False
     own: bool = False
     whole: tuple[Role, ...] = ()
+    takes: bool = False
 
     def needs(self, body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
         """Yield (roles, any of which is enough; topic) of a call. Raises BadRequest."""
@@ -83,7 +86,7 @@ def require_any(
         principal.require(roles[0], topic, own=own)
     elif not any(principal.may(role, topic, own=own) for role in roles):
         wanted = " or ".join(repr(role.value) for role in roles)
-        raise Forbidden(f"{principal.name}: no role {wanted} for topic {topic}")
+        raise no_role(principal, wanted, topic)
 
 
 def _text(body: Body, field: str) -> str:
@@ -222,7 +225,17 @@ def require_write(principal: Principal, stream: WriteStream) -> Sender:
     """Whose messages the stream sends or reaches. Raises Forbidden: the caller may not open it."""
     role = WRITES[stream.op]
     principal.require(role, stream.topic)
+    require_home(principal, stream.transaction)
     return principal.sender_for(stream.topic, role)
+
+
+def require_home(principal: Principal, transaction: str) -> None:
+    """Raise Forbidden unless the caller may begin transactions where this one began; "" = none.
+
+    Asked before the broker is: what it answers depends on whether that topic is there, and where.
+    """
+    if transaction:
+        require_any(principal, (PRODUCE, CONSUME), transaction.partition("/")[0])
 
 
 def require_consume(principal: Principal, stream: ConsumeStream) -> None:
@@ -305,7 +318,7 @@ HTTP_ROUTES: dict[tuple[str, str], Rule] = {
     ("POST", "/API/v1/ids"): Rule(),
     ("GET", "/API/v1/cluster/servers"): Rule((MANAGE,), field=BROKER),
     ("POST", f"{_DOQ}/messages"): _doq(PRODUCE),
-    ("GET", f"{_DOQ}/messages"): _doq(CONSUME),
+    ("GET", f"{_DOQ}/messages"): Rule((CONSUME,), "queue_name", audited=True, takes=True),
     ("GET", _DOQ_MESSAGE): _doq(MANAGE),
     ("DELETE", _DOQ_MESSAGE): _doq(PRODUCE),
     ("POST", f"{_DOQ_MESSAGE}/ack"): _doq(CONSUME),

@@ -45,7 +45,8 @@ def _ask(client: Client, name: str, body: dict[str, Any]) -> dict[str, Any]:
     """An action on keys, by a broker."""
     match name:
         case "create_key":
-            return client.create_key(body["name"], body["grants"], ends=body.get("ends_ms"))
+            ends, token = body.get("ends_ms"), body.get("start_token")
+            return client.create_key(body["name"], body["grants"], ends=ends, start_token=token)
         case "list_keys":
             return {"keys": client.api_keys()}
         case _:
@@ -98,6 +99,13 @@ def _keys(directory: str | None, url: str) -> Iterator[Act]:
 )
 @click.option("--for", "for_ms", type=Span(), help="It ends after so long; else never.")
 @click.option("--until", "until_ms", type=Instant(), help="It ends then.")
+@click.option(
+    "--start-token",
+    metavar="TOKEN",
+    envvar="DEJAQ_START_TOKEN",
+    show_envvar=True,
+    help="For the first key of a broker that others can reach: from the file that its log names.",
+)
 @data_option
 @json_option("Print the key and its facts as JSON.")
 @url_option
@@ -107,13 +115,15 @@ def create(
     grants: tuple[str, ...],
     for_ms: int | None,
     until_ms: int | None,
+    start_token: str | None,
     directory: str | None,
     as_json: bool,
     url: str,
 ) -> None:
     """Make an API key for NAME and print it: now or never.
 
-    The first one must be an admin's (`--grant 'admin:*'`), and is made on the broker's own machine.
+    The first one must be an admin's (`--grant 'admin:*'`), and is made on the broker's own machine:
+    with its start-up token, if others can reach the broker.
     """
     from dejaqueue.clock import SystemClock
 
@@ -124,6 +134,8 @@ def create(
     body: dict[str, Any] = {"name": name, "grants": list(grants)}
     if until_ms is not None:
         body["ends_ms"] = until_ms
+    if start_token is not None:
+        body["start_token"] = start_token
     with _keys(directory, url) as act:
         made = act("create_key", body)
     if as_json:

@@ -30,6 +30,7 @@ from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
     from dejaqueue.access.gate import Gate
+    from dejaqueue.access.start_token import StartToken
     from dejaqueue.access.tls import ServerTls
     from dejaqueue.broker.broker import Broker
     from dejaqueue.configuration import Loaded
@@ -97,7 +98,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     place = Place(settings)
     if not place.prepare(STOPPING_SIGNALS):
         return True
-    all_ended = True
+    all_ended, token = True, None
     broker = Broker(place.settings, shared=place.node)
     gate = Gate(broker.keys)
     ready = False
@@ -114,6 +115,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     try:
         broker.start()
         _warn_if_open(host, gate, tls)
+        token = _start_token(settings, gate)
         flight = FlightServer(
             broker, host, settings.server.port, gate=gate, tls=tls, forwarding=forwarding
         )
@@ -134,11 +136,31 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         place.leave()  # others take over while this one still says where things are
         all_ended = flight.stop()
     finally:
+        if token is not None:
+            token.remove()
         place.leave()
         broker.stop()
         http.stop()
         place.close()
     return all_ended
+
+
+def _start_token(settings: BrokerSettings, gate: Gate) -> StartToken | None:
+    """Have the first key of a broker that others can reach need a token; None = it needs none."""
+    from dejaqueue.access.start_token import StartToken
+    from dejaqueue.addresses import is_loopback
+    from dejaqueue.journal.interface import store_path
+
+    keys = gate.keys
+    if is_loopback(settings.server.host) or keys.required:
+        return None
+    url = settings.journal.url
+    is_here = "://" not in url.removeprefix("segment://")
+    token = StartToken(store_path(url) if is_here else None)
+    keys.start_token = token.text
+    keys.on_change.append(token.remove)
+    log.info("the first API key is made with the start-up token in %s", token.path)
+    return token
 
 
 def _warn_if_open(host: str, gate: Gate, tls: ServerTls | None) -> None:
@@ -174,6 +196,7 @@ def _http_server(
     try:
         from dejaqueue.http.server import HttpServer
     except ModuleNotFoundError as missing:
+        from dejaqueue.access.pages import Pages
         from dejaqueue.broker.health import health_of
         from dejaqueue.http.health import HealthServer
 
@@ -183,7 +206,9 @@ def _http_server(
         def is_healthy() -> bool:
             return is_ready() and health_of(broker).is_ready
 
-        return HealthServer(host, port, is_healthy, broker.stats, gate, tls)
+        return HealthServer(
+            host, port, is_healthy, broker.stats, gate, tls, Pages.of(broker.settings)
+        )
     from dejaqueue.flight.gathering import stats_of_all
     from dejaqueue.http.service import Service
 

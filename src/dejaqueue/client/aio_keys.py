@@ -23,7 +23,12 @@ class AsyncKeys:
     _core: ClientCore
 
     async def create_key(
-        self, name: str, grants: Sequence[str], *, ends: datetime | int | None = None
+        self,
+        name: str,
+        grants: Sequence[str],
+        *,
+        ends: datetime | int | None = None,
+        start_token: str | None = None,
     ) -> dict[str, Any]:
         """Make an API key. From the first one on, every call to the broker needs one.
 
@@ -32,6 +37,8 @@ class AsyncKeys:
             grants: texts like `produce:orders.*`; roles are produce, consume, manage, admin.
                 With `own:` before the pattern, produce and manage reach the bearer's own messages.
             ends: it is refused from then on: a datetime with a time zone, or UTC milliseconds.
+            start_token: for the first key of a broker that others can reach: what is in the file
+                that its log names.
 
         Returns:
             `api_key`, which is shown this once and kept nowhere; and what `api_keys` tells of it.
@@ -39,11 +46,13 @@ class AsyncKeys:
         Raises:
             BadRequest: a value is wrong. Refused: the name is taken, or it is the first key and
                 not for all topics an admin's. Forbidden: no admin, or a first key from elsewhere
-                than the broker's machine.
+                than the broker's machine, or without its start-up token.
         """
         body: dict[str, Any] = {"name": name, "grants": list(grants)}
         if ends is not None:
             body["ends_ms"] = due_ms_of(ends, "ends")
+        if start_token is not None:
+            body["start_token"] = start_token
         return await waits.result(self._core.transport.action("create_key", body))
 
     async def api_keys(self) -> list[dict[str, Any]]:

@@ -13,9 +13,11 @@ import threading
 from typing import cast
 
 from dejaqueue.clock import Clock
+from dejaqueue.connections.urls import check_login
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.coordinator.interface import Coordinator
 from dejaqueue.errors import BadRequest
+from dejaqueue.setting_words import masked
 
 _BACKENDS: dict[str, tuple[str, str]] = {
     "etcd": ("etcd", "etcd"),
@@ -56,7 +58,8 @@ def open_coordinator(url: str, clock: Clock | None = None) -> Coordinator:
         return _open_in_process(rest.strip("/"), clock)
     module, extra = _BACKENDS.get(scheme, ("", ""))
     if not module or not rest.startswith("//"):
-        raise BadRequest("coordinator", _FORMS, _without_secrets(url))
+        raise BadRequest("coordinator", _FORMS, masked("", url))
+    check_login("coordinator", url)
     try:
         backend = importlib.import_module(f"dejaqueue.coordinator.{module}")
     except ModuleNotFoundError as error:
@@ -83,8 +86,3 @@ def _forget(name: str, facts: ProcessFacts) -> None:
         if _in_process.get(name) is facts and facts.is_unused():
             del _in_process[name]
             facts.close()
-
-
-def _without_secrets(url: str) -> str:
-    scheme, mark, rest = url.partition("://")
-    return f"{scheme}{mark}…@{rest.rpartition('@')[2]}" if "@" in rest else url

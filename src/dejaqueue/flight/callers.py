@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow.flight as flight
 
 from dejaqueue.access import audit
-from dejaqueue.access.gate import Gate, bearer_of
+from dejaqueue.access.gate import Gate, only_bearer_of
 from dejaqueue.access.roles import Principal
 from dejaqueue.client.flight_transport import FOLLOWS
-from dejaqueue.errors import Elsewhere, NotAllowed, Unauthenticated
+from dejaqueue.errors import Elsewhere, NotAllowed
 from dejaqueue.flight.errors import translated
 from dejaqueue.flight.forwarding import FORWARDED, Onward
 from dejaqueue.flight.sharded import ShardedBroker, ShardedBrokers
@@ -56,7 +56,7 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         """Who calls. Flight does not say here from which address."""
         with translated():
             try:
-                bearer = _bearer(headers)
+                bearer = only_bearer_of(headers.get("authorization", []))
                 is_forwarded = FORWARDED in headers
                 return Caller(
                     self._gate.principal(bearer),
@@ -101,13 +101,3 @@ def onward(context: flight.ServerCallContext, elsewhere: Elsewhere) -> Onward:
     if caller.is_final or not elsewhere.url:
         raise elsewhere
     return Onward(elsewhere.url, caller.bearer)
-
-
-def _bearer(headers: dict[str, list[str | bytes]]) -> str | None:
-    """The key in the headers; None = there is none."""
-    found = headers.get("authorization", [])
-    if not found:
-        return None
-    if len(found) > 1 or not isinstance(found[0], str):
-        raise Unauthenticated("one authorization header, as `authorization: Bearer KEY`")
-    return bearer_of(found[0])

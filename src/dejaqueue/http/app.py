@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
+from dejaqueue.access.pages import Pages
 from dejaqueue.flight.sharded import ShardedBrokers
 from dejaqueue.http import entrance, openapi, problems
 from dejaqueue.http.doq import routes as doq
@@ -66,10 +67,11 @@ def build_app(service: Service) -> FastAPI:
     if service.forwards:
         app.state.sharded = ShardedBrokers(service.broker, service.flight_tls)
         app.add_middleware(Forwarding, sharded=app.state.sharded, tls=service.tls)
-    entrance.install(app, service.gate)
+    pages = Pages.of(service.broker.settings)
+    entrance.install(app, service.gate, pages)
     openapi.install(app, DESCRIPTION)
     requests = RequestCounts()
     app.add_middleware(RequestCounter, counts=requests)
     app.add_middleware(HeadAsGet)
-    app.state.exposition = Exposition(service, requests)
+    app.state.exposition = Exposition(service, requests, pages)
     return app

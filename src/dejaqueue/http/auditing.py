@@ -58,7 +58,13 @@ def record(scope: Scope, status: int) -> None:
     facts: dict[str, Any] = dict(scope.get(_FACTS, {}))
     facts.pop("topic", None)
     outcome = type(error).__name__ if error else "done" if status < 400 else str(status)
-    audit.record(*_who_what(scope), outcome, **facts)
+    if rule is not None and rule.takes:
+        if outcome == "done":
+            audit.record_some("taken", *_who_what(scope), outcome, **facts)
+    elif outcome == "done":
+        audit.record(*_who_what(scope), outcome, **facts)
+    else:
+        audit.record_some("failed", *_who_what(scope), outcome, **facts)
 
 
 def _path(scope: Scope) -> str:

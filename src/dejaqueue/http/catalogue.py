@@ -256,6 +256,14 @@ _SERVERS = (
         "what that was",
     ),
     _counter(
+        "dejaq_http_pages_refused",
+        "requests",
+        ("reason",),
+        "Requests without an API key that were refused because a browser made them for a page of "
+        "another origin, by what told it: `host`, `origin`, `referer`, `site`, `destination`, "
+        "`taking`",
+    ),
+    _counter(
         "dejaq_flight_calls",
         "calls",
         ("method", "status"),

@@ -2,23 +2,22 @@
 
 Room: http. Middleware around the whole application.
 Holds: once there is a key, nothing but what is public is answered without one, not even that a
-path is not there; while there is none, pages that a browser shows cannot call a broker either.
-See: access/gate.py for who calls; access/rules.py for what is public; auditing.py for the log.
+path is not there; without a key, pages that a browser shows cannot call a broker either.
+See: access/gate.py for who calls; access/pages.py for pages; access/rules.py for what is public;
+auditing.py for the log.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-from ipaddress import ip_address
-
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dejaqueue.access.administration import is_near
-from dejaqueue.access.gate import Gate, bearer_of
+from dejaqueue.access import pages
+from dejaqueue.access.gate import Gate, only_bearer_of
+from dejaqueue.access.pages import Pages
 from dejaqueue.access.roles import EVERYBODY
 from dejaqueue.access.rules import HTTP_ROUTES, PUBLIC
-from dejaqueue.errors import DejaQError, Forbidden
+from dejaqueue.errors import BadRequest, DejaQError
 from dejaqueue.http.auditing import BEARER, PRINCIPAL, note_error, record
 from dejaqueue.http.problems import problem
 
@@ -26,33 +25,44 @@ _PUBLIC_PATHS = frozenset(path for (_, path), rule in HTTP_ROUTES.items() if rul
 _LOOKING = frozenset({"GET", "HEAD"})
 _BUSY = frozenset({"messages", "lease", "ack", "nack", "extend", "touch"})
 """How the paths of what is called most end: none of these administers."""
+_PAGE_HEADERS = frozenset(name.encode() for name in pages.HEADERS)
+_Asked = tuple[bool, bool, tuple[tuple[bytes, bytes], ...]]
+_LET_IN_MAX, _LET_IN_BYTES_MAX = 256, 1_000
+"""Kinds of callers that are remembered: a program sends the same headers with each request, and to
+look at them again would take a tenth of the time of the smallest request."""
 
 
-def install(app: FastAPI, gate: Gate) -> None:
+def install(app: FastAPI, gate: Gate, known: Pages) -> None:
     """Have requests of an application let in and audited."""
-    app.add_middleware(_Entrance, gate=gate)
+    app.add_middleware(_Entrance, gate=gate, known=known)
 
 
 class _Entrance:
-    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+    def __init__(self, app: ASGIApp, gate: Gate, known: Pages) -> None:
         self._app = app
         self._gate = gate
+        self._pages = known
+        self._let_in: set[_Asked] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in _PUBLIC_PATHS:
             await self._app(scope, receive, send)
             return
+        takes = _takes(scope)
         try:
-            bearer, host, origin = _headers(scope)
-            scope[PRINCIPAL] = self._gate.principal(bearer)
-            scope[BEARER] = bearer
-            if scope[PRINCIPAL] is EVERYBODY:
-                _check_page(scope, host, origin)
+            authorizations, headers = _headers(scope)
+            scope[BEARER] = bearer = only_bearer_of(authorizations)
+            scope[PRINCIPAL] = caller = self._gate.principal(bearer)
+            # No page has a key that was not given to it. While there are none, whatever is sent as
+            # one says nothing: a page that has had its name rebound can send what it likes.
+            if bearer is None or caller is EVERYBODY:
+                self._check_page(headers, is_secure=scope["scheme"] == "https", takes=takes)
         except DejaQError as error:
             note_error(scope, error)
             await problem(error)(scope, receive, send)
             return
-        if scope["method"] in _LOOKING or scope["path"].rpartition("/")[2] in _BUSY:
+        is_busy = scope["method"] in _LOOKING or scope["path"].rpartition("/")[2] in _BUSY
+        if is_busy and not takes:
             await self._app(scope, receive, send)
             return
 
@@ -63,43 +73,40 @@ class _Entrance:
 
         await self._app(scope, receive, write_down)
 
+    def _check_page(self, headers: dict[bytes, bytes], *, is_secure: bool, takes: bool) -> None:
+        """Raise Forbidden for what a browser sends for a page of another origin."""
+        asked = is_secure, takes, tuple(headers.items())
+        if asked in self._let_in:
+            return
+        found = {name.decode(): value.decode("latin-1") for name, value in headers.items()}
+        self._pages.check(found, is_secure=is_secure, takes=takes)
+        if (
+            sum(map(len, headers.values())) <= _LET_IN_BYTES_MAX
+        ):  # tidy: allow name, because it is a dict's
+            if len(self._let_in) >= _LET_IN_MAX:
+                self._let_in.clear()
+            self._let_in.add(asked)
 
-def _headers(scope: Scope) -> tuple[str | None, str, str]:
-    """API key, host and origin of a request; origin "" = no page of a browser asks."""
-    bearer, host, origin = None, "", ""
-    for name, value in scope["headers"]:
-        if name == b"authorization":
-            bearer = bearer_of(value.decode("latin-1"))
-        elif name == b"host":
-            host = value.decode("latin-1")
-        elif name == b"origin":
-            origin = value.decode("latin-1")
-    return bearer, host, origin
+
+def _takes(scope: Scope) -> bool:
+    """True for DOQ's GET of a message, which takes it."""
+    path: str = scope["path"]
+    return scope["method"] == "GET" and path.startswith("/API/") and path.endswith("/messages")
 
 
-def _check_page(scope: Scope, host: str, origin: str) -> None:
-    """Raise Forbidden for what a page of some web site has a browser on this machine ask.
+def _headers(scope: Scope) -> tuple[list[str], dict[bytes, bytes]]:
+    """Authorization headers of a request, and what tells whether a page asks.
 
-    While there are no keys, nothing else would stop it. A page of another origin says so in a
-    header; one that has had its own name resolved to this machine's address is known by that name.
+    Raises:
+        BadRequest: there are two hosts: what is before this may have gone by the other one.
     """
-    if origin and origin.partition("://")[2] != host:
-        raise Forbidden(f"while there is no API key, pages of {origin[:100]} may not call this")
-    client = scope.get("client")
-    if client is not None and _is_outside(host) and is_near(client[0]):
-        raise Forbidden(
-            f"while there is no API key, this machine is not called {host[:100]} by its programs"
-        )
-
-
-@lru_cache(maxsize=256)
-def _is_outside(host: str) -> bool:
-    """True for a name that the network gives, as `queue.example:80`; False for an address."""
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    if "." not in name or name.endswith(".localhost"):
-        return False
-    try:
-        ip_address(name)
-    except ValueError:
-        return True
-    return False
+    authorizations: list[str] = []
+    found: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in _PAGE_HEADERS:
+            if name == b"host" and name in found:
+                raise BadRequest("host", "one header", "two")
+            found[name] = value
+        elif name == b"authorization":
+            authorizations.append(value.decode("latin-1"))
+    return authorizations, found

@@ -24,6 +24,7 @@ from dejaqueue.metrics import COUNT_BOUNDS, DURATION_BOUNDS_US, HistogramCounts
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
+    from dejaqueue.access.pages import Pages
     from dejaqueue.http.protocol import Connections
     from dejaqueue.http.requests import RequestCounts
     from dejaqueue.http.service import Service
@@ -130,12 +131,14 @@ class Exposition:
     Args:
         service: its broker may be not started yet.
         requests: what the application counted.
+        pages: what its entrance refused web pages.
     """
 
-    def __init__(self, service: Service, requests: RequestCounts) -> None:
+    def __init__(self, service: Service, requests: RequestCounts, pages: Pages) -> None:
         self._service = service
         self._broker = service.broker
         self._requests = requests
+        self._pages = pages
         self._observer = Observer(service.broker)
         self.connections: Connections | None = None
         self._registry = CollectorRegistry()
@@ -183,6 +186,8 @@ class Exposition:
             page.add("dejaq_http_connections_open", "", len(self.connections.open))
             for outcome, count in self.connections.counters.values().items():
                 page.add("dejaq_http_connections", f'outcome="{outcome}"', count)
+        for reason, count in self._pages.refused().items():
+            page.add("dejaq_http_pages_refused", f'reason="{reason}"', count)
         # What ends while this is read may be in one and not yet in the other.
         begun, ended = counting.flight_begun.read(), counting.flight_ended.read()
         for (method, status), count in ended.items():

@@ -36,7 +36,7 @@ PIECE_BYTES = 64 << 10
 # Those of one connection, and those that another broker would take for a web page's.
 _OWN = frozenset(
     {b"connection", b"expect", b"host", b"keep-alive", b"origin", b"proxy-authenticate",
-     b"proxy-authorization", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+     b"proxy-authorization", b"referer", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
 )  # fmt: skip
 
 Headers = list[tuple[bytes, bytes]]

@@ -12,15 +12,20 @@ nothing is closed after REQUEST_SECONDS_MAX.
 from __future__ import annotations
 
 import json
+import logging
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from dejaqueue.access.gate import Gate, bearer_of
-from dejaqueue.access.roles import Role
+from dejaqueue.access.gate import Gate, only_bearer_of
+from dejaqueue.access.pages import Pages
+from dejaqueue.access.roles import EVERYBODY, Role
 from dejaqueue.access.tls import ServerTls
 from dejaqueue.errors import DejaQError, to_fields
+
+log = logging.getLogger("dejaqueue.http")
 
 REQUEST_SECONDS_MAX = 5.0
 """A probe says what it wants at once; what stays silent this long is not one."""
@@ -41,12 +46,14 @@ class HealthServer:
         stats: Callable[[], dict[str, Any]],
         gate: Gate | None = None,
         tls: ServerTls | None = None,
+        pages: Pages | None = None,
     ) -> None:
         """Bind the port.
 
         Args:
             gate: says who may see /stats; None = everybody.
             tls: None = in plain text.
+            pages: tells requests of web pages; None = by loopback names and addresses alone.
 
         Raises:
             OSError: the address cannot be bound.
@@ -57,8 +64,8 @@ class HealthServer:
 
         Answers.is_ready = staticmethod(is_ready)
         Answers.stats = staticmethod(stats)
-        Answers.gate = gate
-        self._server = ThreadingHTTPServer((host, port), Answers)
+        Answers.gate, Answers.pages, Answers.is_secure = gate, pages or Pages(), tls is not None
+        self._server = _Server((host, port), Answers)
         if tls is not None:
             # The handshake is made on the connection's own thread, by its first read.
             self._server.socket = tls.context.wrap_socket(
@@ -85,10 +92,19 @@ class HealthServer:
         self._server.server_close()
 
 
+class _Server(ThreadingHTTPServer):
+    # tidy: allow name, because it is the name of the framework
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A line in our log, which is bounded; the library prints a traceback of each."""
+        log.warning("a request of %s broke off: %s", client_address, sys.exception())
+
+
 class _Answers(BaseHTTPRequestHandler):
     is_ready: Callable[[], bool]
     stats: Callable[[], dict[str, Any]]
     gate: Gate | None
+    pages: Pages
+    is_secure: bool
     timeout = REQUEST_SECONDS_MAX
     server_version = "dejaq"
     sys_version = ""
@@ -103,8 +119,12 @@ class _Answers(BaseHTTPRequestHandler):
         elif path == "/stats":
             try:
                 if self.gate is not None:
-                    bearer = bearer_of(self.headers.get("Authorization"))
-                    self.gate.principal(bearer).require(Role.MANAGE, "")
+                    bearer = only_bearer_of(self.headers.get_all("Authorization", []))
+                    caller = self.gate.principal(bearer)
+                    caller.require(Role.MANAGE, "")
+                    if caller is EVERYBODY:
+                        found = {name.lower(): text for name, text in self.headers.items()}
+                        self.pages.check(found, is_secure=self.is_secure, takes=False)
                 self._answer(200, self.stats())
             except DejaQError as error:
                 self._answer(error.http_status, to_fields(error))

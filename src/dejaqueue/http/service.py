@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from fastapi import Request
 
-from dejaqueue.access.gate import Gate, bearer_of
+from dejaqueue.access.gate import Gate
 from dejaqueue.access.roles import Principal
 from dejaqueue.broker.broker import Broker
 from dejaqueue.client.credentials import Tls
-from dejaqueue.http.auditing import PRINCIPAL, SHARDED
+from dejaqueue.http.auditing import BEARER, PRINCIPAL, SHARDED
 
 
 def _alone(bearer: str | None, own: dict[str, Any]) -> dict[str, Any]:
@@ -47,8 +47,7 @@ class Service:
 
     def stats(self, request: Request) -> dict[str, Any]:
         """Numbers of the topics of all brokers."""
-        bearer = bearer_of(request.headers.get("authorization"))
-        return self.gather(bearer, self.broker.stats())
+        return self.gather(request.scope.get(BEARER), self.broker.stats())
 
 
 def service_of(request: Request) -> Service:

@@ -511,6 +511,9 @@ class NewKey(Shape):
     ends_ms: int | None = Field(
         default=None, description="It is refused from then on, UTC milliseconds; null = never."
     )
+    start_token: str | None = Field(
+        default=None, description="For the first key of a broker that others can reach."
+    )
 
 
 class KeyShown(Shape):

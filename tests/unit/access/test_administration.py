@@ -29,6 +29,23 @@ def test_the_first_key_is_made_near_and_the_others_anywhere(ring: KeyRing) -> No
     assert far["ends_ms"] is None
 
 
+@pytest.mark.parametrize("token", [None, "", "b" * 64, "a" * 63, 5, ["a" * 64], "é", "\udc80"])
+def test_the_first_key_of_a_broker_that_others_reach_needs_its_token(
+    ring: KeyRing, token: object
+) -> None:
+    ring.start_token = "a" * 64
+    for near in (True, False):
+        with pytest.raises(Forbidden, match="start-up token") as refused:
+            act(ring, "create_key", FIRST | {"start_token": token}, is_near=near)
+        assert ring.start_token not in str(refused.value)
+    assert not ring.required
+    made = act(ring, "create_key", FIRST | {"start_token": "a" * 64 + "\n"}, is_near=False)
+    assert ring.find(made["api_key"]).name == "root"
+    assert "api_key" in act(
+        ring, "create_key", {"name": "a", "grants": ["produce:a"]}, is_near=False
+    )
+
+
 def test_lists_tell_no_secrets(ring: KeyRing) -> None:
     assert act(ring, "list_keys", {}, is_near=True) == {"required": False, "keys": []}
     made = act(ring, "create_key", dict(FIRST), is_near=True)

@@ -8,6 +8,7 @@ import pytest
 
 from dejaqueue.access import audit
 from dejaqueue.errors import BadRequest, Forbidden, Unauthenticated
+from dejaqueue.log_rate import LogRate
 from dejaqueue.testing.virtual_clock import VirtualClock
 
 SECRET = "0123456789abcdef" * 4
@@ -22,7 +23,8 @@ def clock() -> VirtualClock:
 def log(
     caplog: pytest.LogCaptureFixture, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr(audit, "_floods", {known: audit._Flood(clock) for known in (False, True)})
+    monkeypatch.setattr(audit, "_rate", LogRate(audit.LINES_PER_SECOND_MAX, 1.0))
+    monkeypatch.setattr(audit, "_clock", clock)
     caplog.set_level(logging.INFO, "dejaqueue.audit")
     return caplog
 
@@ -75,7 +77,7 @@ def test_what_a_block_does_is_recorded(log: pytest.LogCaptureFixture) -> None:
 
 
 def test_strangers_do_not_fill_the_log(log: pytest.LogCaptureFixture, clock: VirtualClock) -> None:
-    most, wrong = audit.REFUSALS_PER_SECOND_MAX, Unauthenticated("no")
+    most, wrong = audit.LINES_PER_SECOND_MAX, Unauthenticated("no")
     for _ in range(most + 7):
         audit.refused(audit.NOBODY, "p", "x", "", wrong)
     assert len(log.records) == most
@@ -85,6 +87,20 @@ def test_strangers_do_not_fill_the_log(log: pytest.LogCaptureFixture, clock: Vir
     clock.advance(ms=1_000)
     audit.refused(audit.NOBODY, "p", "x", "", wrong)
     assert [one.getMessage() for one in log.records[-2:]] == [
-        'outcome="left out" refused=7',
+        'principal="unknown" outcome="left out" refused=7',
         'principal="unknown" peer="p" action="x" topic="" outcome="Unauthenticated"',
     ]
+
+
+def test_calls_that_fail_do_not_fill_the_log_and_those_that_are_done_all_count(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    most = audit.LINES_PER_SECOND_MAX
+    for _ in range(2 * most):
+        with pytest.raises(BadRequest), audit.recorded("m", "p", "create_topic", "", always=True):
+            raise BadRequest("name", "a name")
+    assert len(log.records) == most
+    for _ in range(2 * most):
+        with audit.recorded("m", "p", "delete_topic", "a", always=True):
+            pass
+    assert len(log.records) == 3 * most

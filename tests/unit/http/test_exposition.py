@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dejaqueue.access.gate import Gate
+from dejaqueue.access.pages import Pages
 from dejaqueue.broker import observation
 from dejaqueue.http.catalogue import METRICS
 from dejaqueue.http.exposition import Exposition
@@ -30,9 +31,9 @@ def fixture() -> Iterator[BrokerFixture]:
 
 
 def read(fixture: BrokerFixture) -> Page:
-    content, _ = Exposition(Service(fixture.broker, Gate(), lambda: True), RequestCounts()).render(
-        ""
-    )
+    content, _ = Exposition(
+        Service(fixture.broker, Gate(), lambda: True), RequestCounts(), Pages()
+    ).render("")
     return Page(list(text_string_to_metric_families(content.decode())))
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
 
 import pytest
+import trustme
 
 from dejaqueue.access.gate import Gate
+from dejaqueue.access.tls import ServerTls
 from dejaqueue.errors import Unavailable
 from dejaqueue.http.health import HealthServer
 
@@ -116,5 +119,51 @@ def test_numbers_are_for_those_with_a_key_once_there_is_one(broker: Broker) -> N
         assert [ask(server, path)[0] for path in ("/livez", "/readyz")] == [200, 200]
         found = [ask(server, "/stats", key=key)[0] for key in (None, "dq_1_2", one, root)]
         assert found == [401, 401, 403, 200]
+    finally:
+        server.stop()
+
+
+def test_broken_connections_are_lines_of_the_log_and_no_tracebacks(
+    broker: Broker, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    issued = trustme.CA().issue_cert("localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    issued.configure_cert(context)
+    tls = ServerTls(b"", b"", None, context)
+    server = HealthServer("127.0.0.1", 0, lambda: True, broker.stats, tls=tls)
+    server.start()
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            connection.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+            while connection.recv(100):
+                pass
+    except ConnectionError:
+        pass
+    finally:
+        server.stop()
+    assert capfd.readouterr().err == ""
+    assert [record.name for record in caplog.records] == ["dejaqueue.http"]
+
+
+def test_stats_are_for_no_page_and_no_second_key(broker: Broker) -> None:
+    gate = Gate()
+    server = HealthServer("127.0.0.1", 0, lambda: True, broker.stats, gate)
+    server.start()
+    try:
+        for lines, status in (
+            ([("Host", "localhost")], 200),
+            ([("Host", "evil.example")], 403),
+            ([("Host", "localhost"), ("Sec-Fetch-Site", "cross-site")], 403),
+            ([("Host", "localhost"), ("Origin", "http://evil.example")], 403),
+            ([("Host", "localhost"), ("Authorization", "Bearer a")], 200),
+            ([("Host", "localhost"), ("Authorization", "a"), ("Authorization", "a")], 401),
+        ):
+            connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
+            connection.putrequest("GET", "/stats", skip_host=True)
+            for name, value in lines:
+                connection.putheader(name, value)
+            connection.endheaders()
+            assert connection.getresponse().status == status, lines
+            connection.close()
     finally:
         server.stop()

@@ -44,8 +44,8 @@ SMALL = Bounds(
     look_seconds=0.05,
 )
 PATIENT = replace(SMALL, head_seconds=30, body_seconds=30, idle_seconds=30, stuck_seconds=30)
-GET = b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n"
-POST = b"POST /API/v1/queues HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+GET = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"
+POST = b"POST /API/v1/queues HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
 
 class Complaints(logging.Handler):
@@ -258,7 +258,7 @@ def test_who_does_not_read_is_closed(web: Web) -> None:
     web.broker.open_write(WriteStream("t")).submit(1, batch, sent.set_result)
     number = int(sent.result(SECONDS_MAX).all_ids()[0])
     connection = web.connect()
-    look = f"GET /API/v1/queues/t/messages/{number} HTTP/1.1\r\nhost: a\r\n\r\n"
+    look = f"GET /API/v1/queues/t/messages/{number} HTTP/1.1\r\nhost: localhost\r\n\r\n"
     connection.sendall(look.encode() * SMALL.pipelined_max)
     until = time.monotonic() + SECONDS_MAX
     while not web.counts["stuck"]:
@@ -294,7 +294,7 @@ def test_a_header_without_end_gets_431(patient: Web) -> None:
 
 def test_a_long_path_gets_431(patient: Web) -> None:
     connection = patient.connect()
-    connection.sendall(b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nhost: a\r\n\r\n")
+    connection.sendall(b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n")
     check_problem(read_all(connection), 431)
 
 
@@ -406,10 +406,10 @@ def answer_of_many(connection: socket.socket) -> list[int]:
         b"\x00" * 1_000,
         b"GET\r\n\r\n",
         b"GET /livez HTTP/9.9\r\n\r\n",
-        b"GET /\xff\xfe HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"GET /\xff\xfe HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"GET /livez HTTP/1.1\r\nbad header\r\n\r\n",
-        b"GET /livez HTTP/1.1\r\nhost: a\r\n bad: fold\r\n\r\n",
-        b"CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nhost: localhost\r\n bad: fold\r\n\r\n",
+        b"CONNECT a:1 HTTP/1.1\r\nhost: localhost\r\n\r\n",
         POST + b"content-length: -1\r\n\r\n",
         POST + b"content-length: x\r\n\r\n",
         POST + b"content-length: 99999999999999999999999\r\n\r\n",
@@ -431,19 +431,19 @@ def test_what_is_not_http_gets_400(patient: Web, request_bytes: bytes) -> None:
 @pytest.mark.parametrize(
     ("request_bytes", "statuses"),
     [
-        (b"HEAD /livez HTTP/1.1\r\nhost: a\r\n\r\n", {200, 405}),
-        (b"OPTIONS /livez HTTP/1.1\r\nhost: a\r\n\r\n", {200, 405}),
-        (b"OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n", {400, 404, 405}),
-        (b"TRACE /livez HTTP/1.1\r\nhost: a\r\n\r\n", {405}),
-        (b"BREW /livez HTTP/1.1\r\nhost: a\r\n\r\n", {400}),
-        (b"GET http://b/livez HTTP/1.1\r\nhost: a\r\n\r\n", {200, 404}),
-        (b"GET /livez?%ff=%00 HTTP/1.1\r\nhost: a\r\n\r\n", {200}),
-        (b"GET /%00%ff/../.. HTTP/1.1\r\nhost: a\r\n\r\n", {404}),
+        (b"HEAD /livez HTTP/1.1\r\nhost: localhost\r\n\r\n", {200, 405}),
+        (b"OPTIONS /livez HTTP/1.1\r\nhost: localhost\r\n\r\n", {200, 405}),
+        (b"OPTIONS * HTTP/1.1\r\nhost: localhost\r\n\r\n", {400, 404, 405}),
+        (b"TRACE /livez HTTP/1.1\r\nhost: localhost\r\n\r\n", {405}),
+        (b"BREW /livez HTTP/1.1\r\nhost: localhost\r\n\r\n", {400}),
+        (b"GET http://b/livez HTTP/1.1\r\nhost: localhost\r\n\r\n", {200, 404}),
+        (b"GET /livez?%ff=%00 HTTP/1.1\r\nhost: localhost\r\n\r\n", {200}),
+        (b"GET /%00%ff/../.. HTTP/1.1\r\nhost: localhost\r\n\r\n", {404}),
         (b"GET /livez HTTP/1.0\r\n\r\n", {200}),
-        (b"GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n", {200}),
-        (b"GET /API/v1/queues/%2e%2e/messages HTTP/1.1\r\nhost: a\r\n\r\n", {400, 404}),
-        (b"GET /API/v1/queues/\xc3\xa4 HTTP/1.1\r\nhost: a\r\n\r\n", {400}),
-        (b"GET /API/v1/queues/%ed%a0%80 HTTP/1.1\r\nhost: a\r\n\r\n", {400}),
+        (b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", {200}),
+        (b"GET /API/v1/queues/%2e%2e/messages HTTP/1.1\r\nhost: localhost\r\n\r\n", {400, 404}),
+        (b"GET /API/v1/queues/\xc3\xa4 HTTP/1.1\r\nhost: localhost\r\n\r\n", {400}),
+        (b"GET /API/v1/queues/%ed%a0%80 HTTP/1.1\r\nhost: localhost\r\n\r\n", {400}),
     ],
 )
 def test_what_is_unusual_gets_an_answer(
@@ -456,7 +456,7 @@ def test_what_is_unusual_gets_an_answer(
 
 def test_a_method_that_is_not_there_gets_those_that_are(patient: Web) -> None:
     for path, methods in (("q", b"DELETE, GET, PUT"), ("q/messages/1", b"DELETE, GET")):
-        request = f"PATCH /API/v1/queues/{path} HTTP/1.1\r\nhost: a\r\n\r\n"
+        request = f"PATCH /API/v1/queues/{path} HTTP/1.1\r\nhost: localhost\r\n\r\n"
         answer = patient.ask(request.encode())
         assert answer.startswith(b"HTTP/1.1 405 ")
         assert b"allow: " + methods + b"\r\n" in answer
@@ -465,7 +465,7 @@ def test_a_method_that_is_not_there_gets_those_that_are(patient: Web) -> None:
 def test_an_upgrade_is_answered_as_any_request_and_closed(patient: Web) -> None:
     connection = patient.connect()
     upgrade = b"connection: upgrade\r\nupgrade: websocket\r\n\r\n"
-    connection.sendall(b"GET /livez HTTP/1.1\r\nhost: a\r\n" + upgrade + b"\x81\x85abcd")
+    connection.sendall(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n" + upgrade + b"\x81\x85abcd")
     answer = read_all(connection)
     assert answer.startswith(b"HTTP/1.1 200")
     assert b"connection: close" in answer
@@ -505,10 +505,11 @@ def test_a_client_that_goes_away_is_no_error(patient: Web) -> None:
 
 SEEDS = [
     GET,
-    b"GET /API/v1/queues/q/messages?ack=true HTTP/1.1\r\nhost: a\r\n\r\n",
+    b"GET /API/v1/queues/q/messages?ack=true HTTP/1.1\r\nhost: localhost\r\n\r\n",
     POST + b'content-length: 32\r\n\r\n{"name": "q", "type": "delayed"}',
     POST + b"transfer-encoding: chunked\r\n\r\n3\r\n{} \r\n0\r\n\r\n",
-    b'POST /v1/topics/q/lease HTTP/1.1\r\nhost: a\r\ncontent-length: 13\r\n\r\n{"wait_ms":1}',
+    b"POST /v1/topics/q/lease HTTP/1.1\r\nhost: localhost\r\ncontent-length: 13\r\n\r\n"
+    b'{"wait_ms":1}',
     b"PUT /API/v1/queues/q HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n{}",
 ]
 

@@ -20,7 +20,7 @@ PIECES = [
     b"OPTIONS * HTTP/1.1\r\n",
     b"GET http://a/livez HTTP/1.1\r\n",
     b"GET //%00%ff%2e%2e/ HTTP/1.1\r\n",
-    b"host: a\r\n",
+    b"host: localhost\r\n",
     b"content-length: 5\r\n",
     b"content-length: -1\r\n",
     b"content-length: 99999999999999999999\r\n",

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dejaqueue.access.roles import Role
 from dejaqueue.errors import DejaQError
 from dejaqueue.http import bodies
-from dejaqueue.http.auditing import note_error
+from dejaqueue.http.auditing import note, note_error
 from dejaqueue.http.direct import JsonAnswer
 from dejaqueue.http.doq import shapes
 from dejaqueue.http.doq.refusals import DirectDoqRoute, documented
@@ -93,6 +93,7 @@ async def dequeue(request: Request, queue_name: str) -> Response:
     """Take the first message that is due; with `ack=true` it is done at once."""
     principal_of(request).require(Role.CONSUME, queue_name)
     wants_ack = _wants_ack(request)
+    note(request, ack=wants_ack)
     doq = doq_of(request)
     row = await doq.messages.dequeue(queue_name, ack=wants_ack)
     doq.rates.note(queue_name, "dequeue")

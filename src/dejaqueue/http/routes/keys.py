@@ -67,7 +67,8 @@ def list_keys(request: Request) -> Response:
 def create_key(request: Request, values: Body) -> Response:
     """Make a key. From the first one on, every request needs one.
 
-    The first one must be an admin's, and is made on the broker's own machine.
+    The first one must be an admin's, and is made on the broker's own machine: with its start-up
+    token, if others can reach the broker.
     """
     return json_answer(_act(request, "create_key", values), 201)
 

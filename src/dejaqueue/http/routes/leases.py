@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from dejaqueue import limits
+from dejaqueue.access import rules
 from dejaqueue.access.roles import Role
 from dejaqueue.access.senders import NOBODY
 from dejaqueue.errors import BadRequest, Unauthenticated
@@ -197,8 +198,10 @@ def _arrow(taken: list[Taken]) -> Response:
 )
 async def ack(request: Request, topic: TopicName) -> Response:
     """Messages are done: they are never delivered again (rule 6)."""
-    principal_of(request).require(Role.CONSUME, topic)
+    principal = principal_of(request)
+    principal.require(Role.CONSUME, topic)
     transaction = query_values(request, "transaction").get("transaction", "")
+    rules.require_home(principal, transaction)
     values = parse_object(await read_body(request), _SETTLE_FIELDS["ack"])
     return await _settle(request, WriteStream(topic, "ack", transaction=transaction), values)
 

@@ -17,6 +17,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
 
 from dejaqueue import limits
+from dejaqueue.access import rules
 from dejaqueue.access.roles import Principal, Role
 from dejaqueue.errors import BadRequest
 from dejaqueue.http import answers as shown
@@ -106,9 +107,10 @@ async def send(request: Request, topic: TopicName) -> Response:
     """
     principal = principal_of(request)
     principal.require(Role.PRODUCE, topic)
+    transaction = query_values(request, "transaction").get("transaction", "")
+    rules.require_home(principal, transaction)
     flow = flow_of(request)
     flow.broker.runtime(topic)
-    transaction = query_values(request, "transaction").get("transaction", "")
     content = await read_body(request)
     kind = content_kind(request)
     stream = WriteStream(topic, transaction=transaction)

@@ -62,7 +62,7 @@ class NoGate(Gate):
 def get(broker: Broker, path: str, gate: Gate | None = None) -> httpx.Response:
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(build_app(Service(broker, gate or Gate(), lambda: True)))
-        async with httpx.AsyncClient(transport=transport, base_url="http://broker") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.get(path)
 
     return asyncio.run(ask())

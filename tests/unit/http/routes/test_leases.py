@@ -96,7 +96,7 @@ def test_payloads_can_be_base64(api: Api) -> None:
 def test_a_client_that_goes_away_leaves_the_message_to_others(api: Api) -> None:
     with socket.create_connection(("127.0.0.1", api.port)) as lost:
         body = b'{"wait_ms":60000}'
-        head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
         lost.sendall(head.encode() + body)
         _wait_for(api, lambda consumers: any(consumer["credit"] for consumer in consumers))
     _wait_for(api, lambda consumers: not any(consumer["credit"] for consumer in consumers))
