@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.access.key_ring import KeyRing
+from dejaqueue.access.quotas import Account, Quotas
 from dejaqueue.broker import browse, by_filter, claims, handing_over, news, notes, scan
 from dejaqueue.broker.counting import BrokerCounts
 from dejaqueue.broker.cron.calls import act as cron_act
@@ -32,6 +33,7 @@ from dejaqueue.broker.redrive import redrive
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.shared import Shared, in_shards
+from dejaqueue.broker.staging import StageOf
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.topics import Catalogue
@@ -108,6 +110,7 @@ class Broker:
         self.history = History(directory, self.settings.history, self.clock, executor)
         self.keys = KeyRing(self.clock)
         self.counting = BrokerCounts()
+        self.quotas = Quotas(self.settings, self.clock)
         self._running = False
         self.phase = "not started"
         self.started_us = 0
@@ -389,13 +392,18 @@ class Broker:
 
     # --- messages -----------------------------------------------------------------------------
 
-    def open_write(self, stream: WriteStream) -> Writer:
-        """A stream of batches. Raises TopicUnknown, BadRequest, Refused."""
+    def open_write(self, stream: WriteStream, account: Account | None = None) -> Writer:
+        """A stream of batches. Raises TopicUnknown, BadRequest, Refused.
+
+        Args:
+            account: who sends; None = the broker itself, or the program that it is part of.
+        """
         runtime, stage = self.runtime(stream.topic), None
         if stream.transaction:
             if runtime.shard is not None:
                 raise no_transactions(runtime.topic.name)
             stage = self.transactions.stage(stream.transaction, stream.op)
+            stage = StageOf(stage.transaction, stage.until_ms, account)
             self._check_home(stream)
         return Writer(
             stream, runtime, self.clock, lambda: self.settings.dispatch.inbox_bytes_max, stage
