@@ -111,18 +111,19 @@ class Account:
     Attributes:
         holder: what it is known by: the id of its key, or its address.
         name: what it is called in refusals, logs and metrics.
+        is_bounded: it has quotas; False = it may have all there is.
         streams, connections, bytes_in_flight: what is open, or not answered yet.
     """
 
     def __init__(self, quotas: Quotas, holder: str, name: str, *, is_bounded: bool) -> None:
         self._quotas = quotas
-        self._is_bounded = is_bounded
         self._mutex = threading.Lock()
         self._openings, self._rows = Bucket(), Bucket()
         self._waiters: deque[_Waiter] = deque()
         self._refusals: dict[str, _Refusals] = {}
         self.holder = holder
         self.name = name
+        self.is_bounded = is_bounded
         self.streams = self.connections = self.bytes_in_flight = 0
 
     @property
@@ -132,7 +133,7 @@ class Account:
 
     def limit(self, quota: str) -> int:
         """How much it may have; 0 = as much as there is."""
-        return self._quotas.limit(quota, self.name) if self._is_bounded else 0
+        return self._quotas.limit(quota, self.name) if self.is_bounded else 0
 
     def refused(
         self, quota: str, limit: int, got: int, retry_ms: int = RETRY_MS
@@ -185,15 +186,19 @@ class Account:
 
     # --- connections ----------------------------------------------------------------------------
 
-    def open_connection(self) -> None:
-        """A connection is open, until `close_connection`. Raises ResourceExhausted."""
+    def open_connection(self) -> bool:
+        """A connection is open, until `close_connection`; False = it is one too many."""
         limit = self.limit(CONNECTIONS)
         with self._mutex:
             got = self.connections + 1
-            if not limit or got <= limit:
-                self.connections = got
-                return
-        raise self.refused(CONNECTIONS, limit, got)
+            if limit and got > limit:
+                return False
+            self.connections = got
+            return True
+
+    def refused_connection(self) -> ResourceExhausted:
+        """Why one that is too many is not answered."""
+        return self.refused(CONNECTIONS, self.limit(CONNECTIONS), self.connections + 1)
 
     def close_connection(self) -> None:
         """One connection less."""
@@ -243,6 +248,7 @@ class Account:
     def give_bytes(self, byte_count: int) -> None:
         """They were answered."""
         limit = self.limit(BYTES)
+        let_in = []
         with self._mutex:
             self.bytes_in_flight -= byte_count
             while self._waiters:
@@ -250,9 +256,10 @@ class Account:
                 got = self.bytes_in_flight + first.byte_count
                 if limit and got > limit and self.bytes_in_flight:
                     break
-                self._waiters.popleft()
+                let_in.append(self._waiters.popleft())
                 self.bytes_in_flight = got
-                first.wake.ring()
+        for one in let_in:
+            one.wake.ring()
 
 
 class _Turns:

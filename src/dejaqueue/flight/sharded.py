@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from dejaqueue.access.quotas import Account
 from dejaqueue.broker.requests import ReplyTo
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.credentials import Tls
@@ -160,8 +161,9 @@ class ShardedBroker:
         self._learn(stream.topic)
         return ShardedTarget(stream, self._transport.open_write, self._alarm)
 
-    def open_write(self, stream: WriteStream) -> ShardedTarget:
-        """A stream of batches that others share, and nobody has to close."""
+    def open_write(self, stream: WriteStream, account: Account | None = None) -> ShardedTarget:
+        """A stream of batches that others share, and nobody has to close. `account` as for a
+        broker's: it takes no transactions, and so has no need of it."""
         self._learn(stream.topic)
         crowded = None
         with self._lock:

@@ -182,6 +182,9 @@ class Exposition:
             page.add("dejaq_http_connections_open", "", len(self.connections.open))
             for outcome, count in self.connections.counters.values().items():
                 page.add("dejaq_http_connections", f'outcome="{outcome}"', count)
+        names = METRICS["dejaq_quota_refusals"].labels
+        for labels, count in self._broker.quotas.refused.read().items():
+            page.add("dejaq_quota_refusals", _labels(names, labels), count)
         # What ends while this is read may be in one and not yet in the other.
         begun, ended = counting.flight_begun.read(), counting.flight_ended.read()
         for (method, status), count in ended.items():

@@ -25,7 +25,7 @@ from dejaqueue.http.doq import shapes
 from dejaqueue.http.doq.refusals import DirectDoqRoute, documented
 from dejaqueue.http.doq.state import doq_of, message_answer, metadata_part
 from dejaqueue.http.problems import framework_problem, problem
-from dejaqueue.http.service import principal_of
+from dejaqueue.http.service import account_of, principal_of
 
 PREFIX = "/API/v1/queues/"
 router = APIRouter(prefix="/API/v1/queues/{queue_name}", tags=["DOQ"], route_class=DirectDoqRoute)
@@ -62,6 +62,7 @@ async def enqueue(request: Request, queue_name: str) -> Response:
     """Put a message into a queue; answered when it is durable."""
     principal_of(request).require(Role.PRODUCE, queue_name)
     message = await _message(request)
+    account_of(request).take_rows(1)
     doq = doq_of(request)
     message_id = await doq.messages.enqueue(queue_name, message)
     doq.rates.note(queue_name, "enqueue")

@@ -34,7 +34,7 @@ from dejaqueue.http.leasing import Delivered, Taken
 from dejaqueue.http.named import settle_batch, settled_rows
 from dejaqueue.http.openapi import TopicName, answers, body
 from dejaqueue.http.routes.sending import TRANSACTION
-from dejaqueue.http.service import principal_of, service_of
+from dejaqueue.http.service import account_of, principal_of, service_of
 from dejaqueue.model import RowStatus
 from dejaqueue.schema.messages import DELIVERY
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_lease, check_span
@@ -246,7 +246,9 @@ async def _settle(request: Request, stream: WriteStream, values: dict[str, Any])
     if not stream.transaction:
         answered = await flow.gather(stream).put(rows)
         return json_answer({"messages": shown.statuses(names, answered.statuses)})
-    answered = await write(flow.broker, stream.check(), settle_batch(rows))
+    answered = await write(
+        flow.broker, stream.check(), settle_batch(rows), account=account_of(request)
+    )
     named = Answered([message_id for message_id, _ in rows], [])
     return json_answer(
         {

@@ -37,7 +37,7 @@ from dejaqueue.http.direct import DirectRoute, JsonAnswer, json_answer
 from dejaqueue.http.flow import flow_of
 from dejaqueue.http.gather import Answered, write
 from dejaqueue.http.openapi import TopicName, answers, body
-from dejaqueue.http.service import principal_of
+from dejaqueue.http.service import account_of, principal_of
 from dejaqueue.http.tracing import carry_context, trace_context_of
 from dejaqueue.schema.trace_context import batch_with_context
 from dejaqueue.wire.descriptors import WriteStream
@@ -152,6 +152,7 @@ async def _send_one(
         batch = send_batch([message], flow.now_ms())
         answered = await _write(request, principal, stream, batch)
     else:
+        account_of(request).take_rows(1)
         answered = await flow.gather(stream).put([message])
     return _sent(stream, answered, shown.one_sent(answered, str(message.get("key"))))
 
@@ -193,12 +194,13 @@ async def _write(
     request: Request, principal: Principal, stream: WriteStream, batch: pa.RecordBatch
 ) -> Answered:
     """Write a batch by itself, as an idempotent producer if the request has a name."""
-    broker = flow_of(request).broker
+    broker, account = flow_of(request).broker, account_of(request)
+    account.take_rows(batch.num_rows)
     named = header(request, b"idempotency-key")
     if not named:
-        return await write(broker, stream.check(), batch)
+        return await write(broker, stream.check(), batch, account=account)
     producer, number = producer_of(principal.name, named)
-    return await write(broker, replace(stream, producer=producer).check(), batch, number)
+    return await write(broker, replace(stream, producer=producer).check(), batch, number, account)
 
 
 def producer_of(caller: str, key: str) -> tuple[str, int]:
