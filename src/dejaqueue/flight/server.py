@@ -153,7 +153,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             if tls.client_ca is not None:
                 secured |= {"verify_client": True, "root_certificates": tls.client_ca}
         scheme = "grpc+tcp" if tls is None else "grpc+tls"
-        middleware = {KEY: Callers(gate), "calls": CallCounter(broker.counting)}
+        middleware = {KEY: CallCounter(broker.counting, Callers(gate))}
         super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
         self._gate = gate
