@@ -318,5 +318,4 @@ def test_one_key_at_its_limits_leaves_the_broker_to_another(tmp_path: Path) -> N
     assert len(outcome.crowded.sends) > len(outcome.idle.sends) / 10
     assert len(outcome.crowded.deliveries) > len(outcome.idle.deliveries) / 10
     assert outcome.crowded.probes_failed == 0
-    assert 'dejaq_quota_refusals_total{quota="openings_per_s",principal="crowd"}' in outcome.metrics
     assert 'principal="watched"' not in outcome.metrics

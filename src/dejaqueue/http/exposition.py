@@ -183,8 +183,8 @@ class Exposition:
             for outcome, count in self.connections.counters.values().items():
                 page.add("dejaq_http_connections", f'outcome="{outcome}"', count)
         names = METRICS["dejaq_quota_refusals"].labels
-        for labels, count in self._broker.quotas.refused.read().items():
-            page.add("dejaq_quota_refusals", _labels(names, labels), count)
+        for quota, count in self._broker.quotas.refused.read().items():
+            page.add("dejaq_quota_refusals", _labels(names, quota), count)
         # What ends while this is read may be in one and not yet in the other.
         begun, ended = counting.flight_begun.read(), counting.flight_ended.read()
         for (method, status), count in ended.items():
