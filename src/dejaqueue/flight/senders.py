@@ -20,7 +20,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
-Item = TypeVar("Item")
+Queued = TypeVar("Queued")
 
 log = logging.getLogger("dejaqueue.flight")
 
@@ -74,7 +74,7 @@ SENDERS = Senders()
 """Those of this process: every server's."""
 
 
-class Lane(Generic[Item]):
+class Lane(Generic[Queued]):
     """What waits to be sent on one stream.
 
     Args:
@@ -90,18 +90,18 @@ class Lane(Generic[Item]):
         self._senders = senders
         self._send = send
         self._mutex = threading.Lock()
-        self._items: deque[Item] = deque()
+        self._queue: deque[Queued] = deque()
         self._is_open = is_open
         self._is_sending = False
         self._is_dead = False
         self._quiet: threading.Event | None = None
 
-    def put(self, item: Item) -> None:
+    def put(self, queued: Queued) -> None:
         """Send this after what was put before. Does not wait."""
         with self._mutex:
             if self._is_dead:
                 return
-            self._items.append(item)
+            self._queue.append(queued)
             if self._is_sending or not self._is_open:
                 return
             self._is_sending = True
@@ -111,20 +111,20 @@ class Lane(Generic[Item]):
         """Send what waits, and what comes."""
         with self._mutex:
             self._is_open = True
-            if self._is_sending or not self._items:
+            if self._is_sending or not self._queue:
                 return
             self._is_sending = True
         self._senders.run(self._drain)
 
-    def take(self) -> Item | None:
+    def take(self) -> Queued | None:
         """The next to be sent; None = nothing waits."""
         with self._mutex:
-            return self._items.popleft() if self._items else None
+            return self._queue.popleft() if self._queue else None
 
-    def put_back(self, item: Item) -> None:
+    def put_back(self, queued: Queued) -> None:
         """What was taken is the next to be sent after all."""
         with self._mutex:
-            self._items.appendleft(item)
+            self._queue.appendleft(queued)
 
     def finish(self) -> None:
         """Return when all was sent, or cannot be."""
@@ -138,7 +138,7 @@ class Lane(Generic[Item]):
         try:
             while True:
                 with self._mutex:
-                    if not self._items:
+                    if not self._queue:
                         self._end_turn()
                         return
                 if not self._send():
@@ -152,7 +152,7 @@ class Lane(Generic[Item]):
         """Nothing more is sent."""
         with self._mutex:
             self._is_dead = True
-            self._items.clear()
+            self._queue.clear()
             self._end_turn()
 
     def _end_turn(self) -> None:

@@ -36,8 +36,6 @@ from dejaqueue.settings import ServerSettings
 
 LOOK_SECONDS = 1.0
 """How often connections are looked at: so much later than its bound something may be noticed."""
-LATE_SECONDS = 1.0
-"""A look that is later than this is put off once."""
 LOOK_CONNECTIONS = 256
 """How many are looked at in one go: half a millisecond."""
 PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
@@ -168,8 +166,6 @@ class Connections:
     beyond: dict[BoundedProtocol, None] = field(default_factory=dict)
     body_bytes: int = 0
     _unseen: list[BoundedProtocol] = field(default_factory=list)
-    _planned: float = 0.0
-    _was_late: bool = False
     _timer: asyncio.TimerHandle | None = None
 
     def add(self, connection: BoundedProtocol) -> None:
@@ -206,17 +202,11 @@ class Connections:
 
     def _plan(self, loop: asyncio.AbstractEventLoop) -> None:
         parts = len(self.open) // LOOK_CONNECTIONS + 1
-        self._planned = loop.time() + self.bounds.look_seconds / parts
-        self._timer = loop.call_at(self._planned, self._look, loop)
+        self._timer = loop.call_later(self.bounds.look_seconds / parts, self._look, loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Close those whose time is over; some of them now, the others soon."""
         self._timer = None
-        # A loop that stood still has not read yet what came meanwhile: nobody is late for that.
-        self._was_late = not self._was_late and loop.time() - self._planned > LATE_SECONDS
-        if self._was_late:
-            self._plan(loop)
-            return
         if not self._unseen:
             self._unseen = list(self.open)
         now = loop.time()

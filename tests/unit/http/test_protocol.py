@@ -10,7 +10,6 @@ import logging
 import random
 import socket
 import struct
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -359,28 +358,6 @@ def test_connections_over_the_bound_get_503(patient: Web) -> None:
     while patient.server.connections.open:
         assert time.monotonic() < until
     assert patient.is_well()
-
-
-def test_who_asked_in_time_is_answered_by_a_server_that_stood_still() -> None:
-    web = Web(replace(PATIENT, head_seconds=1.5))
-    try:
-        connection = web.connect()
-        until = time.monotonic() + SECONDS_MAX
-        while not web.server.connections.open:
-            assert time.monotonic() < until
-        stands, loop = threading.Event(), web.server._loop
-        assert loop is not None
-
-        def stand_still() -> None:
-            stands.set()
-            threading.Event().wait(3)
-
-        loop.call_soon_threadsafe(stand_still)
-        stands.wait(SECONDS_MAX)
-        connection.sendall(GET)
-        assert answer_of(connection).startswith(b"HTTP/1.1 200")
-    finally:
-        web.stop()
 
 
 def test_probes_have_connections_of_their_own(patient: Web) -> None:
