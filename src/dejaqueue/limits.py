@@ -167,8 +167,11 @@ CRON_CALL_ENTRIES_MAX: Final = 10_000
 # Firings in one preview.
 CRON_PREVIEW_MAX: Final = 1_000
 
-# Streams of producers and consumers over Flight that are open at once: each has two threads.
+# Streams of producers and consumers over Flight that are open at once: each has a thread of gRPC's.
 FLIGHT_STREAMS_MAX: Final = 16_384
+# Streams that a broker opens and closes in a second when it does nothing else: about a millisecond
+# of Python for each.
+FLIGHT_OPENINGS_PER_S: Final = 1_000
 # The body of an action or a ticket over Flight: the longest list of ids, names or cron entries.
 ACTION_BYTES_MAX: Final = 64 << 20
 # API keys of one broker: they are kept in memory, and stored anew with every change.

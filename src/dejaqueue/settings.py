@@ -285,6 +285,77 @@ class ServerSettings(Group):
         return self
 
 
+class QuotaSettings(Group):
+    """How much of the broker one principal may have: an API key, or an address without one."""
+
+    percent: int = Field(
+        default=10,
+        ge=1,
+        le=100,
+        description="Share of the whole that each principal may have, in percent, where nothing "
+        "else is said below. 10: nine others still find room beside one that takes all it gets. "
+        "Programs on the broker's own machine that need no key may have all of it. "
+        "Can change live.",
+    )
+    percents: dict[str, int] = Field(
+        default={},
+        description="Shares of single principals by the name of their key, or by address, which "
+        'win over all others: `"campaign" = 50`. 100 = all of it. Can change live.',
+    )
+    streams_max: int = Field(
+        default=0,
+        ge=0,
+        le=limits.FLIGHT_STREAMS_MAX,
+        description="Streams over Flight that one principal has open. 0 = its share of "
+        "16,384: 1,638. Can change live.",
+    )
+    openings_per_s: int = Field(
+        default=0,
+        ge=0,
+        description="Streams that one principal opens in a second, and as many at once; those "
+        "beyond wait up to five seconds, then they are refused. 0 = its share of what a broker "
+        "does when it does nothing else, 1,000: 100. Can change live.",
+    )
+    connections_max: int = Field(
+        default=0,
+        ge=0,
+        le=100_000,
+        description="HTTP connections from one address; a proxy in front of the broker needs more, "
+        "or a share in `percents`. 0 = its share of `server.http_connections_max`: 409. "
+        "Can change live.",
+    )
+    transactions_max: int = Field(
+        default=0,
+        ge=0,
+        le=limits.TRANSACTIONS_OPEN_MAX,
+        description="Undecided transactions of one principal in one partition. 0 = its share of "
+        "10,000, what a partition takes: 1,000. Can change live.",
+    )
+    bytes_in_flight_max: int = Field(
+        default=0,
+        ge=0,
+        description="Bytes of one principal's batches over Flight that are not answered yet, and "
+        "of bodies over HTTP from one address. What goes beyond waits up to five seconds, over "
+        "HTTP not at all, then it is refused; a larger batch is let in alone. 0 = its share of "
+        "`dispatch.inbox_bytes_max` for each worker: 51 MiB. Can change live.",
+    )
+    rows_per_s: int = Field(
+        default=0,
+        ge=0,
+        description="Messages that one principal sends in a second; it may be ahead by one "
+        "second's worth. 0 = its share of `dispatch.partition_rows_per_s` for each worker: "
+        "100,000. "
+        "Can change live.",
+    )
+
+    @model_validator(mode="after")
+    def _check_percents(self) -> Self:
+        for name, percent in self.percents.items():
+            if not 1 <= percent <= 100:
+                raise ValueError(f"percents: from 1 to 100 percent, got: {name} = {percent}")
+        return self
+
+
 class HistorySettings(Group):
     """Where the history of topics that keep one goes, and for how long."""
 
@@ -439,6 +510,7 @@ class BrokerSettings(BaseSettings):
     dispatch: DispatchSettings = Field(default_factory=DispatchSettings)
     clock: ClockSettings = Field(default_factory=ClockSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    quotas: QuotaSettings = Field(default_factory=QuotaSettings)
     history: HistorySettings = Field(default_factory=HistorySettings)
     log: LogSettings = Field(default_factory=LogSettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)

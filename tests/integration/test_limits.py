@@ -459,6 +459,7 @@ ELSEWHERE: dict[str, str] = {
     ),
 }
 NOTHING_TO_REFUSE: dict[str, str] = {
+    "FLIGHT_OPENINGS_PER_S": "what quotas.openings_per_s has its default of",
     "SEQUENCE_BITS": "the layout of an id",
     "ROW_BITS": "the layout of a locator",
     "SLAB_BITS": "the layout of the message table",

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue import limits
+from dejaqueue.access.quotas import Account
+from dejaqueue.access.roles import Principal
 from dejaqueue.broker.transaction_names import TransactionName
 from dejaqueue.errors import BadRequest, Refused, TopicUnknown, Unavailable
 from dejaqueue.model import RowStatus, Topic
@@ -28,19 +30,31 @@ def begin(broker: BrokerFixture, topic: str = TOPIC, timeout_ms: int = 60_000) -
     return name
 
 
-def write(broker: BrokerFixture, name: str, topic: str, columns: dict[str, Any], op: str) -> Reply:
+def write(
+    broker: BrokerFixture,
+    name: str,
+    topic: str,
+    columns: dict[str, Any],
+    op: str,
+    account: Account | None = None,
+) -> Reply:
     future: Future[Reply] = Future()
     stream = WriteStream(topic, op, transaction=name).check()
-    broker.broker.open_write(stream).submit(1, pa.record_batch(columns), future.set_result)
+    broker.broker.open_write(stream, account).submit(1, pa.record_batch(columns), future.set_result)
     return future.result(SECONDS_MAX)
 
 
 def send(
-    broker: BrokerFixture, name: str, payloads: list[bytes], topic: str = TOPIC, partition: int = 0
+    broker: BrokerFixture,
+    name: str,
+    payloads: list[bytes],
+    topic: str = TOPIC,
+    partition: int = 0,
+    account: Account | None = None,
 ) -> Reply:
     places = pa.array([partition] * len(payloads), pa.int32())
     columns = {"payload": pa.array(payloads, pa.binary()), "partition": places}
-    return write(broker, name, topic, columns, "enqueue")
+    return write(broker, name, topic, columns, "enqueue", account)
 
 
 def ack(broker: BrokerFixture, name: str, got: Got, topic: str = TOPIC) -> Reply:
@@ -314,6 +328,30 @@ def test_many_open_transactions_are_bounded(
     assert send(broker, names[0], [b"b"]).error is None
     decide(broker, names[1], "t/0", commit=False)
     assert send(broker, names[2], [b"c"]).error is None
+
+
+def test_open_transactions_of_one_principal_leave_room_for_others(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TRANSACTIONS_OPEN_MAX", 20)
+    broker = make_broker()
+    quotas = broker.broker.quotas
+    shop = quotas.of(Principal("shop", (), "k1"), "")
+    mill = quotas.of(Principal("mill", (), "k2"), "")
+    names = [begin(broker) for _ in range(4)]
+    assert send(broker, names[0], [b"a"], account=shop).error is None
+    assert send(broker, names[1], [b"a"], account=shop).error is None
+    refused = send(broker, names[2], [b"a"], account=shop).error
+    assert str(refused) == "quotas.transactions_max: at most 2 for shop, got: 3"
+    assert send(broker, names[0], [b"b"], account=shop).error is None  # of one that is open
+    assert send(broker, names[2], [b"a"], account=mill).error is None
+    assert send(broker, names[3], [b"a"]).error is None
+    decide(broker, names[1], "t/0", commit=False)
+    name = begin(broker)
+    assert send(broker, name, [b"c"], account=shop).error is None
+    decide(broker, names[0], "t/0")
+    decide(broker, name, "t/0")
+    assert sorted(broker.consumer().payloads()) == [b"a", b"b", b"c"]
 
 
 def test_remembered_decisions_are_bounded(

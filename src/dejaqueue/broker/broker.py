@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.access.key_ring import KeyRing
+from dejaqueue.access.quotas import Account, Quotas
 from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker import browse, by_filter, claims, handing_over, news, notes, scan
 from dejaqueue.broker.counting import BrokerCounts
@@ -33,6 +34,7 @@ from dejaqueue.broker.redrive import redrive
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.shared import Shared, in_shards
+from dejaqueue.broker.staging import StageOf
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.topics import Catalogue
@@ -111,6 +113,7 @@ class Broker:
         self.history = History(directory, self.settings.history, self.clock, executor)
         self.keys = KeyRing(self.clock)
         self.counting = BrokerCounts()
+        self.quotas = Quotas(self.settings, self.clock)
         self._running = False
         self.phase = "not started"
         self.started_us = 0
@@ -396,13 +399,20 @@ class Broker:
 
     # --- messages -----------------------------------------------------------------------------
 
-    def open_write(self, stream: WriteStream, sender: Sender = NOBODY) -> Writer:
-        """A stream of batches of one sender. Raises TopicUnknown, BadRequest, Refused."""
+    def open_write(
+        self, stream: WriteStream, sender: Sender = NOBODY, account: Account | None = None
+    ) -> Writer:
+        """A stream of batches of one sender. Raises TopicUnknown, BadRequest, Refused.
+
+        Args:
+            account: whose quotas count; None = the broker's own, or the program's it is part of.
+        """
         runtime, stage = self.runtime(stream.topic), None
         if stream.transaction:
             if runtime.shard is not None:
                 raise no_transactions(runtime.topic.name)
             stage = self.transactions.stage(stream.transaction, stream.op, sender)
+            stage = StageOf(stage.transaction, stage.until_ms, account)
             self._check_home(stream)
         return Writer(
             stream,

@@ -276,7 +276,8 @@ def to_entry(command: Command, leased_count: int = 0) -> Entry:
             extra = b"" if command.filter is None else _json(astuple(command.filter))
             return Entry(EntryKind.LEASE, now_ms, params, extra=extra)
         case commands.Ack():
-            extra = b"" if command.stage is None else _json(astuple(command.stage))
+            stage = command.stage
+            extra = b"" if stage is None else _json([stage.transaction, stage.until_ms])
             return _settled(EntryKind.ACK, command, extra=extra)
         case commands.Nack():
             extra = command.reason.encode()

@@ -8,9 +8,11 @@ See: transactions.py for who is asked.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dejaqueue import limits
+from dejaqueue.access.quotas import TRANSACTIONS, Account
 from dejaqueue.broker.branches import EPOCH_MARK, Record
 from dejaqueue.broker.transaction_names import TransactionName
 from dejaqueue.broker.transactions import RETRY_MS, Transactions
@@ -22,7 +24,20 @@ if TYPE_CHECKING:
 
 # Decisions forgotten in one step, so that due messages are not kept.
 FORGET_MAX = 256
+# Principals whose transactions in one partition are counted before the list is looked through.
+HOLDERS_MAX = 1_000
 _UNDER_WAY = limits.INSTANT_MS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class StageOf(Stage):
+    """A stage, and whose it is.
+
+    Attributes:
+        account: for whose quota it counts; None = nobody's. Not kept in the journal.
+    """
+
+    account: Account | None = None
 
 
 def refusal(partition: Partition, stage: Stage) -> DejaQError | None:
@@ -30,15 +45,18 @@ def refusal(partition: Partition, stage: Stage) -> DejaQError | None:
     if partition.now_ms() >= stage.until_ms:
         return Refused(f"transaction {stage.transaction} was aborted: its time is over")
     engine = partition.engine
-    if engine.staged_count >= limits.TRANSACTIONS_OPEN_MAX and not engine.has_staged(
-        stage.transaction
-    ):
+    if engine.has_staged(stage.transaction):
+        return None
+    if engine.staged_count >= limits.TRANSACTIONS_OPEN_MAX:
         return ResourceExhausted(
             f"{engine.staged_count} transactions are open in partition {partition.number} of topic "
             f"{partition.topic().name}, the limit",
             1_000,
         )
-    return None
+    account = stage.account if isinstance(stage, StageOf) else None
+    if account is None or partition.staged_watch is None:
+        return None
+    return partition.staged_watch.refusal(partition, stage.transaction, account)
 
 
 class StagedWatch:
@@ -49,6 +67,27 @@ class StagedWatch:
         self._is_new = True
         self._ask_ms: dict[str, int] = {}
         self._tell_ms: dict[str, int] = {}
+        # By holder, the transactions that it began to stage here; some may be decided by now.
+        self._staged: dict[str, set[str]] = {}
+
+    def refusal(
+        self, partition: Partition, transaction: str, account: Account
+    ) -> ResourceExhausted | None:
+        """Why somebody cannot stage one more transaction; if it can, that is noted. Those from
+        before a start count for nobody: they end within their time."""
+        limit, has_staged = account.limit(TRANSACTIONS), partition.engine.has_staged
+        own = self._staged.setdefault(account.holder, set())
+        if (limit and len(own) >= limit) or len(own) >= limits.TRANSACTIONS_OPEN_MAX:
+            own.intersection_update([name for name in own if has_staged(name)])
+        if limit and len(own) >= limit:
+            return account.refused(TRANSACTIONS, limit, len(own) + 1)
+        own.add(transaction)
+        if len(self._staged) > HOLDERS_MAX:
+            open_ones = {
+                one: {n for n in names if has_staged(n)} for one, names in self._staged.items()
+            }
+            self._staged = {one: names for one, names in open_ones.items() if names}
+        return None
 
     def loaded(self) -> None:
         """The partition was read again: whom it asked or told is not known any more."""

@@ -8,6 +8,7 @@ See: access/gate.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow.flight as flight
@@ -32,6 +33,7 @@ class Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no t
         bearer: the API key that came with it, to pass the call on with; None = there was none.
         is_final: it is not passed on: another broker did, or the caller goes there itself.
         is_forwarded: another broker has passed it on.
+        ended: told how the call ended; None = nobody is.
     """
 
     def __init__(
@@ -41,6 +43,12 @@ class Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no t
         self.bearer = bearer
         self.is_final = is_final
         self.is_forwarded = is_forwarded
+        self.ended: Callable[[BaseException | None], None] | None = None
+
+    def call_completed(self, exception: BaseException | None) -> None:
+        """The call ended."""
+        if self.ended is not None:
+            self.ended(exception)
 
     def __repr__(self) -> str:
         return f"Caller({self.principal.name})"

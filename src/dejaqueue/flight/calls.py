@@ -1,17 +1,20 @@
 """Calls counted: how many of each method, and how they ended.
 
-Room: flight. A middleware of the server: it sees every call and changes none.
+Room: flight. The one middleware there is, around callers.py: another would have every call wait for
+the interpreter twice more.
 See: http/catalogue.py for what is shown.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from dejaqueue.broker.counting import BrokerCounts
+from dejaqueue.flight.callers import Caller, Callers
 
 _STATUSES: tuple[tuple[type[BaseException], str], ...] = (
     (flight.FlightUnauthenticatedError, "unauthenticated"),
@@ -26,26 +29,26 @@ _STATUSES: tuple[tuple[type[BaseException], str], ...] = (
 
 
 class CallCounter(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
-    """Counts the calls of one server."""
+    """Counts the calls of one server.
 
-    def __init__(self, counts: BrokerCounts) -> None:
+    Args:
+        callers: says who makes each call, and lets it in.
+    """
+
+    def __init__(self, counts: BrokerCounts, callers: Callers) -> None:
         self._counts = counts
+        self._callers = callers
 
-    def start_call(self, call: flight.CallInfo, headers: dict[str, Any]) -> flight.ServerMiddleware:
+    def start_call(self, call: flight.CallInfo, headers: dict[str, Any]) -> Caller:
         """A call begins."""
+        caller = self._callers.start_call(call, headers)
         method = call.method.name.lower()
         self._counts.flight_begun.add((method,))
-        return _Call(self._counts, method)
+        caller.ended = partial(self._ended, method)
+        return caller
 
-
-class _Call(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
-    def __init__(self, counts: BrokerCounts, method: str) -> None:
-        self._counts = counts
-        self._method = method
-
-    def call_completed(self, exception: BaseException | None) -> None:
-        """The call ended."""
-        self._counts.flight_ended.add((self._method, status_of(exception)))
+    def _ended(self, method: str, exception: BaseException | None) -> None:
+        self._counts.flight_ended.add((method, status_of(exception)))
 
 
 def status_of(exception: BaseException | None) -> str:

@@ -1,26 +1,26 @@
 """A DoExchange stream: deliveries out; credit, settles and pings in.
 
-Room: flight. One thread reads frames (gRPC's), one sends. Payloads are read from the journal by the
-sending thread, so that the partition's worker never waits for a disk page.
+Room: flight. One thread reads frames (gRPC's); another sends while there is something to send
+(senders.py), and reads the payloads from the journal: the partition's worker waits for no disk.
 Holds: frames are sent in the order they were queued; after Close nothing is delivered.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from dejaqueue.access.gate import Admission
+from dejaqueue.access.quotas import Opening
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.errors import BadRequest, DejaQError, Unauthenticated, Unavailable
+from dejaqueue.flight.senders import Lane
 from dejaqueue.flight.sharded import ShardedBroker
 from dejaqueue.flight.sharded_session import ShardedSession
 from dejaqueue.schema.messages import DELIVERY
@@ -43,75 +43,66 @@ class _Outbound:
     ) -> None:
         self._broker = broker
         self._writer = writer
-        self._queue: SimpleQueue[Push | Frame | None] = SimpleQueue()
-        self._kept: list[Push | Frame | None] = []
+        self._lane: Lane[Push | Frame] = Lane(self._send, is_open=False)
         self.admission: Admission | None = None
-        self._thread = threading.Thread(target=self._run, name="dejaq-deliveries", daemon=True)
 
     def start(self) -> None:
         """Open the stream and send what is queued."""
         self._writer.begin(DELIVERY)
-        self._thread.start()
+        self._lane.open()
 
     def push(self, push: Push) -> None:
         """Send leased rows."""
-        self._queue.put(push)
+        self._lane.put(push)
 
     def end(self, error: DejaQError) -> None:
         """Say why nothing more comes."""
-        self._queue.put(StreamError(error))
-        self._queue.put(Close())
+        self._lane.put(StreamError(error))
+        self._lane.put(Close())
 
     def put(self, frame: Frame) -> None:
         """Send a frame."""
-        self._queue.put(frame)
+        self._lane.put(frame)
 
     def finish(self) -> None:
         """Send what is queued, then end."""
-        self._queue.put(None)
-        self._thread.join()
+        self._lane.finish()
 
     def _next(self) -> list[Push] | Frame | None:
         """What is to be sent next: a frame, or all pushes of one partition that wait in a row."""
-        queued = self._kept.pop() if self._kept else self._queue.get()
+        queued = self._lane.take()
         if not isinstance(queued, Push):
             return queued
         pushes, rows = [queued], len(queued.leased.sequences)
         rows_max = queued.rows_max
-        while True:
-            try:
-                more = self._queue.get_nowait()
-            except Empty:
-                return pushes
+        while (more := self._lane.take()) is not None:
             if isinstance(more, Push) and more.journal is queued.journal:
                 rows += len(more.leased.sequences)
                 if rows <= rows_max:
                     pushes.append(more)
                     continue
-            self._kept.append(more)
-            return pushes
+            self._lane.put_back(more)
+            break
+        return pushes
 
-    def _run(self) -> None:
-        while True:
-            queued = self._next()
-            if queued is None:
-                return
-            try:
-                if isinstance(queued, list):
-                    self._deliver(queued)
-                else:
-                    self._writer.write_metadata(pa.py_buffer(frames.encode(queued)))
-            except MemoryError:
-                # Compressed batches may take all that Flight has, for a moment. What was not sent
-                # comes back when its leases end; its credit would not, so the client opens anew.
-                self.end(Unavailable("there is no memory to send a delivery", NO_MEMORY_RETRY_MS))
-            except (pa.ArrowException, OSError):
-                # The client is gone. What it was sent comes back when its leases end.
-                return
-            except Unauthenticated:
-                continue  # the key was revoked: `key_ends` gives the leases back, and says so
-            except DejaQError as error:
-                log.error("a delivery could not be read: %s", error)
+    def _send(self) -> bool:
+        queued = self._next()
+        try:
+            if isinstance(queued, list):
+                self._deliver(queued)
+            elif queued is not None:
+                self._writer.write_metadata(pa.py_buffer(frames.encode(queued)))
+        except MemoryError:
+            # Compressed batches may take all that Flight has, for a moment. What was not sent comes
+            # back when its leases end; its credit would not, so the client opens anew.
+            self.end(Unavailable("there is no memory to send a delivery", NO_MEMORY_RETRY_MS))
+        except (pa.ArrowException, OSError):
+            return False  # the client is gone; what it was sent comes back when its leases end
+        except Unauthenticated:
+            pass  # the key was revoked: `key_ends` gives the leases back, and says so
+        except DejaQError as error:
+            log.error("a delivery could not be read: %s", error)
+        return True
 
     def _deliver(self, pushes: list[Push]) -> None:
         if self.admission is not None:
@@ -137,12 +128,14 @@ def serve_consumer(
     writer: flight.MetadataRecordBatchWriter,
     stops: tuple[Callable[[Stop], None], Callable[[Stop], None]],
     admit: Callable[[Callable[[Unauthenticated], None]], Admission],
+    opening: Opening,
 ) -> None:
     """Serve one consumer until either side is done.
 
     Args:
         stops: have a function called when the server stops, and not any more.
         admit: Gate.admit of the caller.
+        opening: of this stream.
     """
     register, unregister = stops
     outbound = _Outbound(broker, writer)
@@ -157,14 +150,17 @@ def serve_consumer(
 
     release = False
     try:
+        opening.opened()  # what follows may have to wait for the client
         outbound.start()
         register(broker_stops)
         with admit(key_ends) as admission:
             outbound.admission = admission
             release = _read_frames(session, outbound, reader, admission)
+            opening.closing()
     finally:
         unregister(broker_stops)
         session.close(release=release)
+        opening.closed()  # what is still to be sent may have to wait for the client
         outbound.finish()
 
 

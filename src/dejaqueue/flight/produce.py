@@ -1,6 +1,6 @@
 """A DoPut stream: batches in, replies out, reading ahead while earlier batches become durable.
 
-Room: flight. One thread reads (gRPC's), one writes replies.
+Room: flight. One thread reads (gRPC's); another writes while there are replies (senders.py).
 Holds: as many replies as batches, each with its batch's number; the stream ends after the last
 reply. A batch that is no valid Arrow is answered, and ends the stream: nobody sends such by mistake
 twice.
@@ -8,21 +8,27 @@ twice.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from dejaqueue import limits
+from dejaqueue.access.quotas import BYTES, Account, Opening
+from dejaqueue.broker.requests import ReplyTo
 from dejaqueue.broker.writer import Writer
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, ResourceExhausted
+from dejaqueue.flight.senders import Lane
 from dejaqueue.flight.sharded import ShardedTarget
 from dejaqueue.schema.arrival import check_arrival
 from dejaqueue.wire import frames
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
+
+log = logging.getLogger("dejaqueue.flight")
 
 
 class _Replies:
@@ -30,13 +36,11 @@ class _Replies:
 
     def __init__(self, writer: flight.FlightMetadataWriter) -> None:
         self._writer = writer
-        self._queue: SimpleQueue[Reply | None] = SimpleQueue()
+        self._lane: Lane[Reply] = Lane(self._send)
         self._waiting = 0
         self._lock = threading.Lock()
-        self._all_answered = threading.Event()
-        self._ended = False
-        self._thread = threading.Thread(target=self._run, name="dejaq-replies", daemon=True)
-        self._thread.start()
+        self._all_answered: threading.Event | None = None
+        self._is_broken = False
 
     def expect(self) -> None:
         """One more batch is being worked on."""
@@ -45,32 +49,31 @@ class _Replies:
 
     def put(self, reply: Reply) -> None:
         """Called by the workers; does not block."""
-        self._queue.put(reply)
+        self._lane.put(reply)
 
     def finish(self) -> None:
         """Return when every expected reply was sent, or the client is gone."""
         with self._lock:
-            self._ended = True
-            done = self._waiting <= 0
-        if done:
-            self._queue.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        broken = False
-        while True:
-            reply = self._queue.get()
-            if reply is None:
+            if not self._waiting:
                 return
-            if not broken:
-                try:
-                    self._writer.write(pa.py_buffer(frames.encode(reply)))
-                except (pa.ArrowException, OSError):
-                    broken = True  # the client is gone; its batches are durable all the same
-            with self._lock:
-                self._waiting -= 1
-                if self._ended and self._waiting <= 0:
-                    return
+            self._all_answered = threading.Event()
+        self._all_answered.wait()
+
+    def _send(self) -> bool:
+        reply = self._lane.take()
+        try:
+            if reply is not None and not self._is_broken:
+                self._writer.write(pa.py_buffer(frames.encode(reply)))
+        except (pa.ArrowException, OSError):
+            self._is_broken = True  # the client is gone; its batches are durable all the same
+        except Exception:  # our bug: who waits for the end must not wait for ever
+            self._is_broken = True
+            log.exception("a reply could not be written")
+        with self._lock:
+            self._waiting -= 1
+            if not self._waiting and self._all_answered is not None:
+                self._all_answered.set()
+        return True
 
 
 def unreadable(wrong: Exception) -> DejaQError:
@@ -89,17 +92,20 @@ def serve_writer(
     stream: WriteStream,
     reader: flight.MetadataRecordBatchReader,
     writer: flight.FlightMetadataWriter,
+    opening: Opening,
     check_caller: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve one stream until the client is done.
 
     Args:
+        opening: of this stream, of whoever sends.
         check_caller: raises Unauthenticated if the caller's key was revoked; asked for each batch.
 
     Raises:
         BadRequest: the schema is wrong, or what came is no valid Arrow. Unauthenticated.
         ResourceExhausted: there is no memory.
     """
+    opening.opened()  # the schema may have to be waited for
     try:
         schema = reader.schema
     except (pa.ArrowException, OSError) as wrong:
@@ -123,17 +129,10 @@ def serve_writer(
             number = counted if chunk.app_metadata is None else number_of(chunk.app_metadata)
             if wants_replies:
                 replies.expect()
-            try:
-                target.submit(number, check_arrival(chunk.data), replies.put)
-            except Exception as wrong:
-                # Without a reply, `finish` and the client would wait for it for ever.
-                if wants_replies:
-                    bug = InternalError(f"{type(wrong).__name__}: {wrong}")
-                    error = wrong if isinstance(wrong, DejaQError) else bug
-                    replies.put(Reply(number, chunk.data.num_rows, error=error))
-                raise
+            _submit(target, stream, number, chunk.data, replies, opening.account)
     finally:
         replies.finish()
+        opening.closing()
 
 
 def number_of(metadata: pa.Buffer) -> int:
@@ -142,3 +141,47 @@ def number_of(metadata: pa.Buffer) -> int:
         limit = "a batch number in 4 bytes, little-endian"
         raise BadRequest("app_metadata", limit, bytes(metadata))
     return int.from_bytes(metadata, "little")
+
+
+def _submit(
+    target: Writer | ShardedTarget,
+    stream: WriteStream,
+    number: int,
+    batch: pa.RecordBatch,
+    replies: _Replies,
+    account: Account,
+) -> None:
+    """Have a batch written if it is valid Arrow and its sender's quotas let it."""
+    reply_to: ReplyTo = replies.put
+    wants_replies = stream.acks != "none"
+    try:
+        check_arrival(batch)
+        if stream.op == "enqueue":
+            account.take_rows(batch.num_rows)
+        if account.limit(BYTES) and wants_replies:
+            byte_count = batch.get_total_buffer_size()
+            account.hold_bytes(byte_count)
+            reply_to = partial(_give_back, account, byte_count, replies.put)
+    except ResourceExhausted as full:
+        if wants_replies:
+            replies.put(Reply(number, batch.num_rows, error=full))
+        return
+    except BadRequest as malformed:
+        if wants_replies:
+            replies.put(Reply(number, batch.num_rows, error=malformed))
+        raise
+    try:
+        target.submit(number, batch, reply_to)
+    except Exception as wrong:
+        # Without a reply, `finish` and the client would wait for it for ever.
+        if wants_replies:
+            bug = InternalError(f"{type(wrong).__name__}: {wrong}")
+            error = wrong if isinstance(wrong, DejaQError) else bug
+            reply_to(Reply(number, batch.num_rows, error=error))
+        raise
+
+
+def _give_back(account: Account, byte_count: int, reply_to: ReplyTo, reply: Reply) -> None:
+    """A batch was answered: its bytes are gone."""
+    account.give_bytes(byte_count)
+    reply_to(reply)

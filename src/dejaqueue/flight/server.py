@@ -155,7 +155,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             if tls.client_ca is not None:
                 secured |= {"verify_client": True, "root_certificates": tls.client_ca}
         scheme = "grpc+tcp" if tls is None else "grpc+tls"
-        middleware = {KEY: Callers(gate), "calls": CallCounter(broker.counting)}
+        middleware = {KEY: CallCounter(broker.counting, Callers(gate))}
         super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
         self._gate = gate
@@ -231,23 +231,24 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     ) -> None:
         """A stream of batches (WriteStream)."""
         with translated():
-            stream = descriptors.decode(WriteStream, descriptor.command)
             caller = caller_of(context)
-            with audit.recorded(caller.name, context.peer(), stream.op, stream.topic):
-                sender = rules.require_write(caller, stream)
-            with self._open_streams:
+            with self._broker.quotas.opening(caller, context.peer()) as opening, self._open_streams:
+                stream = descriptors.decode(WriteStream, descriptor.command)
+                with audit.recorded(caller.name, context.peer(), stream.op, stream.topic):
+                    sender = rules.require_write(caller, stream)
+                check = partial(self._gate.check, caller)
                 try:
-                    target = self._broker.open_write(stream, sender)
+                    target = self._broker.open_write(stream, sender, opening.account)
                 except Elsewhere as other:
+                    opening.waits()
                     if other.spread:
                         shards = onward_sharded(context, other, self.sharded)
                         with closing(shards.open_stream(stream)) as sharded:
-                            check = partial(self._gate.check, caller)
-                            serve_writer(sharded, stream, reader, writer, check)
+                            serve_writer(sharded, stream, reader, writer, opening, check)
                         return
                     self.forwarding.put(onward(context, other), descriptor, reader, writer)
                     return
-                serve_writer(target, stream, reader, writer, partial(self._gate.check, caller))
+                serve_writer(target, stream, reader, writer, opening, check)
 
     def do_exchange(
         self,
@@ -258,19 +259,20 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     ) -> None:
         """A consumer (ConsumeStream)."""
         with translated():
-            options = descriptors.decode(ConsumeStream, descriptor.command)
             caller = caller_of(context)
-            with audit.recorded(caller.name, context.peer(), "consume", options.topic):
-                rules.require_consume(caller, options)
             admit = partial(self._gate.admit, caller)
             stops = self.register, self.unregister
-            with self._open_streams:
+            with self._broker.quotas.opening(caller, context.peer()) as opening, self._open_streams:
+                options = descriptors.decode(ConsumeStream, descriptor.command)
+                with audit.recorded(caller.name, context.peer(), "consume", options.topic):
+                    rules.require_consume(caller, options)
                 try:
-                    serve_consumer(self._broker, options, reader, writer, stops, admit)
+                    serve_consumer(self._broker, options, reader, writer, stops, admit, opening)
                 except Elsewhere as other:
+                    opening.waits()
                     if other.spread:
                         shards = onward_sharded(context, other, self.sharded)
-                        serve_consumer(shards, options, reader, writer, stops, admit)
+                        serve_consumer(shards, options, reader, writer, stops, admit, opening)
                         return
                     there = onward(context, other)
                     self.forwarding.exchange(there, descriptor, reader, writer, stops)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from dejaqueue.access.quotas import Account
 from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.requests import ReplyTo
 from dejaqueue.client.alarm import Alarm
@@ -161,9 +162,11 @@ class ShardedBroker:
         self._learn(stream.topic)
         return ShardedTarget(stream, self._transport.open_write, self._alarm)
 
-    def open_write(self, stream: WriteStream, _sender: Sender = NOBODY) -> ShardedTarget:
+    def open_write(
+        self, stream: WriteStream, _sender: Sender = NOBODY, _account: Account | None = None
+    ) -> ShardedTarget:
         """A stream of batches that others share, and nobody has to close. Whose it is the shards
-        see for themselves, by the caller's key."""
+        see for themselves, by the caller's key; transactions, which quotas count, it takes none."""
         self._learn(stream.topic)
         crowded = None
         with self._lock:

@@ -270,6 +270,14 @@ _SERVERS = (
         "Calls of Arrow Flight that ended: a stream is one call",
     ),
     _gauge("dejaq_flight_calls_open", "calls", ("method",), "Calls and streams that are open"),
+    _counter(
+        "dejaq_quota_refusals",
+        "refusals",
+        ("quota", "principal"),
+        "Streams, connections, transactions and batches refused by a quota of the settings' group "
+        "`quotas`; `principal` is the name of the API key, or an address; `others` beyond the "
+        "first hundred",
+    ),
     _gauge("dejaq_topics", "topics", (), "Topics there are"),
     _gauge("dejaq_ready_state", "0 or 1", (), "1 while /readyz answers 200"),
     _gauge("dejaq_workers", "threads", ("state",), "Worker threads, `alive` and `dead`"),

@@ -188,6 +188,9 @@ class Exposition:
                 page.add("dejaq_http_connections", f'outcome="{outcome}"', count)
         for reason, count in self._pages.refused().items():
             page.add("dejaq_http_pages_refused", f'reason="{reason}"', count)
+        names = METRICS["dejaq_quota_refusals"].labels
+        for quota, count in self._broker.quotas.refused.read().items():
+            page.add("dejaq_quota_refusals", _labels(names, quota), count)
         # What ends while this is read may be in one and not yet in the other.
         begun, ended = counting.flight_begun.read(), counting.flight_ended.read()
         for (method, status), count in ended.items():

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from dejaqueue.access.quotas import Account
 from dejaqueue.access.senders import Sender
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.runtime import TopicRuntime
@@ -175,16 +176,25 @@ def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *value
 
 
 async def write(
-    broker: Broker, stream: WriteStream, sender: Sender, batch: pa.RecordBatch, number: int = 0
+    broker: Broker,
+    stream: WriteStream,
+    sender: Sender,
+    batch: pa.RecordBatch,
+    number: int = 0,
+    account: Account | None = None,
 ) -> Answered:
-    """Write one batch by itself; returns when it is durable. Raises what the reply says."""
+    """Write one batch by itself; returns when it is durable. Raises what the reply says.
+
+    Args:
+        account: for whose quotas a transaction counts.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Reply] = loop.create_future()
 
     def answered(reply: Reply) -> None:
         call_soon(loop, _set_reply, future, reply)
 
-    writer = broker.open_write(stream, sender)
+    writer = broker.open_write(stream, sender, account)
     writer.check_schema(batch.schema)
     writer.submit(number, batch, answered)
     reply = await future

@@ -17,15 +17,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dejaqueue import limits
+from dejaqueue.access.quotas import Account, Quotas
+from dejaqueue.errors import ResourceExhausted
 from dejaqueue.http.one_write import OneWrite
 from dejaqueue.http.problems import MEDIA_TYPE
 from dejaqueue.settings import ServerSettings
@@ -34,6 +38,10 @@ LOOK_SECONDS = 1.0
 """How often connections are looked at: so much later than its bound something may be noticed."""
 LOOK_CONNECTIONS = 256
 """How many are looked at in one go: half a millisecond."""
+PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
+"""Paths that are answered on a connection beyond the bound, too: one request, then it is closed."""
+PROBE_SECONDS = 2.0
+"""Such a connection has so long to ask."""
 LINGER_SECONDS = 2.0
 """Who was refused in the middle of a request may go on sending for so long: closing at once would
 make its system throw our answer away."""
@@ -47,6 +55,7 @@ class Bounds:
 
     Attributes:
         connections_max: at once.
+        probes_max: beyond those, each for one probe; when one more comes, the oldest is closed.
         head_bytes_max, header_count_max: request line and headers.
         body_bytes_max: one body.
         bodies_bytes_max: all bodies that are being received.
@@ -59,6 +68,7 @@ class Bounds:
     """
 
     connections_max: int = 4_096
+    probes_max: int = 64
     head_bytes_max: int = limits.HTTP_HEAD_BYTES_MAX
     header_count_max: int = limits.HTTP_HEADERS_MAX
     body_bytes_max: int = 192 << 20
@@ -131,17 +141,29 @@ class Phase(Enum):
     DEAF = "the end"
 
 
+_Excess: TypeAlias = Callable[[], tuple[int, str]]
+
+
+def _refused(account: Account) -> tuple[int, str]:
+    full = account.refused_connection()
+    return full.http_status, str(full)
+
+
 @dataclass(slots=True, eq=False)
 class Connections:
     """All connections of a server.
 
     Attributes:
         body_bytes: of bodies whose requests are not answered yet.
+        quotas: of the addresses that connections come from; None = there are none.
+        beyond: those of `open` that are one too many, the oldest first.
     """
 
     bounds: Bounds
+    quotas: Quotas | None = None
     counters: Counters = field(default_factory=Counters)
     open: set[BoundedProtocol] = field(default_factory=set)
+    beyond: dict[BoundedProtocol, None] = field(default_factory=dict)
     body_bytes: int = 0
     _unseen: list[BoundedProtocol] = field(default_factory=list)
     _timer: asyncio.TimerHandle | None = None
@@ -152,6 +174,31 @@ class Connections:
         self.counters.opened += 1
         if self._timer is None:
             self._plan(connection.loop)
+
+    def admit(self, connection: BoundedProtocol, address: str) -> _Excess | None:
+        """Says why a connection is one too many, status and text; None = it is not."""
+        most = self.bounds.connections_max
+        if len(self.open) - len(self.beyond) > most:
+            return lambda: (503, f"connections: at most {most} at once")
+        account = None if self.quotas is None else self.quotas.of_address(address)
+        if account is not None and account.is_bounded:
+            if not account.open_connection():
+                return partial(_refused, account)
+            connection.account = account
+        return None
+
+    def keep_for_probe(self, connection: BoundedProtocol) -> None:
+        """It is one too many, and may ask one thing. Those that say nothing make room."""
+        if len(self.beyond) >= self.bounds.probes_max:
+            next(iter(self.beyond)).turn_away()
+        self.beyond[connection] = None
+
+    def leave(self, connection: BoundedProtocol) -> None:
+        """It is closed."""
+        self.open.discard(connection)
+        self.beyond.pop(connection, None)
+        if connection.account is not None:
+            connection.account.close_connection()
 
     def _plan(self, loop: asyncio.AbstractEventLoop) -> None:
         parts = len(self.open) // LOOK_CONNECTIONS + 1
@@ -171,9 +218,16 @@ class Connections:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. Made by uvicorn; `bounded` binds it to the connections of a server."""
+    """One connection. Made by uvicorn; `bounded` binds it to the connections of a server.
+
+    Attributes:
+        account: of its address, if that has quotas.
+    """
 
     shared: Connections
+    account: Account | None = None
+    _excess: _Excess | None = None
+    """Why it is one too many."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -193,19 +247,24 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- life ---------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take it, or say that there are too many."""
+        """Take it, or find that there are too many: then it may be a probe."""
         super().connection_made(transport)
-        shared = self.shared
-        shared.add(self)
-        if len(shared.open) > shared.bounds.connections_max:
-            limit = f"at most {shared.bounds.connections_max} at once"
-            self._refuse(503, f"connections: {limit}", "refused")
-            transport.close()  # without lingering: those beyond the bound must not pile up
+        self.shared.add(self)
+        self._excess = self.shared.admit(self, self.client[0] if self.client else "")
+        if self._excess is not None:
+            self.shared.keep_for_probe(self)
+
+    def turn_away(self) -> None:
+        """It is one too many, and has not asked for what it may ask for."""
+        self.shared.beyond.pop(self, None)
+        if self._excess is not None and not self._is_answering:
+            self._refuse(*self._excess(), "refused")
+        self.transport.close()  # without lingering: those beyond the bound must not pile up
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed."""
-        self.shared.open.discard(self)
         self._forget_body()
+        self.shared.leave(self)
         self._unset_keepalive_if_required()
         self.pipeline.clear()
         if self._is_answering:  # uvicorn only tells the request that came last
@@ -288,6 +347,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Begin to answer, if it may be answered."""
         if self._declared_bytes > self.shared.bounds.body_bytes_max:
             self._give_up(*self._body_large())
+        if self._excess is not None and self.url.partition(b"?")[0] not in PROBES:
+            self._give_up(*self._excess(), "refused")
         before = self.cycle
         waiting = before is not None and not before.response_complete
         if waiting and len(self.pipeline) >= self.shared.bounds.pipelined_max:
@@ -297,6 +358,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._running = self.cycle
         if self.cycle is not None and self.scope["method"] != "HEAD":  # whose head has no body
             self.cycle.transport = OneWrite(self.transport)  # type: ignore[assignment]
+        if self._excess is not None and self.cycle is not None:
+            self.cycle.keep_alive = False
         self._body_bytes = self._body_mark = 0
         self._enter(Phase.BODY)
 
@@ -307,6 +370,11 @@ class BoundedProtocol(HttpToolsProtocol):
         """A piece of the body."""
         shared = self.shared
         self._body_bytes += len(body)
+        if self.account is not None:
+            try:
+                self.account.hold_bytes(len(body), self._kept_bytes, wait=False)
+            except ResourceExhausted as full:
+                self._give_up(full.http_status, str(full), "bodies_full")
         shared.body_bytes += len(body)
         self._kept_bytes += len(body)
         if self._body_bytes > shared.bounds.body_bytes_max:
@@ -320,6 +388,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _forget_body(self) -> None:
         self.shared.body_bytes -= self._kept_bytes
+        if self.account is not None and self._kept_bytes:
+            self.account.give_bytes(self._kept_bytes)
         self._kept_bytes = 0
 
     def on_message_complete(self) -> None:
@@ -417,6 +487,9 @@ class BoundedProtocol(HttpToolsProtocol):
             if waited > LINGER_SECONDS and not self._is_answering:
                 self.transport.close()
         elif not self._is_answering:
+            if self._excess is not None and waited > PROBE_SECONDS:
+                self.turn_away()
+                return
             most = bounds.head_seconds if phase is Phase.NEW else bounds.idle_seconds
             if waited > most:
                 self.shared.counters.add("silent")

@@ -93,7 +93,7 @@ class HttpServer:
         self._socket = socket.create_server((host, port), family=family, backlog=2_048)
         self.port: int = self._socket.getsockname()[1]
         bounds = bounds or Bounds.of(service.broker.settings.server)
-        self.connections = Connections(bounds)
+        self.connections = Connections(bounds, service.broker.quotas)
         self._app = build_app(service)
         self._app.state.exposition.connections = self.connections
         config = uvicorn_config(self._app, self.connections)

@@ -13,6 +13,7 @@ from typing import Any, cast
 from fastapi import Request
 
 from dejaqueue.access.gate import Gate
+from dejaqueue.access.quotas import Account
 from dejaqueue.access.roles import Principal
 from dejaqueue.broker.broker import Broker
 from dejaqueue.client.credentials import Tls
@@ -57,6 +58,13 @@ def service_of(request: Request) -> Service:
     if sharded is not None:  # it has the calls of a broker that the routes make
         return replace(service, broker=cast(Broker, sharded))
     return service
+
+
+def account_of(request: Request) -> Account:
+    """Whose quotas a request counts for."""
+    service: Service = request.app.state.service
+    client = request.client
+    return service.broker.quotas.of(principal_of(request), client.host if client else "")
 
 
 def principal_of(request: Request) -> Principal:

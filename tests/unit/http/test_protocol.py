@@ -350,13 +350,90 @@ def test_connections_over_the_bound_get_503(patient: Web) -> None:
     until = time.monotonic() + SECONDS_MAX
     while len(patient.server.connections.open) < len(held):
         assert time.monotonic() < until
-    check_problem(read_all(patient.connect()), 503)
-    assert patient.counts["refused"] == 1
+    check_problem(patient.ask(GET.replace(b"livez", b"v1/topics")), 503)
+    check_problem(read_all(patient.connect()), 503)  # whoever says nothing is told so, too
+    assert patient.counts["refused"] == 2
     for connection in held:
         connection.close()
     while patient.server.connections.open:
         assert time.monotonic() < until
     assert patient.is_well()
+
+
+def test_probes_have_connections_of_their_own(patient: Web) -> None:
+    bound = SMALL.connections_max + SMALL.probes_max
+    held = [patient.connect() for _ in range(bound + 20)]
+    until = time.monotonic() + SECONDS_MAX
+    while len(patient.server.connections.open) < bound:
+        assert time.monotonic() < until
+    for path in (b"livez", b"readyz", b"livez?verbose=1"):
+        answer = patient.ask(GET.replace(b"livez", path))
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in answer.lower()
+    assert patient.ask(GET.replace(b"livez", b"metrics")).startswith(b"HTTP/1.1 200")
+    assert len(patient.server.connections.beyond) <= SMALL.probes_max
+    # A probe's connection is good for one request.
+    connection = patient.connect()
+    connection.sendall(GET + GET.replace(b"livez", b"v1/topics"))
+    assert read_all(connection).count(b"HTTP/1.1 ") == 1
+    for one in held:
+        one.close()
+
+
+def test_connections_of_one_address_are_bounded_and_others_are_served() -> None:
+    web = Web(PATIENT)
+    try:
+        quotas = web.broker.quotas
+        web.broker.change_settings(
+            BrokerSettings(journal=web.broker.settings.journal, quotas={"connections_max": 3})
+        )
+        # Programs of this machine have no quota: here some of it count as somebody else's.
+        account = quotas.of_address("10.0.0.7")
+        far = quotas.of_address
+        quotas.of_address = lambda _: account  # type: ignore[method-assign]
+        held = [web.connect() for _ in range(3)]
+        until = time.monotonic() + SECONDS_MAX
+        while account.connections < 3:
+            assert time.monotonic() < until
+        refused = web.ask(GET.replace(b"livez", b"v1/topics"))
+        assert refused.startswith(b"HTTP/1.1 429")
+        assert b"quotas.connections_max: at most 3 for 10.0.0.7, got: 4" in refused
+        assert web.is_well()
+        quotas.of_address = far  # type: ignore[method-assign]
+        assert web.ask(GET.replace(b"livez", b"v1/topics")).startswith(b"HTTP/1.1 200")
+        for one in held:
+            one.close()
+        while account.connections:
+            assert time.monotonic() < until
+        assert quotas.refused.read() == {("connections_max", "10.0.0.7"): 1}
+    finally:
+        web.stop()
+
+
+def test_bodies_of_one_address_are_bounded() -> None:
+    web = Web(PATIENT)
+    try:
+        web.broker.change_settings(
+            BrokerSettings(
+                journal=web.broker.settings.journal, quotas={"bytes_in_flight_max": 1_000}
+            )
+        )
+        account = web.broker.quotas.of_address("10.0.0.7")
+        web.broker.quotas.of_address = lambda _: account  # type: ignore[method-assign]
+        large = web.connect()
+        large.sendall(POST + b"content-length: 5000\r\n\r\n" + bytes(2_500))
+        until = time.monotonic() + SECONDS_MAX
+        while account.bytes_in_flight < 2_500:
+            assert time.monotonic() < until
+        refused = web.ask(POST + b"content-length: 100\r\n\r\n" + bytes(100))
+        assert refused.startswith(b"HTTP/1.1 429")
+        assert b"quotas.bytes_in_flight_max: at most 1000 for 10.0.0.7, got: 2600" in refused
+        large.sendall(bytes(2_500))  # alone it may be larger
+        assert answer_of(large).startswith(b"HTTP/1.1 4")
+        while account.bytes_in_flight:
+            assert time.monotonic() < until
+    finally:
+        web.stop()
 
 
 def test_idle_connections_hold_up_nobody() -> None:

@@ -23,7 +23,7 @@ from dejaqueue.http.doq import shapes
 from dejaqueue.http.doq.refusals import DirectDoqRoute, documented
 from dejaqueue.http.doq.state import doq_of, message_answer
 from dejaqueue.http.problems import framework_problem, problem
-from dejaqueue.http.service import principal_of
+from dejaqueue.http.service import account_of, principal_of
 
 PREFIX = "/API/v1/queues/"
 router = APIRouter(prefix="/API/v1/queues/{queue_name}", tags=["DOQ"], route_class=DirectDoqRoute)
@@ -61,6 +61,7 @@ async def enqueue(request: Request, queue_name: str) -> Response:
     principal = principal_of(request)
     principal.require(Role.PRODUCE, queue_name)
     message = await _message(request)
+    account_of(request).take_rows(1)
     doq = doq_of(request)
     sender = principal.sender_for(queue_name, Role.PRODUCE)
     row = await doq.messages.enqueue(queue_name, message, sender)

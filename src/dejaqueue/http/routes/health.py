@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
@@ -20,6 +21,8 @@ from dejaqueue.http.readiness import readiness
 from dejaqueue.http.service import principal_of, service_of
 
 router = APIRouter(tags=["health"])
+THREADS = 4
+"""Threads of their own for probes: those of other requests may all be at work."""
 _NOT_KEPT = {"Cache-Control": "no-store"}
 
 
@@ -33,12 +36,12 @@ async def livez() -> JSONResponse:
 
 @router.head("/readyz", include_in_schema=False)
 @router.get("/readyz")
-def readyz(request: Request) -> JSONResponse:
+async def readyz(request: Request) -> JSONResponse:
     """200 when the broker should get work, else 503 and the `reasons`; `warnings` either way.
 
     Who may manage the broker gets `details`, too.
     """
-    health = readiness(service_of(request))
+    health = await to_thread.run_sync(readiness, service_of(request), limiter=_threads(request))
     body: dict[str, Any] = {"status": "ready" if health.is_ready else "not ready"}
     if health.reasons:
         body["reasons"] = health.reasons
@@ -47,6 +50,15 @@ def readyz(request: Request) -> JSONResponse:
     if health.details and _may_manage(request):
         body["details"] = health.details
     return JSONResponse(body, 200 if health.is_ready else 503, _NOT_KEPT)
+
+
+def _threads(request: Request) -> CapacityLimiter:
+    """Made on the event loop by the first probe."""
+    state = request.app.state
+    found: CapacityLimiter | None = getattr(state, "probe_threads", None)
+    if found is None:
+        found = state.probe_threads = CapacityLimiter(THREADS)
+    return found
 
 
 def _may_manage(request: Request) -> bool:

@@ -36,7 +36,7 @@ from dejaqueue.http.leasing import Delivered, Taken
 from dejaqueue.http.named import settle_batch, settled_rows
 from dejaqueue.http.openapi import TopicName, answers, body
 from dejaqueue.http.routes.sending import TRANSACTION
-from dejaqueue.http.service import principal_of, service_of
+from dejaqueue.http.service import account_of, principal_of, service_of
 from dejaqueue.model import RowStatus
 from dejaqueue.schema.messages import DELIVERY
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_lease, check_span
@@ -251,8 +251,8 @@ async def _settle(request: Request, stream: WriteStream, values: dict[str, Any])
         # Whose it is, is not asked of a settle: those of all callers share batches.
         answered = await flow.gather(stream, NOBODY).put(rows)
         return json_answer({"messages": shown.statuses(names, answered.statuses)})
-    sender = principal_of(request).sender
-    answered = await write(flow.broker, stream.check(), sender, settle_batch(rows))
+    sender, account = principal_of(request).sender, account_of(request)
+    answered = await write(flow.broker, stream.check(), sender, settle_batch(rows), account=account)
     named = Answered([message_id for message_id, _ in rows], [])
     return json_answer(
         {

@@ -38,7 +38,7 @@ from dejaqueue.http.direct import DirectRoute, JsonAnswer, json_answer
 from dejaqueue.http.flow import flow_of
 from dejaqueue.http.gather import Answered, write
 from dejaqueue.http.openapi import TopicName, answers, body
-from dejaqueue.http.service import principal_of
+from dejaqueue.http.service import account_of, principal_of
 from dejaqueue.http.tracing import carry_context, trace_context_of
 from dejaqueue.schema.arrival import check_arrival, check_unpacked
 from dejaqueue.schema.checks import check_schema
@@ -156,9 +156,9 @@ async def _send_one(
         batch = send_batch([message], flow.now_ms())
         answered = await _write(request, principal, stream, batch)
     else:
-        answered = await flow.gather(stream, principal.sender_for(stream.topic, Role.PRODUCE)).put(
-            [message]
-        )
+        account_of(request).take_rows(1)
+        sender = principal.sender_for(stream.topic, Role.PRODUCE)
+        answered = await flow.gather(stream, sender).put([message])
     return _sent(stream, answered, shown.one_sent(answered, str(message.get("key"))))
 
 
@@ -202,13 +202,15 @@ async def _write(
     request: Request, principal: Principal, stream: WriteStream, batch: pa.RecordBatch
 ) -> Answered:
     """Write a batch by itself, as an idempotent producer if the request has a name."""
-    broker, sender = flow_of(request).broker, principal.sender_for(stream.topic, Role.PRODUCE)
+    broker, account = flow_of(request).broker, account_of(request)
+    sender = principal.sender_for(stream.topic, Role.PRODUCE)
+    account.take_rows(batch.num_rows)
     named = header(request, b"idempotency-key")
     if not named:
-        return await write(broker, stream.check(), sender, batch)
+        return await write(broker, stream.check(), sender, batch, account=account)
     producer, number = producer_of(named)
     stream = replace(stream, producer=producer).check()
-    return await write(broker, stream, sender, batch, number)
+    return await write(broker, stream, sender, batch, number, account)
 
 
 def producer_of(key: str) -> tuple[str, int]:
