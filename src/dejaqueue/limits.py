@@ -162,6 +162,8 @@ CRON_PREVIEW_MAX: Final = 1_000
 
 # Streams of producers and consumers over Flight that are open at once: each has two threads.
 FLIGHT_STREAMS_MAX: Final = 16_384
+# Servers whose certificates were replaced and whose streams still run: each keeps some threads.
+FLIGHT_GENERATIONS_MAX: Final = 8
 # The body of an action or a ticket over Flight: the longest list of ids, names or cron entries.
 ACTION_BYTES_MAX: Final = 64 << 20
 # API keys of one broker: they are kept in memory, and stored anew with every change.

@@ -263,6 +263,13 @@ class ServerSettings(Group):
         "both ports refuse clients without one (mutual TLS). Empty = clients need none. "
         "Cannot change live.",
     )
+    tls_check_ms: int = Field(
+        default=10_000,
+        ge=0,
+        description="How often the broker looks whether TLS files hold something new, its own and "
+        "those towards other brokers, in milliseconds; streams that are open stay. 10 s: reading a "
+        "few small files costs nothing. 0 = only at SIGHUP. Cannot change live.",
+    )
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:

@@ -55,15 +55,21 @@ class HealthServer:
         class Answers(_Answers):
             pass
 
+        class Server(ThreadingHTTPServer):
+            def get_request(self) -> tuple[Any, Any]:
+                taken, address = super().get_request()
+                if tls is None:
+                    return taken, address
+                # The handshake is made on the connection's own thread, by its first read.
+                secured = tls.context.wrap_socket(
+                    taken, server_side=True, do_handshake_on_connect=False
+                )
+                return secured, address
+
         Answers.is_ready = staticmethod(is_ready)
         Answers.stats = staticmethod(stats)
         Answers.gate = gate
-        self._server = ThreadingHTTPServer((host, port), Answers)
-        if tls is not None:
-            # The handshake is made on the connection's own thread, by its first read.
-            self._server.socket = tls.context.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
+        self._server = Server((host, port), Answers)
         self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="http-health", daemon=True
