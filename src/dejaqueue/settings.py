@@ -263,6 +263,12 @@ class ServerSettings(Group):
         "both ports refuse clients without one (mutual TLS). Empty = clients need none. "
         "Cannot change live.",
     )
+    observers_read: bool = Field(
+        default=False,
+        description="Whether the role `observe` sees payloads when it peeks. False: it is for "
+        "those who watch a broker; payloads concern those who send and take them. "
+        "Cannot change live.",
+    )
     tls_check_ms: int = Field(
         default=10_000,
         ge=0,

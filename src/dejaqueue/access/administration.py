@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from dejaqueue.access.api_keys import WITHOUT_TEXT
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.errors import BadRequest, Forbidden
 from dejaqueue.wire.descriptors import check_fields
@@ -44,7 +45,8 @@ def _create(keys: KeyRing, body: dict[str, Any], is_near: bool) -> dict[str, Any
             "with `dejaq key create --data` before it starts"
         )
     key, text = keys.create(body["name"], body["grants"], body.get("ends_ms"))
-    return key.to_dict() | {"api_key": text}
+    # Who is known by something else has no use for a text, which could only be lost.
+    return key.to_dict() | ({} if key.name.startswith(WITHOUT_TEXT) else {"api_key": text})
 
 
 def _list(keys: KeyRing, body: dict[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import logging
 import threading
 from collections.abc import Callable
 
+from dejaqueue.access.api_keys import CERTIFICATE
 from dejaqueue.access.key_ring import REFUSAL, InMemory, KeyRing
-from dejaqueue.access.roles import EVERYBODY, Principal
+from dejaqueue.access.roles import EVERYBODY, Principal, Role
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.errors import DejaQError, Unauthenticated
 
@@ -36,9 +37,11 @@ class Gate:
 
     Args:
         keys: the broker's; None = there are none, and everybody may do everything.
+        observers_read: whoever may look at messages sees their payloads, too.
     """
 
-    def __init__(self, keys: KeyRing | None = None) -> None:
+    def __init__(self, keys: KeyRing | None = None, *, observers_read: bool = False) -> None:
+        self._observers_read = observers_read
         self.keys = keys or KeyRing(SystemClock(), InMemory())
         self._mutex = threading.Lock()
         self._open: set[Admission] = set()
@@ -46,13 +49,27 @@ class Gate:
         self._watch: threading.Thread | None = None
         self.keys.on_change.append(self._look)
 
-    def principal(self, api_key: str | None) -> Principal:
-        """Who has this API key; None = none was sent. Raises Unauthenticated."""
+    def principal(self, api_key: str | None, certificate: str = "") -> Principal:
+        """Who has this API key; None = none was sent.
+
+        Args:
+            certificate: the name in the certificate that the caller has shown; a key goes before.
+
+        Raises:
+            Unauthenticated
+        """
         if not self.keys.required:
             return EVERYBODY
         if api_key is None:
-            raise Unauthenticated(NEEDED)
+            key = self.keys.named(f"{CERTIFICATE}{certificate}") if certificate else None
+            if key is None:
+                raise Unauthenticated(NEEDED)
+            return key.principal
         return self.keys.find(api_key).principal
+
+    def reads(self, principal: Principal, topic: str) -> bool:
+        """True if whoever may look at a topic's messages sees their payloads, too."""
+        return self._observers_read or principal.may(Role.MANAGE, topic)
 
     def check(self, principal: Principal) -> None:
         """Raise Unauthenticated if who was let in before would not be now. Costs a lookup."""

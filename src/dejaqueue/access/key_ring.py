@@ -12,7 +12,7 @@ import hmac
 import json
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from dejaqueue import limits
@@ -77,6 +77,7 @@ class KeyRing:
         self._documents: Documents | None = None
         self._mutex = threading.Lock()
         self._keys: dict[str, ApiKey] = {}
+        self._names: tuple[Mapping[str, ApiKey], dict[str, ApiKey]] = ({}, {})
         self._required = False
         # Compared with when an id is not known, so that this takes as long as a wrong secret.
         self._nobody = secrets.token_bytes(32)
@@ -114,6 +115,16 @@ class KeyRing:
         if key is None or not same or key.has_ended(self.clock.now_ms()):
             raise Unauthenticated(REFUSAL)
         return key
+
+    def named(self, name: str) -> ApiKey | None:
+        """The key of this name, unless it has ended; None = there is none. Costs a lookup."""
+        keys, names = self._names
+        if keys is not self._keys:
+            keys = self._keys
+            names = {key.name: key for key in keys.values()}
+            self._names = keys, names
+        key = names.get(name)
+        return None if key is None or key.has_ended(self.clock.now_ms()) else key
 
     def is_live(self, key_id: str) -> bool:
         """True if a key of this id is there and has not ended; "" = no key: while none is needed.

@@ -23,21 +23,32 @@ class Role(StrEnum):
     """Send, move and cancel messages; transactions of these."""
     CONSUME = "consume"
     """Lease, ack, nack and extend."""
+    OBSERVE = "observe"
+    """Look, and change nothing: counts, stats, metrics, messages without their payloads."""
     MANAGE = "manage"
     """Look (peek, counts, stats) and administer a topic: make, change, purge, redrive, cron."""
     ADMIN = "admin"
     """Everything, and API keys."""
 
 
+DENY = "deny:"
+"""Begins the text of a grant that takes a role away."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A role for the topics whose name matches a pattern (`*`, `?`), as in `orders.*`."""
+    """A role for the topics whose name matches a pattern (`*`, `?`), as in `orders.*`.
+
+    Attributes:
+        denies: it takes the role away there, whatever else is granted; admin takes all roles.
+    """
 
     role: Role
     pattern: str
+    denies: bool = False
 
-    def allows(self, role: Role, topic: str) -> bool:
-        """True if it gives this role for this topic."""
+    def concerns(self, role: Role, topic: str) -> bool:
+        """True if it gives this role for this topic, or takes it away."""
         return self.role in (role, Role.ADMIN) and self.covers(topic)
 
     def covers(self, topic: str) -> bool:
@@ -45,7 +56,7 @@ class Grant:
         return self.pattern == "*" or _matcher(self.pattern).match(topic_of(topic)) is not None
 
     def __str__(self) -> str:
-        return f"{self.role.value}:{self.pattern}"
+        return f"{DENY if self.denies else ''}{self.role.value}:{self.pattern}"
 
 
 @lru_cache(maxsize=16_384)
@@ -69,11 +80,17 @@ class Principal:
 
     def may(self, role: Role, topic: str) -> bool:
         """True if they have the role for the topic."""
-        return any(grant.allows(role, topic) for grant in self.grants)
+        found = False
+        for grant in self.grants:
+            if grant.concerns(role, topic):
+                if grant.denies:
+                    return False
+                found = True
+        return found
 
     def sees(self, topic: str) -> bool:
         """True if they have any role for the topic: they may know that it is there."""
-        return any(grant.covers(topic) for grant in self.grants)
+        return any(self.may(role, topic) for role in Role)
 
     def require(self, role: Role, topic: str) -> None:
         """Raise Forbidden unless they have the role for the topic.

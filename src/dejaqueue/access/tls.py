@@ -9,9 +9,10 @@ See: connections/tls.py; watching.py for when; docs/guides/security.md.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dejaqueue.connections.tls import LiveContext
 from dejaqueue.errors import BadRequest
@@ -66,6 +67,32 @@ class ServerTls:
 
     def __repr__(self) -> str:
         return f"ServerTls(mutual={self.client_ca is not None})"
+
+
+_KINDS = frozenset({"DNS", "email", "URI", "IP Address"})
+
+
+def certificate_name(shown: Mapping[str, Any] | None) -> str:
+    """The name of a client's certificate: the first alternative name, else the common name.
+
+    As gRPC chooses it, so that both ports know a caller by the same name.
+
+    Args:
+        shown: as `SSLObject.getpeercert` has it; only what was verified is there.
+
+    >>> certificate_name({"subject": ((("commonName", "shop"),),)})
+    'shop'
+    """
+    if not shown:
+        return ""
+    for kind, name in shown.get("subjectAltName", ()):
+        if kind in _KINDS:
+            return str(name)
+    for part in shown.get("subject", ()):
+        for kind, name in part:
+            if kind == "commonName":
+                return str(name)
+    return ""
 
 
 def load_tls(settings: ServerSettings) -> ServerTls | None:

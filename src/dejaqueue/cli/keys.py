@@ -83,8 +83,8 @@ def _keys(directory: str | None, url: str) -> Iterator[Act]:
     multiple=True,
     required=True,
     metavar="ROLE:PATTERN",
-    help="What it may do: a role of produce, consume, manage and admin, for the topics that match "
-    "the pattern; may be repeated.",
+    help="What it may do: a role of produce, consume, observe, manage and admin, for the topics "
+    "that match the pattern; with deny: before it what it may not do. May be repeated.",
 )
 @click.option("--for", "for_ms", type=Span(), help="It ends after so long; else never.")
 @click.option("--until", "until_ms", type=Instant(), help="It ends then.")
@@ -103,6 +103,8 @@ def create(
 ) -> None:
     """Make an API key for NAME and print it: now or never.
 
+    NAME cert:SHOP is for who shows a client certificate of the name SHOP, and has no text.
+
     The first one must be an admin's (`--grant 'admin:*'`), and is made on the broker's own machine.
     """
     from dejaqueue.clock import SystemClock
@@ -118,6 +120,9 @@ def create(
         made = act("create_key", body)
     if as_json:
         print_json(made)
+        return
+    if "api_key" not in made:
+        click.echo(f"{made['name']}: {' '.join(made['grants'])}")
         return
     click.echo(made["api_key"])
     click.echo("this is the only time it is shown; give it as DEJAQ_API_KEY", err=True)

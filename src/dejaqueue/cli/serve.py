@@ -113,7 +113,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         return True
     all_ended = True
     broker = Broker(place.settings, shared=place.node)
-    gate = Gate(broker.keys)
+    gate = Gate(broker.keys, observers_read=settings.server.observers_read)
     ready = False
     try:
         http = _http_server(

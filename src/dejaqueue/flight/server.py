@@ -143,7 +143,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             if tls.client_ca is not None:
                 secured |= {"verify_client": True, "root_certificates": tls.client_ca}
         scheme = "grpc+tcp" if tls is None else "grpc+tls"
-        middleware = {KEY: Callers(gate), "calls": CallCounter(broker.counting)}
+        mutual = tls is not None and tls.client_ca is not None
+        middleware = {KEY: Callers(gate, mutual=mutual), "calls": CallCounter(broker.counting)}
         super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
         self._gate = gate
@@ -312,6 +313,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         """The actions there are."""
+        with translated():
+            caller_of(context)
         return [
             (name, (getattr(call, "func", call).__doc__ or "").split("\n")[0])
             for name, call in self._actions.items()
@@ -337,6 +340,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             try:
                 if op not in streams:
                     batch = self._broker.peek(values)
+                    if not self._gate.reads(caller, topic):
+                        batch = batch.drop_columns(["payload"])
                     return flight.RecordBatchStream(pa.Table.from_batches([batch]))
                 values |= {"topic": self._broker.shard_of(topic, values.get("partition"))}
                 ticket = flight.Ticket(json.dumps({"op": op} | values).encode())

@@ -19,7 +19,8 @@ from dejaqueue.access.gate import Gate, bearer_of
 from dejaqueue.access.roles import EVERYBODY
 from dejaqueue.access.rules import HTTP_ROUTES, PUBLIC
 from dejaqueue.errors import DejaQError, Forbidden
-from dejaqueue.http.auditing import BEARER, PRINCIPAL, note_error, record
+from dejaqueue.http.auditing import BEARER, CERTIFICATE, PRINCIPAL, note_error, record
+from dejaqueue.http.forwarding import FORWARDED
 from dejaqueue.http.problems import problem
 
 _PUBLIC_PATHS = frozenset(path for (_, path), rule in HTTP_ROUTES.items() if rule is PUBLIC)
@@ -44,9 +45,12 @@ class _Entrance:
             return
         try:
             bearer, host, origin = _headers(scope)
-            scope[PRINCIPAL] = self._gate.principal(bearer)
+            certificate = scope.get(CERTIFICATE, "")
+            if certificate and _is_passed_on(scope):
+                certificate = ""  # it is another broker's, and says nothing of the caller
+            scope[PRINCIPAL] = self._gate.principal(bearer, certificate)
             scope[BEARER] = bearer
-            if scope[PRINCIPAL] is EVERYBODY:
+            if scope[PRINCIPAL] is EVERYBODY or bearer is None:  # a browser has certificates, too
                 _check_page(scope, host, origin)
         except DejaQError as error:
             note_error(scope, error)
@@ -62,6 +66,10 @@ class _Entrance:
             await send(message)
 
         await self._app(scope, receive, write_down)
+
+
+def _is_passed_on(scope: Scope) -> bool:
+    return any(name == FORWARDED for name, _ in scope["headers"])
 
 
 def _headers(scope: Scope) -> tuple[str | None, str, str]:

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from dejaqueue.access import rules
 from dejaqueue.access.gate import Gate, bearer_of
-from dejaqueue.access.roles import Role
 from dejaqueue.access.tls import ServerTls
 from dejaqueue.errors import DejaQError, to_fields
 
@@ -110,7 +110,7 @@ class _Answers(BaseHTTPRequestHandler):
             try:
                 if self.gate is not None:
                     bearer = bearer_of(self.headers.get("Authorization"))
-                    self.gate.principal(bearer).require(Role.MANAGE, "")
+                    rules.require_any(self.gate.principal(bearer), rules.LOOKS, "")
                 self._answer(200, self.stats())
             except DejaQError as error:
                 self._answer(error.http_status, to_fields(error))

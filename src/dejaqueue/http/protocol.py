@@ -26,6 +26,8 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dejaqueue import limits
+from dejaqueue.access.tls import certificate_name
+from dejaqueue.http.auditing import CERTIFICATE
 from dejaqueue.http.one_write import OneWrite
 from dejaqueue.http.problems import MEDIA_TYPE
 from dejaqueue.settings import ServerSettings
@@ -177,6 +179,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self._certificate = ""
         self._phase = Phase.NEW
         self._since = self.loop.time()
         self._began_here = False
@@ -195,6 +198,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take it, or say that there are too many."""
         super().connection_made(transport)
+        self._certificate = certificate_name(transport.get_extra_info("peercert"))
         shared = self.shared
         shared.add(self)
         if len(shared.open) > shared.bounds.connections_max:
@@ -267,6 +271,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._began_here = True
         self._head_bytes = self._declared_bytes = 0
         super().on_message_begin()
+        if self._certificate:
+            self.scope[CERTIFICATE] = self._certificate  # type: ignore[literal-required]
 
     def on_url(self, url: bytes) -> None:
         """A piece of the request line."""

@@ -12,7 +12,6 @@ from fastapi.responses import Response
 
 from dejaqueue import limits
 from dejaqueue.access import audit, rules
-from dejaqueue.access.roles import Role
 from dejaqueue.errors import BadRequest
 from dejaqueue.http import shapes
 from dejaqueue.http.auditing import note
@@ -60,11 +59,11 @@ def list_letters(
     A page may be shorter than `limit`, or empty, while `next` is not null.
     """
     check_names(request, "reason", "group", "limit", "after")
-    principal_of(request).require(Role.MANAGE, topic)
+    rules.require_any(principal_of(request), rules.LOOKS, topic)
     ticket = given(
         topic=topic, state="scheduled", group=group, limit=limit, after=from_cursor(after)
     )
-    page = page_of(service_of(request).broker, ticket)
+    page = page_of(request, ticket)
     letters = [
         message
         for message in page["messages"]
