@@ -185,6 +185,7 @@ ifeq ($(REQUIRE_ALL),1)
 	@scripts/install_servers.sh
 	@scripts/install_java.sh
 	@scripts/install_kafka.sh || true
+	@scripts/install_issuer.sh || true
 	@scripts/install_cassandra.sh || true
 	@scripts/install_pythons.sh
 endif

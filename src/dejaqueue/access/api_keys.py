@@ -28,7 +28,9 @@ SECRET_BYTES = 32
 
 CERTIFICATE = "cert:"
 """Names that begin so stand for who shows a certificate of the name behind it, and have no text."""
-WITHOUT_TEXT = (CERTIFICATE,)
+TOKEN = "oidc:"
+"""Names that begin so stand for who has the role behind it in a token of the issuer."""
+WITHOUT_TEXT = (CERTIFICATE, TOKEN)
 
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,255}")
 _NAME_ELSEWHERE = re.compile(r"[A-Za-z0-9._@:/-]{1,250}")

@@ -116,6 +116,11 @@ class KeyRing:
             raise Unauthenticated(REFUSAL)
         return key
 
+    @property
+    def snapshot(self) -> Mapping[str, ApiKey]:
+        """The keys as they are now; another object after each change."""
+        return self._keys
+
     def named(self, name: str) -> ApiKey | None:
         """The key of this name, unless it has ended; None = there is none. Costs a lookup."""
         keys, names = self._names

@@ -103,5 +103,18 @@ class Principal:
             raise Forbidden(f"{self.name}: no role {role.value!r} for {where}")
 
 
+@dataclass(frozen=True, slots=True)
+class TokenPrincipal(Principal):
+    """Who calls with a token.
+
+    Attributes:
+        ends_ms: the token's end, with the leeway.
+        role_ids: of the keys that gave the grants: without one of them, it is somebody else.
+    """
+
+    ends_ms: int = 0
+    role_ids: tuple[str, ...] = ()
+
+
 EVERYBODY = Principal("anonymous", (Grant(Role.ADMIN, "*"),))
 """Who calls while the broker has no API keys."""

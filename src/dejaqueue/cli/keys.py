@@ -103,7 +103,8 @@ def create(
 ) -> None:
     """Make an API key for NAME and print it: now or never.
 
-    NAME cert:SHOP is for who shows a client certificate of the name SHOP, and has no text.
+    NAME cert:SHOP is for who shows a client certificate of the name SHOP, NAME oidc:TEAM for who
+    has the role TEAM in a token of the issuer. Neither has a text.
 
     The first one must be an admin's (`--grant 'admin:*'`), and is made on the broker's own machine.
     """

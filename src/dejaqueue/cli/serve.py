@@ -29,6 +29,7 @@ from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
     from dejaqueue.access.gate import Gate
+    from dejaqueue.access.oidc import Tokens
     from dejaqueue.access.tls import BrokerPapers, ServerTls
     from dejaqueue.access.watching import TlsWatch
     from dejaqueue.broker.broker import Broker
@@ -113,7 +114,8 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         return True
     all_ended = True
     broker = Broker(place.settings, shared=place.node)
-    gate = Gate(broker.keys, observers_read=settings.server.observers_read)
+    tokens = _tokens(settings, broker)
+    gate = Gate(broker.keys, tokens=tokens, observers_read=settings.server.observers_read)
     ready = False
     try:
         http = _http_server(
@@ -127,7 +129,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     http.start()
     try:
         broker.start()
-        _warn_if_open(host, gate, tls)
+        _warn_if_open(host, gate, tls, tokens)
         flight = FlightServer(
             broker, host, settings.server.port, gate=gate, tls=tls, forwarding=forwarding
         )
@@ -170,13 +172,28 @@ def _watch(settings: BrokerSettings, tls: ServerTls | None, papers: BrokerPapers
     return TlsWatch(watched, settings.server.tls_check_ms)
 
 
-def _warn_if_open(host: str, gate: Gate, tls: ServerTls | None) -> None:
+def _tokens(settings: BrokerSettings, broker: Broker) -> Tokens | None:
+    """Tokens of the issuer that the settings name; its keys are asked for from now on."""
+    if not settings.oidc.issuer:
+        return None
+    from dejaqueue.connections.extras import load
+
+    load("jwt", "oidc", "oidc:")
+    from dejaqueue.access.issuer_keys import IssuerKeys
+    from dejaqueue.access.oidc import Tokens
+
+    issuer = IssuerKeys(settings.oidc)
+    issuer.start()  # it ends with the process
+    return Tokens(settings.oidc, broker.keys, issuer)
+
+
+def _warn_if_open(host: str, gate: Gate, tls: ServerTls | None, tokens: Tokens | None) -> None:
     """Say plainly what others on the network can do."""
     from dejaqueue.access.administration import is_near
 
     if host == "localhost" or is_near(host):
         return
-    if not gate.keys.required:
+    if not gate.keys.required and tokens is None:
         log.warning(
             "%s is open to others and there is no API key: whoever reaches the ports may read, "
             "send and delete everything (`dejaq key create --help`)",
