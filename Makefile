@@ -164,9 +164,15 @@ bench-cluster: venv-bench ## three copies, PostgreSQL, hand-over and failover of
 	@$(PY) scripts/generate_reference.py
 
 ##@ Keep house
-.PHONY: lock clean
+.PHONY: lock sbom audit clean
 lock: ## lock versions again (needs uv; ARGS=--upgrade for newer ones)
 	@scripts/lock.sh $(ARGS)
+
+sbom: venv-run ## write what a release consists of, with licences, as CycloneDX JSON (dist/dejaqueue.cdx.json)
+	@scripts/sbom.sh $(ARGS)
+
+audit: venv-run ## ask the package index for known flaws of what a release brings; says so where none answers
+	@scripts/audit.sh
 
 clean: ## remove what builds, tests and demos left; .venv stays
 	@rm -rf build dist demo-out bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -191,6 +197,7 @@ ifeq ($(REQUIRE_ALL),1)
 	@scripts/install_servers.sh
 	@scripts/install_java.sh
 	@scripts/install_kafka.sh || true
+	@scripts/install_issuer.sh || true
 	@scripts/install_cassandra.sh || true
 	@scripts/install_pythons.sh
 endif

@@ -22,14 +22,14 @@ compile() { # compile OUTPUT ARGUMENTS...
 
 if [[ "${1:-}" != "--upgrade" ]]; then
     # Keep what is locked, as far as it still fits.
-    cat requirements/{build,run,dev,bench,spark,connect,cluster}.txt 2>/dev/null |
+    cat requirements/{build,run,dev,bench,spark,connect,cluster,audit}.txt 2>/dev/null |
         sed -n 's/^\([A-Za-z0-9_.-]*==[^ ;\\]*\).*/\1/p' | sort -u >"$scratch/locked.txt" || true
 fi
 
 # One resolution over everything, so that no two files disagree; then one file per purpose.
 touch "$scratch/locked.txt"
 cp "$scratch/locked.txt" "$scratch/all.txt"
-compile "$scratch/all.txt" pyproject.toml requirements/build.in --all-extras
+compile "$scratch/all.txt" pyproject.toml requirements/build.in requirements/audit.in --all-extras
 compile requirements/build.txt requirements/build.in \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/run.txt pyproject.toml --extra demo --extra http --excludes requirements/run.excludes \
@@ -44,4 +44,5 @@ compile requirements/connect.txt pyproject.toml --extra connect \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/cluster.txt pyproject.toml --extra etcd --extra nats --extra redis --extra cassandra --extra postgresql --extra mysql \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
-echo "locked: $(grep -h -c -E '^[A-Za-z0-9]' requirements/*.txt | paste -sd' ') packages (bench, build, dev, run, spark)"
+compile requirements/audit.txt requirements/audit.in --constraints "$scratch/all.txt" --generate-hashes --no-annotate
+echo "locked: $(grep -h -c -E '^[A-Za-z0-9]' requirements/*.txt | paste -sd' ') packages (audit, bench, build, dev, run, spark)"

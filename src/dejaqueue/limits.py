@@ -172,6 +172,8 @@ FLIGHT_STREAMS_MAX: Final = 16_384
 # Streams that a broker opens and closes in a second when it does nothing else: about a millisecond
 # of Python for each.
 FLIGHT_OPENINGS_PER_S: Final = 1_000
+# Servers whose certificates were replaced and whose streams still run: each keeps some threads.
+FLIGHT_GENERATIONS_MAX: Final = 8
 # The body of an action or a ticket over Flight: the longest list of ids, names or cron entries.
 ACTION_BYTES_MAX: Final = 64 << 20
 # API keys of one broker: they are kept in memory, and stored anew with every change.
@@ -182,6 +184,18 @@ CLUSTER_SECRET_LENGTH_MIN: Final = 16
 API_KEYS_REVOKED_MAX: Final = 10_000
 # Roles and patterns of one key: each is tried on every call.
 API_KEY_GRANTS_MAX: Final = 64
+# Bearer tokens of an issuer: gRPC takes 8 KiB of headers.
+OIDC_TOKEN_BYTES_MAX: Final = 7_168
+# Tokens that were verified and are remembered until they end; more are verified again.
+OIDC_TOKENS_MAX: Final = 10_000
+# Roles of one token that are looked at.
+OIDC_ROLES_MAX: Final = 256
+# An issuer's keys: how many, how long their document, how often it is asked (regularly; in between,
+# when a token names a key that is not known).
+OIDC_KEYS_MAX: Final = 100
+OIDC_KEYS_BYTES_MAX: Final = 1 << 20
+OIDC_REFRESH_MS: Final = 600_000
+OIDC_REFETCH_MS: Final = 10_000
 # An API key has 80; what is longer is no key, and only so much of it is looked at.
 API_KEY_BYTES_MAX: Final = 256
 # Buckets of the scale by which clients report lateness: 16 for each doubling of a microsecond,

@@ -25,6 +25,10 @@ from dejaqueue import limits
 LIVE_WORDS = "Can change live."
 FIXED_WORDS = "Cannot change live."
 """One of them ends the description of every setting."""
+OIDC_ALGORITHMS = frozenset(
+    f"{kind}{size}" for kind in ("RS", "PS", "ES") for size in (256, 384, 512)
+) | {"EdDSA"}
+"""Ways of signing that a token can be believed by."""
 
 
 class Group(BaseModel):
@@ -271,6 +275,19 @@ class ServerSettings(Group):
         "both ports refuse clients without one (mutual TLS). Empty = clients need none. "
         "Cannot change live.",
     )
+    observers_read: bool = Field(
+        default=False,
+        description="Whether the role `observe` sees payloads when it peeks. False: it is for "
+        "those who watch a broker; payloads concern those who send and take them. "
+        "Cannot change live.",
+    )
+    tls_check_ms: int = Field(
+        default=10_000,
+        ge=0,
+        description="How often the broker looks whether TLS files hold something new, its own and "
+        "those towards other brokers, in milliseconds; streams that are open stay. 10 s: reading a "
+        "few small files costs nothing. 0 = only at SIGHUP. Cannot change live.",
+    )
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:
@@ -497,6 +514,64 @@ class ClusterSettings(Group):
         return self
 
 
+class OidcSettings(Group):
+    """Bearer tokens of an OpenID Connect issuer, beside API keys."""
+
+    issuer: str = Field(
+        default="",
+        description="The issuer whose tokens are believed, as their claim `iss` has it: "
+        "`https://…`. From then on every call needs an API key or a token, also while there are no "
+        "keys. Needs the extra `oidc`. Empty = none. Cannot change live.",
+    )
+    audience: str = Field(
+        default="",
+        description="What the claim `aud` of a token has to name: this broker, as the issuer knows "
+        "it. Cannot change live.",
+    )
+    keys: str = Field(
+        default="",
+        description="Where the issuer's public keys are (a JSON Web Key Set): a URL, or a file. "
+        "Empty = where the issuer's `/.well-known/openid-configuration` says. "
+        "Cannot change live.",
+    )
+    ca: str = Field(
+        default="",
+        description="PEM file with the certificates that sign the issuer's. Empty = the system's. "
+        "Cannot change live.",
+    )
+    roles_claim: str = Field(
+        default="roles",
+        description="Claim with the caller's roles: a list, or a text with spaces between; dots "
+        "lead inwards, as in `realm_access.roles`. What a role may do is said by the key "
+        "`oidc:ROLE`. Cannot change live.",
+    )
+    name_claim: str = Field(
+        default="sub",
+        description="Claim with the caller's name, for logs and the audit log. Cannot change live.",
+    )
+    algorithms: str = Field(
+        default="RS256,PS256,ES256,ES384,EdDSA",
+        description="Algorithms that a token may be signed with; none that shares a secret, "
+        "with which whoever checks could sign. Cannot change live.",
+    )
+    leeway_ms: int = Field(
+        default=30_000,
+        ge=0,
+        le=300_000,
+        description="So much may the issuer's clock differ, in milliseconds; a token counts for so "
+        "much longer. Cannot change live.",
+    )
+
+    @model_validator(mode="after")
+    def _check_relations(self) -> Self:
+        if self.issuer and not self.audience:
+            raise ValueError("issuer needs audience: tokens for others would count here")
+        names = set(self.algorithms.split(","))
+        if not names or not names <= OIDC_ALGORITHMS:
+            raise ValueError(f"algorithms: of {', '.join(sorted(OIDC_ALGORITHMS))}")
+        return self
+
+
 class BrokerSettings(BaseSettings):
     """All settings of a broker.
 
@@ -514,6 +589,7 @@ class BrokerSettings(BaseSettings):
     history: HistorySettings = Field(default_factory=HistorySettings)
     log: LogSettings = Field(default_factory=LogSettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
+    oidc: OidcSettings = Field(default_factory=OidcSettings)
 
     @classmethod
     def settings_customise_sources(

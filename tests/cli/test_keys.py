@@ -37,7 +37,7 @@ def test_from_the_first_key_on_commands_need_one(run: Run) -> None:
     assert run("send", "a", "--text", "x", "--api-key", shop).exit_code == 0
     forbidden = run("peek", "a", "--api-key", shop)
     assert forbidden.exit_code == 7
-    assert "no role 'manage' for topic a" in forbidden.stderr
+    assert "no role 'observe' or 'manage' for topic a" in forbidden.stderr
     wrong = run("send", "a", "--text", "x", "--api-key", root[:-1])
     assert wrong.exit_code == 7
     assert root[:-1] not in wrong.output

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import ssl
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 import trustme
 from click.testing import CliRunner, Result
 
+from dejaqueue import Client, Tls
 from dejaqueue.cli.main import main
 from tests.cli.conftest import invoke
 from tests.cli.test_serve import Start, start
@@ -155,3 +158,62 @@ def test_the_environment_of_clients_is_no_setting_of_the_broker(start: Start) ->
         "--data", "memory:", "--port", "0", DEJAQ_API_KEY="dq_1_2", DEJAQ_TLS_CA="x"
     ).line()
     assert line.startswith("listening")
+
+
+def shown_name(where: dict[str, str], door: str, ca: str) -> str:
+    """The common name that a new connection to a port is shown."""
+    place = urlsplit(where[door])
+    context = ssl.create_default_context(cafile=ca)
+    with (
+        socket.create_connection(("127.0.0.1", place.port or 0), 20) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as secured,
+    ):
+        shown = secured.getpeercert()
+    assert shown is not None
+    subject: dict[str, str] = dict(pair for part in shown["subject"] for pair in part)
+    return subject["commonName"]
+
+
+@pytest.mark.parametrize("how", ["SIGHUP", "by itself"])
+def test_files_that_changed_are_taken_up_while_a_stream_is_open(
+    start: Start, tmp_path: Path, how: str
+) -> None:
+    authority = trustme.CA()
+    ca, pair = str(tmp_path / "ca.pem"), (tmp_path / "b.pem", tmp_path / "b.key")
+    authority.cert_pem.write_to_path(ca)
+
+    def put(name: str) -> None:
+        issued = authority.issue_cert("localhost", "127.0.0.1", common_name=name)
+        pair[0].write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+        pair[1].write_bytes(issued.private_key_pem.bytes())
+
+    put("first")
+    files = {"certificate": str(pair[0]), "key": str(pair[1])}
+    often = {} if how == "SIGHUP" else {"DEJAQ_SERVER__TLS_CHECK_MS": "50"}
+    serve = start("--data", "memory:", "--port", "0", "--json", **server_settings(files), **often)
+    where = serve.where()
+    doors = ("url", "http_url")
+    assert [shown_name(where, door, ca) for door in doors] == ["first", "first"]
+    with Client(where["url"], tls=Tls(ca=ca)) as client:
+        client.create_topic("t")
+        taken = iter(client.consume("t", idle_ms=60_000))
+        client.send("t", b"1")
+        assert next(taken).payload == b"1"
+        put("second")
+        if how == "SIGHUP":
+            serve.process.send_signal(signal.SIGHUP)
+        while "taken up anew" not in serve.log_line()["message"]:
+            pass
+        assert [shown_name(where, door, ca) for door in doors] == ["second", "second"]
+        client.send("t", b"2")
+        assert next(taken).payload == b"2"
+        pair[1].write_text("no key")
+        serve.process.send_signal(signal.SIGHUP)
+        while "stay in use" not in (said := serve.log_line())["message"]:
+            pass
+        assert "server.tls_key" in said["message"]
+        assert [shown_name(where, door, ca) for door in doors] == ["second", "second"]
+        taken.close()
+    status, said = serve.end(signal.SIGTERM)
+    assert status == 0
+    assert "PRIVATE KEY" not in said

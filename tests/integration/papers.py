@@ -37,6 +37,10 @@ class Papers:
         self.client = self._pair("client", self.ours.issue_cert("shop@queue.example"))
         self.stranger = self._pair("stranger", self.theirs.issue_cert("shop@queue.example"))
 
+    def issue(self, name: str, *names: str, common_name: str | None = None) -> tuple[str, str]:
+        """A pair of files that our authority signed."""
+        return self._pair(name, self.ours.issue_cert(*names, common_name=common_name))
+
     def _write(self, name: str, blob: trustme.Blob) -> str:
         path = self.place / name
         blob.write_to_path(str(path))

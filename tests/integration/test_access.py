@@ -246,7 +246,7 @@ def test_a_body_beyond_the_limit_is_refused_by_name(
 
 
 def test_streams_beyond_the_limit_are_refused_until_one_ends(site: Site) -> None:
-    site.flight._service._open_streams = OpenStreams(1)  # type: ignore[union-attr]
+    site.flight._generations._current._open_streams = OpenStreams(1)  # type: ignore[union-attr]
     options = ConsumeStream(MINE)
     ponged, ended = threading.Event(), threading.Event()
     errors: list[DejaQError | None] = []

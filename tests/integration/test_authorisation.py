@@ -38,8 +38,14 @@ from tests.integration.access_fixture import (
     running,
 )
 
-LETTERS = {"P": Role.PRODUCE, "C": Role.CONSUME, "M": Role.MANAGE, "A": Role.ADMIN}
-ANY = "PCMA"
+LETTERS = {
+    "P": Role.PRODUCE,
+    "C": Role.CONSUME,
+    "M": Role.MANAGE,
+    "O": Role.OBSERVE,
+    "A": Role.ADMIN,
+}
+ANY = "PCMOA"
 BAD_KEYS = ("none", "unknown", "wrong secret", "revoked")
 
 # Which roles on the topic are enough, and a call. "key" = any key; "root" = an admin of everything;
@@ -51,8 +57,8 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "describe_topic": (ANY, {"name": MINE}),
     "list_topics": ("key", {}),
     "redrive": ("M", {"topic": MINE}),
-    "stats": ("M", {"topic": MINE}),
-    "assignments": ("M", {"name": MINE}),
+    "stats": ("MO", {"topic": MINE}),
+    "assignments": ("MO", {"name": MINE}),
     "cluster": ("key", {}),
     "remove_node": ("root", {"node": "x"}),
     "repair_node": ("root", {"node": "x"}),
@@ -62,8 +68,8 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "claim": ("C", {"topic": MINE, "partition": 0, "rows": 1}),
     "extend_claims": ("C", {"topic": MINE, "claims": {}}),
     "ack_claims": ("C", {"topic": MINE, "claims": {}}),
-    "counts": ("M", {"topic": MINE}),
-    "histogram": ("M", {"topic": MINE, "due_from": 0, "due_to": 10, "bucket_ms": 5}),
+    "counts": ("MO", {"topic": MINE}),
+    "histogram": ("MO", {"topic": MINE, "due_from": 0, "due_to": 10, "bucket_ms": 5}),
     "move_where": ("M", {"topic": MINE}),
     "cancel_where": ("M", {"topic": MINE}),
     "clock": ("key", {}),
@@ -78,7 +84,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "commit_transaction": ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}", "participants": []}),
     "commit_epoch": ("PC", {"topic": MINE, "participants": []}),
     "abort_transaction": ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}", "participants": []}),
-    "transactions": ("M", {"topic": MINE}),
+    "transactions": ("MO", {"topic": MINE}),
     "note_write": ("P", {"topic": MINE, "label": "x", "counts": {"OK": 1}}),
     "writes": ("PM", {"topic": MINE}),
     "create_key": ("root", {"name": "", "grants": []}),
@@ -88,7 +94,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 STREAMS = {
     "enqueue": "P", "move": "P", "cancel": "P", "ack": "C", "nack": "C", "extend": "C",
-    "consume": "C", "peek": "M", "scan": "M", "history": "M", "claim": "C", "get_flight_info": ANY,
+    "consume": "C", "peek": "MO", "scan": "M", "history": "M", "claim": "C", "get_flight_info": ANY,
     "list_flights": "key", "list_actions": "key",
 }  # fmt: skip
 
@@ -99,8 +105,8 @@ ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/healthz"): ("public", None),
     ("GET", "/openapi.json"): ("public", None),
     ("GET", "/docs"): ("public", None),
-    ("GET", "/stats"): ("root M", None),
-    ("GET", "/metrics"): ("root M", None),
+    ("GET", "/stats"): ("root MO", None),
+    ("GET", "/metrics"): ("root MO", None),
     ("GET", "/v1/keys"): ("root", None),
     ("POST", "/v1/keys"): ("root", {"name": "", "grants": []}),
     ("DELETE", "/v1/keys/{key}"): ("root", None),
@@ -112,23 +118,23 @@ ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", f"{T}/pause"): ("M", None),
     ("POST", f"{T}/resume"): ("M", None),
     ("POST", f"{T}/purge"): ("M", None),
-    ("GET", "/v1/stats"): ("root M", None),
-    ("GET", f"{T}/assignments"): ("M", None),
-    ("GET", f"{T}/consumers"): ("M", None),
-    ("GET", f"{T}/counts"): ("M", None),
-    ("GET", f"{T}/histogram"): ("M", None),
-    ("GET", f"{T}/stats"): ("M", None),
-    ("GET", f"{T}/messages"): ("M", None),
-    ("GET", f"{T}/messages/{{id}}"): ("M", None),
+    ("GET", "/v1/stats"): ("root MO", None),
+    ("GET", f"{T}/assignments"): ("MO", None),
+    ("GET", f"{T}/consumers"): ("MO", None),
+    ("GET", f"{T}/counts"): ("MO", None),
+    ("GET", f"{T}/histogram"): ("MO", None),
+    ("GET", f"{T}/stats"): ("MO", None),
+    ("GET", f"{T}/messages"): ("MO", None),
+    ("GET", f"{T}/messages/{{id}}"): ("MO", None),
     ("POST", f"{T}/move"): ("P", {"messages": [{"id": "1", "due": 5}]}),
     ("POST", f"{T}/cancel"): ("P", {"messages": [{"id": "1"}]}),
-    ("GET", f"{T}/dead-letters"): ("M", None),
+    ("GET", f"{T}/dead-letters"): ("MO", None),
     ("POST", f"{T}/dead-letters/purge"): ("M", {}),
     ("POST", f"{T}/dead-letters/redrive"): ("M", {}),
     ("POST", "/v1/transactions"): ("PC", {"topic": MINE}),
     ("POST", "/v1/transactions/commit"): ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}"}),
     ("POST", "/v1/transactions/abort"): ("PC", {"transaction": f"{MINE}/0/1-1-{'0' * 32}"}),
-    ("GET", f"{T}/transactions"): ("M", None),
+    ("GET", f"{T}/transactions"): ("MO", None),
     ("POST", "/v1/cron/preview"): ("key", {"cron": "* * * * *"}),
     ("GET", f"{T}/cron"): ("M", None),
     ("POST", f"{T}/cron"): ("M", {"entries": []}),
@@ -146,7 +152,7 @@ ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", f"{T}/extend"): ("C", {"messages": [{"id": "1", "attempt": 1}]}),
     ("GET", "/API/v1/queues"): ("key", None),
     ("POST", "/API/v1/queues"): ("M", {"name": MINE, "type": "delayed"}),
-    ("GET", Q): ("M", None),
+    ("GET", Q): ("MO", None),
     ("PUT", Q): ("M", {"settings": {}}),
     ("DELETE", Q): ("M", None),
     ("POST", "/API/v1/ids"): ("key", {"number": 1}),

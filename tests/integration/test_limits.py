@@ -451,6 +451,20 @@ ELSEWHERE: dict[str, str] = {
         "integration/test_access.py::test_a_body_beyond_the_limit_is_refused_by_name"
     ),
     "API_KEYS_MAX": "unit/access/test_key_ring.py::test_there_are_not_more_keys_than_the_limit",
+    "OIDC_TOKEN_BYTES_MAX": "unit/access/test_oidc.py::test_what_is_forged_is_refused",
+    "OIDC_TOKENS_MAX": (
+        "unit/access/test_oidc.py::test_no_more_tokens_are_remembered_than_the_limit"
+    ),
+    "OIDC_ROLES_MAX": "unit/access/test_oidc.py::test_roles_beyond_the_limit_are_not_looked_at",
+    "OIDC_KEYS_MAX": (
+        "unit/access/test_issuer_keys.py::test_no_more_keys_are_taken_than_the_limit"
+    ),
+    "OIDC_KEYS_BYTES_MAX": (
+        "unit/access/test_issuer_keys.py::test_what_is_no_answer_changes_nothing"
+    ),
+    "FLIGHT_GENERATIONS_MAX": (
+        "unit/flight/test_generations.py::test_of_too_many_old_servers_the_oldest_tells_its_streams"
+    ),
     "API_KEY_BYTES_MAX": "unit/access/test_api_keys.py::test_a_key_has_an_id_and_256_random_bits",
     "LABEL_BYTES_MAX": "unit/broker/test_notes.py::test_a_wrong_note_is_refused_by_its_field",
     "SPREAD_MAX": "integration/test_limits.py::test_shards_are_bounded",
@@ -460,6 +474,8 @@ ELSEWHERE: dict[str, str] = {
 }
 NOTHING_TO_REFUSE: dict[str, str] = {
     "FLIGHT_OPENINGS_PER_S": "what quotas.openings_per_s has its default of",
+    "OIDC_REFRESH_MS": "when the broker asks an issuer",
+    "OIDC_REFETCH_MS": "when the broker asks an issuer",
     "SEQUENCE_BITS": "the layout of an id",
     "ROW_BITS": "the layout of a locator",
     "SLAB_BITS": "the layout of the message table",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from dejaqueue.access.api_keys import WITHOUT_TEXT
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.addresses import is_loopback
 from dejaqueue.errors import BadRequest, Forbidden
@@ -43,7 +44,8 @@ def _create(keys: KeyRing, body: dict[str, Any], is_near: bool) -> dict[str, Any
     if not keys.required:
         _check_first(keys, body.get("start_token"), is_near)
     key, text = keys.create(body["name"], body["grants"], body.get("ends_ms"))
-    return key.to_dict() | {"api_key": text}
+    # Who is known by something else has no use for a text, which could only be lost.
+    return key.to_dict() | ({} if key.name.startswith(WITHOUT_TEXT) else {"api_key": text})
 
 
 def _check_first(keys: KeyRing, token: object, is_near: bool) -> None:

@@ -19,14 +19,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from dejaqueue import limits
-from dejaqueue.access.roles import OWNABLE, Grant, Principal, Role
+from dejaqueue.access.roles import DENY, OWNABLE, Grant, Principal, Role
 from dejaqueue.errors import BadRequest
 
 PREFIX = "dq"
 ID_BYTES = 6
 SECRET_BYTES = 32
 
+CERTIFICATE = "cert:"
+"""Names that begin so stand for who shows a certificate of the name behind it, and have no text."""
+TOKEN = "oidc:"
+"""Names that begin so stand for who has the role behind it in a token of the issuer."""
+WITHOUT_TEXT = (CERTIFICATE, TOKEN)
+
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,255}")
+_NAME_ELSEWHERE = re.compile(r"[A-Za-z0-9._@:/-]{1,250}")
 _PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,255}")
 _SECRET = re.compile(r"(dq_[0-9a-f]+_)[0-9a-f]+")
 _OWN = "own:"
@@ -129,6 +136,11 @@ def without_secrets(text: str) -> str:
 def check_name(name: object) -> str:
     """The name of a key, or BadRequest."""
     limit = "1 to 255 characters of A-Z a-z 0-9 . _ @ -"
+    if isinstance(name, str) and name.startswith(WITHOUT_TEXT):
+        if _NAME_ELSEWHERE.fullmatch(name.partition(":")[2]) is None:
+            limit = "behind the first colon 1 to 250 characters of A-Z a-z 0-9 . _ @ : / -"
+            raise BadRequest("name", limit, name)
+        return name
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise BadRequest("name", limit, name)
     if id_of(name):
@@ -139,7 +151,10 @@ def check_name(name: object) -> str:
 
 
 def grants_of(texts: object) -> tuple[Grant, ...]:
-    """Grants written as `role:pattern` or `role:own:pattern`, at least one. Raises BadRequest.
+    """Grants written as `role:pattern`, `role:own:pattern` or `deny:role:pattern`.
+
+    Raises:
+        BadRequest: one is not written so, or none gives anything.
 
     >>> [grant.role.value for grant in grants_of(["produce:orders.*", "consume:orders.*"])]
     ['produce', 'consume']
@@ -147,19 +162,24 @@ def grants_of(texts: object) -> tuple[Grant, ...]:
     most = limits.API_KEY_GRANTS_MAX
     if not isinstance(texts, list | tuple) or not 1 <= len(texts) <= most:
         raise BadRequest("grants", f"1 to {most} texts like produce:orders.*", texts)
-    return tuple(_grant_of(text) for text in texts)
+    grants = tuple(_grant_of(text) for text in texts)
+    if all(grant.denies for grant in grants):
+        raise BadRequest("grants", "at least one that is not deny:", texts)
+    return grants
 
 
 def _grant_of(text: object) -> Grant:
-    role, colon, pattern = text.partition(":") if isinstance(text, str) else ("", "", "")
+    denies = isinstance(text, str) and text.startswith(DENY)
+    plain = text.removeprefix(DENY) if isinstance(text, str) else ""
+    role, colon, pattern = plain.partition(":")
     roles = [known.value for known in Role]
     if not colon or role not in roles:
-        raise BadRequest("grants", f"ROLE:PATTERN, with a role of {', '.join(roles)}", text)
+        raise BadRequest("grants", f"[deny:]ROLE:PATTERN, with a role of {', '.join(roles)}", text)
     own = pattern.startswith(_OWN)
     pattern = pattern.removeprefix(_OWN)
-    if own and role not in OWNABLE:
-        raise BadRequest("grants", f"own: with {' or '.join(OWNABLE)}", text)
+    if own and (denies or role not in OWNABLE):
+        raise BadRequest("grants", f"own: with {' or '.join(OWNABLE)}, and not denied", text)
     if _PATTERN.fullmatch(pattern) is None:
         limit = "a pattern of 1 to 255 characters of a topic's name, * and ?"
         raise BadRequest("grants", limit, text)
-    return Grant(Role(role), pattern, own=own)
+    return Grant(Role(role), pattern, denies=denies, own=own)

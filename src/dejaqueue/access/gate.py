@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
+from dejaqueue.access.api_keys import CERTIFICATE
 from dejaqueue.access.key_ring import REFUSAL, InMemory, KeyRing
-from dejaqueue.access.roles import EVERYBODY, Principal
+from dejaqueue.access.roles import EVERYBODY, Principal, Role, TokenPrincipal
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.errors import DejaQError, Unauthenticated
 
@@ -45,14 +47,44 @@ def only_bearer_of(authorizations: Sequence[str | bytes]) -> str | None:
     return bearer_of(authorizations[0])
 
 
+class Tokens(Protocol):
+    """Who calls with a token of an issuer; access/oidc.py has one."""
+
+    def is_token(self, text: str) -> bool:
+        """True for what looks like one."""
+        ...
+
+    def principal(self, text: str) -> TokenPrincipal:
+        """Who has this token. Raises Unauthenticated, Unavailable."""
+        ...
+
+    def is_live(self, principal: TokenPrincipal) -> bool:
+        """True while it counts."""
+        ...
+
+    def ends_ms(self, principal: TokenPrincipal) -> int:
+        """Until when it counts."""
+        ...
+
+
 class Gate:
     """Who calls.
 
     Args:
         keys: the broker's; None = there are none, and everybody may do everything.
+        tokens: of an issuer; with them, calls need a key or a token even while there are no keys.
+        observers_read: whoever may look at messages sees their payloads, too.
     """
 
-    def __init__(self, keys: KeyRing | None = None) -> None:
+    def __init__(
+        self,
+        keys: KeyRing | None = None,
+        *,
+        tokens: Tokens | None = None,
+        observers_read: bool = False,
+    ) -> None:
+        self._observers_read = observers_read
+        self._tokens = tokens
         self.keys = keys or KeyRing(SystemClock(), InMemory())
         self._mutex = threading.Lock()
         self._open: set[Admission] = set()
@@ -60,13 +92,33 @@ class Gate:
         self._watch: threading.Thread | None = None
         self.keys.on_change.append(self._look)
 
-    def principal(self, api_key: str | None) -> Principal:
-        """Who has this API key; None = none was sent. Raises Unauthenticated, Unavailable."""
-        if not self.keys.required:
+    def principal(self, api_key: str | None, certificate: str = "") -> Principal:
+        """Who has this API key; None = none was sent.
+
+        Args:
+            certificate: the name in the certificate that the caller has shown; a key goes before.
+
+        Raises:
+            Unauthenticated, Unavailable
+        """
+        if not self.keys.required and self._tokens is None:
             return EVERYBODY
         if api_key is None:
-            raise Unauthenticated(NEEDED)
+            key = self.keys.named(f"{CERTIFICATE}{certificate}") if certificate else None
+            if key is None:
+                raise Unauthenticated(NEEDED)
+            return key.principal
+        if self._tokens is not None and self._tokens.is_token(api_key):
+            return self._tokens.principal(api_key)
         return self.keys.find(api_key).principal
+
+    def reads(self, principal: Principal, topic: str) -> bool:
+        """True if whoever may look at a topic's messages sees their payloads, too."""
+        if self._observers_read or principal.may(Role.MANAGE, topic):
+            return True
+        # Who may manage own messages alone sees no others, unless as an observer of all.
+        sees_own = principal.sender_for(topic, Role.OBSERVE, Role.MANAGE).own
+        return sees_own and principal.may(Role.MANAGE, topic, own=True)
 
     def check(self, principal: Principal) -> None:
         """Raise Unauthenticated if who was let in before would not be now. Costs a lookup.
@@ -74,9 +126,9 @@ class Gate:
         Raises:
             Unauthenticated. Unavailable: whether the key still holds cannot be told at the moment.
         """
-        if not self.keys.is_live(principal.key_id):
-            raise Unauthenticated(REFUSAL if principal.key_id else NEEDED)
-        if principal.key_id:
+        if not self._is_live(principal):
+            raise Unauthenticated(_refusal(principal))
+        if principal is not EVERYBODY:
             self.keys.check_confirmed()
 
     def admit(self, principal: Principal, end: Callable[[Unauthenticated], None]) -> Admission:
@@ -92,9 +144,9 @@ class Gate:
     def _enter(self, admission: Admission) -> None:
         with self._mutex:
             self._open.add(admission)
-            if self.keys.ends_ms(admission.principal.key_id) is not None:
+            if self._ends_ms(admission.principal) is not None:
                 self._start_watch()
-        if not self.keys.is_live(admission.principal.key_id):
+        if not self._is_live(admission.principal):
             self._look()  # revoked between the check and here
 
     def _leave(self, admission: Admission) -> None:
@@ -105,13 +157,23 @@ class Gate:
     def _look(self) -> None:
         """End the streams of keys that are gone."""
         with self._mutex:
-            ended = [one for one in self._open if not self.keys.is_live(one.principal.key_id)]
+            ended = [one for one in self._open if not self._is_live(one.principal)]
             self._open.difference_update(ended)
         for one in ended:
             try:
-                one.end(Unauthenticated(REFUSAL if one.principal.key_id else NEEDED))
+                one.end(Unauthenticated(_refusal(one.principal)))
             except DejaQError as error:  # its topic or broker has just gone; the others still end
                 log.info("a stream of %s had ended already: %s", one.principal.name, error)
+
+    def _is_live(self, principal: Principal) -> bool:
+        if isinstance(principal, TokenPrincipal):
+            return self._tokens is not None and self._tokens.is_live(principal)
+        return self.keys.is_live(principal.key_id)
+
+    def _ends_ms(self, principal: Principal) -> int | None:
+        if isinstance(principal, TokenPrincipal):
+            return None if self._tokens is None else self._tokens.ends_ms(principal)
+        return self.keys.ends_ms(principal.key_id)
 
     def _start_watch(self) -> None:
         """Under the mutex: have a thread wait for the next end of a key."""
@@ -126,12 +188,18 @@ class Gate:
         while True:
             self._look()
             with self._mutex:
-                ends = [self.keys.ends_ms(one.principal.key_id) for one in self._open]
+                ends = [self._ends_ms(one.principal) for one in self._open]
                 instants = [end_ms for end_ms in ends if end_ms is not None]
                 if not instants:
                     self._watch = None
                     return
             self.keys.clock.wait_until(min(instants) * 1_000, self._wake)
+
+
+def _refusal(principal: Principal) -> str:
+    if isinstance(principal, TokenPrincipal):
+        return "this token has ended, or lost its roles"
+    return REFUSAL if principal.key_id else NEEDED
 
 
 class Admission:

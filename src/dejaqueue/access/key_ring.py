@@ -109,6 +109,7 @@ class KeyRing:
         self._known: KeySet | None = None
         """None = there never was a key."""
         self._keys: Mapping[str, ApiKey] = {}
+        self._names: tuple[Mapping[str, ApiKey], dict[str, ApiKey]] = ({}, {})
         self._merged_text: str | None = None
         """The document that was merged last, so that the same one is not read again."""
         self._refused_text: str | None = None
@@ -206,6 +207,21 @@ class KeyRing:
         if key is None or not same or key.has_ended(self.clock.now_ms()):
             raise Unauthenticated(REFUSAL)
         return key
+
+    @property
+    def snapshot(self) -> Mapping[str, ApiKey]:
+        """The keys as they are now; another object after each change."""
+        return self._keys
+
+    def named(self, name: str) -> ApiKey | None:
+        """The key of this name, unless it has ended; None = there is none. Costs a lookup."""
+        keys, names = self._names
+        if keys is not self._keys:
+            keys = self._keys
+            names = {key.name: key for key in keys.values()}
+            self._names = keys, names
+        key = names.get(name)
+        return None if key is None or key.has_ended(self.clock.now_ms()) else key
 
     def is_live(self, key_id: str) -> bool:
         """True if a key of this id is there and has not ended; "" = no key: while none is needed.

@@ -25,10 +25,16 @@ class Role(StrEnum):
     """Send, move and cancel messages; transactions of these."""
     CONSUME = "consume"
     """Lease, ack, nack and extend."""
+    OBSERVE = "observe"
+    """Look, and change nothing: counts, stats, metrics, messages without their payloads."""
     MANAGE = "manage"
     """Look (peek, counts, stats) and administer a topic: make, change, purge, redrive, cron."""
     ADMIN = "admin"
     """Everything, and API keys."""
+
+
+DENY = "deny:"
+"""Begins the text of a grant that takes a role away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +42,17 @@ class Grant:
     """A role for the topics whose name matches a pattern (`*`, `?`), as in `orders.*`.
 
     Attributes:
+        denies: it takes the role away there, whatever else is granted; admin takes all roles.
         own: what it lets the caller do reaches messages that the caller sent, and no others.
     """
 
     role: Role
     pattern: str
+    denies: bool = False
     own: bool = False
 
-    def allows(self, role: Role, topic: str) -> bool:
-        """True if it gives this role for this topic."""
+    def concerns(self, role: Role, topic: str) -> bool:
+        """True if it gives this role for this topic, or takes it away."""
         return self.role in (role, Role.ADMIN) and self.covers(topic)
 
     def covers(self, topic: str) -> bool:
@@ -52,7 +60,8 @@ class Grant:
         return self.pattern == "*" or _matcher(self.pattern).match(topic_of(topic)) is not None
 
     def __str__(self) -> str:
-        return f"{self.role.value}:{'own:' if self.own else ''}{self.pattern}"
+        own = "own:" if self.own else ""
+        return f"{DENY if self.denies else ''}{self.role.value}:{own}{self.pattern}"
 
 
 @lru_cache(maxsize=16_384)
@@ -82,8 +91,7 @@ class Principal:
     def sender_for(self, topic: str, *roles: Role) -> Sender:
         """As `sender`, for calls that any of these roles lets them make on a topic: limited to
         their own messages, unless a grant of such a role is not."""
-        whole = (grant for grant in self.grants if not grant.own)
-        if any(grant.allows(role, topic) for grant in whole for role in roles):
+        if any(self._has(role, topic, own=False) for role in roles):
             return self.sender
         return replace(self.sender, own=True)
 
@@ -94,12 +102,20 @@ class Principal:
             own: the call keeps to the caller's own messages if it has to (`sender_for`), so that
                 a grant of these is enough; each call of a producer does.
         """
-        own |= role is Role.PRODUCE
-        return any(grant.allows(role, topic) for grant in self.grants if own or not grant.own)
+        return self._has(role, topic, own=own or role is Role.PRODUCE)
+
+    def _has(self, role: Role, topic: str, *, own: bool) -> bool:
+        found = False
+        for grant in self.grants:
+            if grant.concerns(role, topic):
+                if grant.denies:
+                    return False
+                found = found or own or not grant.own
+        return found
 
     def sees(self, topic: str) -> bool:
         """True if they have any role for the topic: they may know that it is there."""
-        return any(grant.covers(topic) for grant in self.grants)
+        return any(self.may(role, topic, own=True) for role in Role)
 
     def require(self, role: Role, topic: str, *, own: bool = False) -> None:
         """Raise Forbidden unless they have the role for the topic.
@@ -123,6 +139,20 @@ def no_role(principal: Principal, wanted: str, topic: str) -> Forbidden:
 
 OWNABLE = (Role.PRODUCE, Role.MANAGE)
 """Roles that can be granted for the caller's own messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrincipal(Principal):
+    """Who calls with a token.
+
+    Attributes:
+        ends_ms: the token's end, with the leeway.
+        role_ids: of the keys that gave the grants: without one of them, it is somebody else.
+    """
+
+    ends_ms: int = 0
+    role_ids: tuple[str, ...] = ()
+
 
 EVERYBODY = Principal("anonymous", (Grant(Role.ADMIN, "*"),))
 """Who calls while the broker has no API keys."""

@@ -21,6 +21,8 @@ BROKER = ""
 """Stands for the broker itself, where a call belongs to no topic; the pattern `*` covers it."""
 
 PRODUCE, CONSUME, MANAGE, ADMIN = Role.PRODUCE, Role.CONSUME, Role.MANAGE, Role.ADMIN
+LOOKS = (Role.OBSERVE, MANAGE)
+"""Who may look may also administer, or may not."""
 ANY = tuple(Role)
 """Whoever has something to do with the topic may know of it."""
 
@@ -136,6 +138,11 @@ def _named_or_found(body: Body) -> tuple[tuple[Role, ...], str]:
     return (MANAGE if "where" in body else PRODUCE,), _text(body, "topic")
 
 
+def may_look(principal: Principal, topic: str) -> bool:
+    """True if the caller may see the numbers of a topic."""
+    return any(principal.may(role, topic) for role in LOOKS)
+
+
 def may_receive(principal: Principal) -> Callable[[str], bool]:
     """Which topics the caller's redrives may send letters to; others stay where they are."""
     return lambda topic: principal.may(PRODUCE, topic) or principal.may(MANAGE, topic)
@@ -152,8 +159,10 @@ def _cron_topic(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
 _CHANGES = Rule((MANAGE,), audited=True)
 _PUTS_ENTRIES = Rule((MANAGE,), audited=True, by_sender=True)
 _CHANGES_ROWS = Rule((MANAGE,), audited=True, by_sender=True, own=True)
-_LOOKS = Rule((MANAGE,))
-_LOOKS_AT_ROWS = Rule((MANAGE,), by_sender=True, own=True)
+_LOOKS = Rule(LOOKS)
+_LOOKS_AT_ROWS = Rule(LOOKS, by_sender=True, own=True)
+_READS = Rule((MANAGE,))
+"""Shows payloads, or what they will be."""
 _KEYS_LISTED = Rule((ADMIN,), field=BROKER)
 _KEYS = Rule((ADMIN,), field=BROKER, audited=True)
 _DECIDES = Rule(also=_participants, by_sender=True)
@@ -166,8 +175,8 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "describe_topic": Rule(ANY, "name"),
     "list_topics": Rule(ANY, "name", optional=True),
     "redrive": Rule((MANAGE,), audited=True, also=_redriven_to),
-    "stats": Rule((MANAGE,), optional=True),
-    "assignments": Rule((MANAGE,), "name"),
+    "stats": Rule(LOOKS, optional=True),
+    "assignments": Rule(LOOKS, "name"),
     "cluster": Rule(ANY, "topic", optional=True),
     "remove_node": _SERVERS,
     "repair_node": _SERVERS,
@@ -183,8 +192,8 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "cancel_where": _CHANGES_ROWS,
     "clock": Rule(),
     "cron_put": _PUTS_ENTRIES,
-    "cron_list": _LOOKS,
-    "cron_get": _LOOKS,
+    "cron_list": _READS,
+    "cron_get": _READS,
     "cron_pause": _CHANGES,
     "cron_drop": _CHANGES,
     "cron_run": _CHANGES,
@@ -204,8 +213,8 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
 
 FLIGHT_TICKETS: dict[str, Rule] = {
     "peek": _LOOKS_AT_ROWS,
-    "scan": _LOOKS,
-    "history": _LOOKS,
+    "scan": _READS,
+    "history": _READS,
     "claim": Rule((CONSUME,)),
 }
 """The rule of each operation of DoGet."""
@@ -250,13 +259,13 @@ PUBLIC = Rule()
 
 _SENDS, _TAKES = Rule((PRODUCE,)), Rule((CONSUME,))
 _NAMED = Rule(also=lambda body: iter([_named_or_found(body)]), own=True)
-_BROKER_LOOKS = Rule((MANAGE,), field=BROKER)
+_BROKER_LOOKS = Rule(LOOKS, field=BROKER)
 _TOPIC = "/v1/topics/{topic}"
 _DOQ, _DOQ_MESSAGE = "/API/v1/queues/{queue_name}", "/API/v1/queues/{queue_name}/messages/{id}"
 
 
-def _doq(role: Role, *, audited: bool = False) -> Rule:
-    return Rule((role,), field="queue_name", audited=audited)
+def _doq(*roles: Role, audited: bool = False) -> Rule:
+    return Rule(roles, field="queue_name", audited=audited)
 
 
 HTTP_ROUTES: dict[tuple[str, str], Rule] = {
@@ -296,12 +305,12 @@ HTTP_ROUTES: dict[tuple[str, str], Rule] = {
     ("POST", "/v1/transactions/commit"): Rule(also=_participants),
     ("POST", "/v1/transactions/abort"): Rule(also=_participants),
     ("GET", f"{_TOPIC}/transactions"): _LOOKS,
-    ("GET", f"{_TOPIC}/cron"): _LOOKS,
+    ("GET", f"{_TOPIC}/cron"): _READS,
     ("POST", f"{_TOPIC}/cron"): _CHANGES,
-    ("GET", f"{_TOPIC}/cron/{{name}}"): _LOOKS,
+    ("GET", f"{_TOPIC}/cron/{{name}}"): _READS,
     ("PUT", f"{_TOPIC}/cron/{{name}}"): _CHANGES,
     ("DELETE", f"{_TOPIC}/cron/{{name}}"): _CHANGES,
-    ("GET", f"{_TOPIC}/cron/{{name}}/firings"): _LOOKS,
+    ("GET", f"{_TOPIC}/cron/{{name}}/firings"): _READS,
     ("POST", f"{_TOPIC}/cron/{{name}}/pause"): _CHANGES,
     ("POST", f"{_TOPIC}/cron/{{name}}/resume"): _CHANGES,
     ("POST", f"{_TOPIC}/cron/{{name}}/run"): _CHANGES,
@@ -310,9 +319,9 @@ HTTP_ROUTES: dict[tuple[str, str], Rule] = {
     ("POST", f"{_TOPIC}/ack"): _TAKES,
     ("POST", f"{_TOPIC}/nack"): _TAKES,
     ("POST", f"{_TOPIC}/extend"): _TAKES,
-    ("GET", "/API/v1/queues"): Rule((MANAGE,), "queue_name", optional=True),
+    ("GET", "/API/v1/queues"): Rule(LOOKS, "queue_name", optional=True),
     ("POST", "/API/v1/queues"): Rule((MANAGE,), "name", audited=True),
-    ("GET", _DOQ): _doq(MANAGE),
+    ("GET", _DOQ): _doq(*LOOKS),
     ("PUT", _DOQ): _doq(MANAGE, audited=True),
     ("DELETE", _DOQ): _doq(MANAGE, audited=True),
     ("POST", "/API/v1/ids"): Rule(),
@@ -342,5 +351,5 @@ def shown(principal: Principal, action: str, answer: dict[str, Any]) -> dict[str
         return answer | {"topics": served}
     if action == "stats" and "topics" in answer:
         rows = answer["topics"].items()  # tidy: allow name, because it is a dict's own method
-        return answer | {"topics": {n: row for n, row in rows if principal.may(MANAGE, n)}}
+        return answer | {"topics": {n: row for n, row in rows if may_look(principal, n)}}
     return answer

@@ -96,6 +96,11 @@ class Place:
             self.node = Node(name, opened[0], cluster.lease_ms, keys=keys)
         return True
 
+    def reload_files(self) -> None:
+        """Have the server beside this broker take its certificates up anew."""
+        if self._server is not None:
+            self._server.reload_files()
+
     def join(self, broker: Broker, port: int, http_port: int, *, tls: bool) -> None:
         """Take part, now that the ports are open."""
         if self.node is None:

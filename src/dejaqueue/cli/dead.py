@@ -48,7 +48,11 @@ def _fields(row: dict[str, Any]) -> dict[str, Any]:
         if row.get(name):
             shown[name] = row[name]
     kept = {name: text for name, text in headers.items() if not name.startswith(PREFIX)}
-    return shown | ({"headers": kept} if kept else {}) | payload_fields(row["payload"])
+    return (
+        shown
+        | ({"headers": kept} if kept else {})
+        | (payload_fields(row["payload"]) if "payload" in row else {})
+    )
 
 
 @dead.command(name="list", epilog="Example: `dejaq dead list reminders.dead --json`")

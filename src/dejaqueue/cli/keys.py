@@ -93,9 +93,9 @@ def _keys(directory: str | None, url: str) -> Iterator[Act]:
     multiple=True,
     required=True,
     metavar="ROLE:PATTERN",
-    help="What it may do: a role of produce, consume, manage and admin, for the topics that match "
-    "the pattern, with own: before it for what the key's bearer sent alone (produce, manage); may "
-    "be repeated.",
+    help="What it may do: a role of produce, consume, observe, manage and admin, for the topics "
+    "that match the pattern, with own: before it for what the key's bearer sent alone (produce, "
+    "manage); with deny: before all of it what it may not do. May be repeated.",
 )
 @click.option("--for", "for_ms", type=Span(), help="It ends after so long; else never.")
 @click.option("--until", "until_ms", type=Instant(), help="It ends then.")
@@ -122,6 +122,9 @@ def create(
 ) -> None:
     """Make an API key for NAME and print it: now or never.
 
+    NAME cert:SHOP is for who shows a client certificate of the name SHOP, NAME oidc:TEAM for who
+    has the role TEAM in a token of the issuer. Neither has a text.
+
     The first one must be an admin's (`--grant 'admin:*'`), and is made on the broker's own machine:
     with its start-up token, if others can reach the broker.
     """
@@ -140,6 +143,9 @@ def create(
         made = act("create_key", body)
     if as_json:
         print_json(made)
+        return
+    if "api_key" not in made:
+        click.echo(f"{made['name']}: {' '.join(made['grants'])}")
         return
     click.echo(made["api_key"])
     click.echo("this is the only time it is shown; give it as DEJAQ_API_KEY", err=True)

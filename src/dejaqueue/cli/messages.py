@@ -90,4 +90,4 @@ def message_fields(row: dict[str, Any]) -> dict[str, Any]:
             shown[name] = row[name]
     if row.get("headers"):
         shown["headers"] = dict(row["headers"])
-    return shown | payload_fields(row["payload"])
+    return shown | (payload_fields(row["payload"]) if "payload" in row else {})

@@ -30,8 +30,10 @@ from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
     from dejaqueue.access.gate import Gate
+    from dejaqueue.access.oidc import Tokens
     from dejaqueue.access.start_token import StartToken
-    from dejaqueue.access.tls import ServerTls
+    from dejaqueue.access.tls import BrokerPapers, ServerTls
+    from dejaqueue.access.watching import TlsWatch
     from dejaqueue.broker.broker import Broker
     from dejaqueue.configuration import Loaded
     from dejaqueue.flight.forwarding import Forwarding
@@ -94,13 +96,15 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     tls = load_tls(settings.server)
     papers = load_papers(settings.server, settings.cluster)
     forwarding = Forwarding(Tls(papers.ca or None, papers.certificate or None, papers.key or None))
+    watch = _watch(settings, tls, papers)
     _let_files_be_open()
     place = Place(settings)
     if not place.prepare(STOPPING_SIGNALS):
         return True
     all_ended, token = True, None
     broker = Broker(place.settings, shared=place.node)
-    gate = Gate(broker.keys)
+    tokens = _tokens(settings, broker)
+    gate = Gate(broker.keys, tokens=tokens, observers_read=settings.server.observers_read)
     ready = False
     try:
         http = _http_server(
@@ -114,7 +118,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     http.start()
     try:
         broker.start()
-        _warn_if_open(host, gate, tls)
+        _warn_if_open(host, gate, tls, tokens)
         token = _start_token(settings, gate)
         flight = FlightServer(
             broker, host, settings.server.port, gate=gate, tls=tls, forwarding=forwarding
@@ -126,12 +130,15 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         _keep_pauses_short()
         if (trims := trimmer()) is not None:
             trims.start()  # it ends with the process
+        papers.on_change += [forwarding.renew, flight.sharded.renew, place.reload_files]
+        watch.start()
         ready = True
         log.info("serving at port %d, HTTP at port %d", flight.port, http.port)
         _say_where(settings, flight.url, http.port, as_json=as_json)
-        _wait_for_the_end(lambda: _change_settings(broker, read_again, place))
+        _wait_for_the_end(lambda: _look_again(broker, read_again, place, watch))
         _let_a_second_signal_end_it()
         ready = False
+        watch.stop()
         log.info("stopping (once more to stop at once; nothing is lost)")
         place.leave()  # others take over while this one still says where things are
         all_ended = flight.stop()
@@ -163,13 +170,40 @@ def _start_token(settings: BrokerSettings, gate: Gate) -> StartToken | None:
     return token
 
 
-def _warn_if_open(host: str, gate: Gate, tls: ServerTls | None) -> None:
+def _watch(settings: BrokerSettings, tls: ServerTls | None, papers: BrokerPapers) -> TlsWatch:
+    """What looks after the TLS files there are."""
+    from dejaqueue.access.watching import Reloadable, TlsWatch
+
+    watched: dict[str, Reloadable] = {}
+    if tls is not None:
+        watched["certificate of the server"] = tls
+    if settings.cluster.coordinator or settings.cluster.nodes:
+        watched["certificate towards other brokers"] = papers
+    return TlsWatch(watched, settings.server.tls_check_ms)
+
+
+def _tokens(settings: BrokerSettings, broker: Broker) -> Tokens | None:
+    """Tokens of the issuer that the settings name; its keys are asked for from now on."""
+    if not settings.oidc.issuer:
+        return None
+    from dejaqueue.connections.extras import load
+
+    load("jwt", "oidc", "oidc:")
+    from dejaqueue.access.issuer_keys import IssuerKeys
+    from dejaqueue.access.oidc import Tokens
+
+    issuer = IssuerKeys(settings.oidc)
+    issuer.start()  # it ends with the process
+    return Tokens(settings.oidc, broker.keys, issuer)
+
+
+def _warn_if_open(host: str, gate: Gate, tls: ServerTls | None, tokens: Tokens | None) -> None:
     """Say plainly what others on the network can do."""
     from dejaqueue.addresses import is_loopback
 
     if is_loopback(host):
         return
-    if not gate.keys.required:
+    if not gate.keys.required and tokens is None:
         log.warning(
             "%s is open to others and there is no API key: whoever reaches the ports may read, "
             "send and delete everything (`dejaq key create --help`)",
@@ -269,6 +303,14 @@ def _has_terminal() -> bool:
     except OSError:
         return False
     return True
+
+
+def _look_again(
+    broker: Broker, read_again: Callable[[], Loaded], place: Place, watch: TlsWatch
+) -> None:
+    """What SIGHUP asks for."""
+    _change_settings(broker, read_again, place)
+    watch.look()
 
 
 def _change_settings(broker: Broker, read_again: Callable[[], Loaded], place: Place) -> None:

@@ -33,15 +33,18 @@ class AsyncKeys:
         """Make an API key. From the first one on, every call to the broker needs one.
 
         Args:
-            name: who will have it; for lists and the audit log.
-            grants: texts like `produce:orders.*`; roles are produce, consume, manage, admin.
+            name: who will have it; for lists and the audit log. `cert:shop` is for who shows a
+                client certificate of the name `shop`.
+            grants: texts like `produce:orders.*`, or `deny:produce:orders.eu`; roles are produce,
+                consume, observe, manage, admin.
                 With `own:` before the pattern, produce and manage reach the bearer's own messages.
             ends: it is refused from then on: a datetime with a time zone, or UTC milliseconds.
             start_token: for the first key of a broker that others can reach: what is in the file
                 that its log names.
 
         Returns:
-            `api_key`, which is shown this once and kept nowhere; and what `api_keys` tells of it.
+            `api_key`, which is shown this once and kept nowhere (a certificate has none); and what
+            `api_keys` tells of it.
 
         Raises:
             BadRequest: a value is wrong. Refused: the name is taken, or it is the first key and

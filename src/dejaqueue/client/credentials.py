@@ -77,8 +77,8 @@ def headers_of(api_key: str | None, url: str) -> list[tuple[bytes, bytes]]:
         return []
     if not isinstance(api_key, str) or not _KEY.fullmatch(api_key):
         raise BadRequest("api_key", "a text without spaces, as `dejaq key create` prints", "***")
-    if len(api_key) > limits.API_KEY_BYTES_MAX:
-        raise BadRequest("api_key", f"at most {limits.API_KEY_BYTES_MAX} characters", "***")
+    if len(api_key) > limits.OIDC_TOKEN_BYTES_MAX:
+        raise BadRequest("api_key", f"at most {limits.OIDC_TOKEN_BYTES_MAX} characters", "***")
     parts = urlsplit(url)
     if parts.scheme == "dejaq" and not is_loopback(parts.hostname or ""):
         log.warning("the API key travels to %s in plain text: use dejaqs://", parts.hostname)

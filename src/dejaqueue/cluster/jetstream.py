@@ -291,6 +291,12 @@ class JetStreamServer:
             log.info("servers of the cluster: %s", ", ".join(node.name for node in nodes))
             os.kill(pid, signal.SIGHUP)
 
+    def reload_files(self) -> None:
+        """Have the server take its certificates up anew; its connections stay."""
+        pid = self.pid
+        if self._tls is not None and pid is not None:
+            os.kill(pid, signal.SIGHUP)
+
     def status(self) -> ClusterStatus:
         """What the servers say of themselves, asked by way of any; none answers = all absent."""
         monitor = SystemMonitor(read_url(self.url))

@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import httpx
 
+from dejaqueue.connections.tls import OPTIONS, client_context
 from dejaqueue.errors import BadRequest, Refused, ResourceExhausted, Unavailable
 
 PORT = 2379
@@ -30,7 +31,6 @@ ANSWER_S = 3.0
 SILENCE_S = 2.0
 """A stream that says nothing for so long is opened anew: the other end may be gone."""
 
-_OPTIONS = {"tls", "ca", "certificate", "key"}
 # gRPC's numbers, as the gateway gives them.
 INVALID, NOT_FOUND, DENIED, EXHAUSTED, OUT_OF_RANGE, UNAUTHENTICATED = 3, 5, 7, 8, 11, 16
 _TOKEN_WORDS = ("auth token", "auth store", "user name is empty")
@@ -54,9 +54,9 @@ def parse_url(url: str) -> EtcdAddress:
     credentials, _, hosts = parts.netloc.rpartition("@")
     user, _, password = credentials.partition(":")
     options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    if unknown := sorted(set(options) - _OPTIONS):
-        raise BadRequest("coordinator", f"options {', '.join(sorted(_OPTIONS))}", unknown[0])
-    tls = _tls(options)
+    if unknown := sorted(set(options) - set(OPTIONS)):
+        raise BadRequest("coordinator", f"options {', '.join(sorted(OPTIONS))}", unknown[0])
+    tls = client_context(options, "coordinator")
     scheme = "https" if tls else "http"
     endpoints = tuple(f"{scheme}://{_with_port(host)}" for host in hosts.split(",") if host)
     if not endpoints:
@@ -67,20 +67,6 @@ def parse_url(url: str) -> EtcdAddress:
 
 def _with_port(host: str) -> str:
     return host if ":" in host.rpartition("]")[2] else f"{host}:{PORT}"
-
-
-def _tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
-    has_files = any(options.get(name) for name in ("ca", "certificate", "key"))
-    if not has_files and options.get("tls", "false") not in {"true", "1"}:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=options.get("ca"))
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if certificate := options.get("certificate"):
-            context.load_cert_chain(certificate, options.get("key"))
-    except OSError as error:
-        raise BadRequest("coordinator", "PEM files that can be read", str(error)) from None
-    return context
 
 
 class EtcdGateway:

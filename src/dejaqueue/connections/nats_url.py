@@ -11,13 +11,13 @@ import ssl
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from dejaqueue.connections.tls import OPTIONS, client_context
 from dejaqueue.errors import BadRequest
 
 CLIENT_PORT = 4222
 MONITOR_PORT = 8222
 REPLICAS = (1, 3, 5)
-FILES = ("ca", "certificate", "key")
-PARAMETERS = ("replicas", "prefix", "monitor", "system", "tls", *FILES)
+PARAMETERS = ("replicas", "prefix", "monitor", "system", *OPTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +84,8 @@ def read_url(url: str) -> NatsUrl:
         monitors=_places(query.get("monitor", ""), MONITOR_PORT, "monitor"),
         system_user=system_user,
         system_password=system_password,
-        tls=_tls(query),
+        tls=client_context(query, "url"),
     )
-
-
-def _tls(query: dict[str, str]) -> ssl.SSLContext | None:
-    given = query.get("tls", "true" if any(name in query for name in FILES) else "false")
-    if given not in {"true", "false"}:
-        raise BadRequest("tls", "true or false", given)
-    if given == "false":
-        return None
-    if ("certificate" in query) != ("key" in query):
-        raise BadRequest("certificate", "certificate and key together, or neither", "one of them")
-    try:
-        context = ssl.create_default_context(cafile=query.get("ca"))
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if "certificate" in query:
-            context.load_cert_chain(query["certificate"], query["key"])
-    except (ssl.SSLError, ValueError, OSError) as error:
-        raise BadRequest("ca, certificate, key", f"PEM files ({error})", "of the url") from None
-    return context
 
 
 def _places(text: str, port: int, field: str) -> tuple[str, ...]:

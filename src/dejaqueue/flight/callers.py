@@ -30,6 +30,7 @@ class Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no t
     """Who makes this call.
 
     Attributes:
+        principal: who; None = to be found out by the certificate, which Flight shows only later.
         bearer: the API key that came with it, to pass the call on with; None = there was none.
         is_final: it is not passed on: another broker did, or the caller goes there itself.
         is_forwarded: another broker has passed it on.
@@ -37,8 +38,15 @@ class Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no t
     """
 
     def __init__(
-        self, principal: Principal, bearer: str | None, *, is_final: bool, is_forwarded: bool
+        self,
+        principal: Principal | None,
+        bearer: str | None,
+        gate: Gate,
+        *,
+        is_final: bool,
+        is_forwarded: bool,
     ) -> None:
+        self._gate = gate
         self.principal = principal
         self.bearer = bearer
         self.is_final = is_final
@@ -51,14 +59,35 @@ class Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no t
             self.ended(exception)
 
     def __repr__(self) -> str:
-        return f"Caller({self.principal.name})"
+        return f"Caller({self.principal.name if self.principal else 'by certificate'})"
+
+    def admitted(self, context: flight.ServerCallContext) -> Principal:
+        """Who calls. Raises Unauthenticated."""
+        if self.principal is None:
+            name = context.peer_identity().decode("utf-8", "replace")
+            try:
+                self.principal = self._gate.principal(None, name)
+            except NotAllowed as refused:
+                audit.refused(audit.NOBODY, context.peer(), "call", "", refused)
+                raise
+        return self.principal
+
+    @property
+    def is_by_certificate(self) -> bool:
+        """No key came that another broker could be shown."""
+        return self.bearer is None and self.principal is not None and bool(self.principal.key_id)
 
 
 class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Lets calls in."""
+    """Lets calls in.
 
-    def __init__(self, gate: Gate) -> None:
+    Args:
+        mutual: callers have shown certificates, which may say who they are.
+    """
+
+    def __init__(self, gate: Gate, *, mutual: bool = False) -> None:
         self._gate = gate
+        self._mutual = mutual
 
     def start_call(self, call: Any, headers: dict[str, list[str | bytes]]) -> Caller:
         """Who calls. Flight does not say here from which address."""
@@ -66,9 +95,12 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             try:
                 bearer = only_bearer_of(headers.get("authorization", []))
                 is_forwarded = FORWARDED in headers
+                # What a broker passes on comes with the broker's certificate, which says nothing.
+                by_certificate = self._mutual and bearer is None and not is_forwarded
                 return Caller(
-                    self._gate.principal(bearer),
+                    None if by_certificate else self._gate.principal(bearer),
                     bearer,
+                    self._gate,
                     is_final=is_forwarded or FOLLOWS in headers,
                     is_forwarded=is_forwarded,
                 )
@@ -79,9 +111,9 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 def caller_of(context: flight.ServerCallContext) -> Principal:
-    """Who makes a call that was let in."""
+    """Who makes a call. Raises Unauthenticated, if that is only found out now."""
     caller: Caller = context.get_middleware(KEY)
-    return caller.principal
+    return caller.admitted(context)
 
 
 def onward_sharded(
@@ -93,7 +125,7 @@ def onward_sharded(
         Elsewhere: the caller goes to each shard itself.
     """
     caller: Caller = context.get_middleware(KEY)
-    if caller.is_final:
+    if caller.is_final or caller.is_by_certificate:
         raise elsewhere
     return brokers.of(caller.bearer)
 
@@ -102,10 +134,10 @@ def onward(context: flight.ServerCallContext, elsewhere: Elsewhere) -> Onward:
     """Where a call goes that another broker answers.
 
     Raises:
-        Elsewhere: it has been passed on already, the caller goes there itself, or nobody knows
-            where to.
+        Elsewhere: it has been passed on already, the caller goes there itself, is known by a
+            certificate that this broker does not have, or nobody knows where to.
     """
     caller: Caller = context.get_middleware(KEY)
-    if caller.is_final or not elsewhere.url:
+    if caller.is_final or caller.is_by_certificate or not elsewhere.url:
         raise elsewhere
     return Onward(elsewhere.url, caller.bearer)

@@ -151,6 +151,10 @@ class Forwarding:
         for stream in streams:
             stream.drop()
 
+    def renew(self) -> None:
+        """Connect with the files as they are now; streams that are open keep their connection."""
+        self.close()
+
     def close(self) -> None:
         """Forget all connections. Streams end with the server whose they are."""
         with self._lock:

@@ -41,6 +41,7 @@ from dejaqueue.flight.consume import serve_consumer
 from dejaqueue.flight.errors import translated
 from dejaqueue.flight.forwarding import Forwarding
 from dejaqueue.flight.gathering import stats_of_all
+from dejaqueue.flight.generations import Generations
 from dejaqueue.flight.produce import serve_writer
 from dejaqueue.flight.sharded import ShardedBrokers
 from dejaqueue.model import Topic
@@ -84,32 +85,26 @@ class FlightServer:
         self._tls = tls
         self._host = host
         self._port = port
-        self._service: _Service | None = None
-        self._thread: threading.Thread | None = None
+        self._open_streams = OpenStreams(limits.FLIGHT_STREAMS_MAX)
+        self._generations = Generations(self._make)
+
+    def _make(self, port: int) -> _Service:
+        shared = self.forwarding, self.sharded, self._open_streams
+        return _Service(self._broker, self._gate, self._host, port, self._tls, shared)
 
     def start(self) -> None:
         """Return when the port is open. Raises BadRequest if it cannot be."""
         try:
-            self._service = _Service(
-                self._broker,
-                self._gate,
-                self._host,
-                self._port,
-                self._tls,
-                self.forwarding,
-                self.sharded,
-            )
+            self._generations.start(self._port)
         except (OSError, pa.ArrowException) as error:
             raise BadRequest("server.port", f"a free port of {self._host}", self._port) from error
-        # Not `serve`, which takes SIGTERM and SIGINT over from the program's own handlers.
-        self._thread = threading.Thread(target=self._service.wait, name="dejaq-flight", daemon=True)
-        self._thread.start()
+        if self._tls is not None:
+            self._tls.on_change.append(self._generations.renew)
 
     @property
     def port(self) -> int:
         """The port that is open."""
-        assert self._service is not None, "not started"
-        return int(self._service.port)
+        return self._generations.port
 
     @property
     def url(self) -> str:
@@ -124,16 +119,12 @@ class FlightServer:
             close them, the process does it when it ends. Their threads still run, so it must end
             without the interpreter's own clearing up, which they would disturb.
         """
-        service, self._service = self._service, None
-        if service is None:
-            return True
-        service.end_streams()
-        closer = threading.Thread(target=service.shutdown, name="dejaq-flight-stop", daemon=True)
-        closer.start()
-        closer.join(timeout_seconds)
+        all_ended = self._generations.stop(timeout_seconds)
+        if self._tls is not None and self._generations.renew in self._tls.on_change:
+            self._tls.on_change.remove(self._generations.renew)
         self.forwarding.close()
         self.sharded.close()
-        return not closer.is_alive()
+        return all_ended
 
 
 class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
@@ -146,8 +137,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         host: str,
         port: int,
         tls: ServerTls | None,
-        forwarding: Forwarding,
-        sharded: ShardedBrokers,
+        shared: tuple[Forwarding, ShardedBrokers, OpenStreams],
     ) -> None:
         secured: dict[str, Any] = {}
         if tls is not None:
@@ -155,13 +145,12 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             if tls.client_ca is not None:
                 secured |= {"verify_client": True, "root_certificates": tls.client_ca}
         scheme = "grpc+tcp" if tls is None else "grpc+tls"
-        middleware = {KEY: CallCounter(broker.counting, Callers(gate))}
+        mutual = tls is not None and tls.client_ca is not None
+        middleware = {KEY: CallCounter(broker.counting, Callers(gate, mutual=mutual))}
         super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
         self._gate = gate
-        self.forwarding = forwarding
-        self.sharded = sharded
-        self._open_streams = OpenStreams(limits.FLIGHT_STREAMS_MAX)
+        self.forwarding, self.sharded, self._open_streams = shared
         self._streams: set[Callable[[], None]] = set()
         self._streams_lock = threading.Lock()
         self._ending = False
@@ -329,6 +318,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         """The actions there are."""
+        with translated():
+            caller_of(context)
         return [
             (name, (getattr(call, "func", call).__doc__ or "").split("\n")[0])
             for name, call in self._actions.items()
@@ -357,6 +348,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             try:
                 if op not in streams:
                     batch = self._broker.peek(values, rule.sender(caller, values))
+                    if not self._gate.reads(caller, topic):
+                        batch = batch.drop_columns(["payload"])
                     return flight.RecordBatchStream(pa.Table.from_batches([batch]))
                 values |= {"topic": self._broker.shard_of(topic, values.get("partition"))}
                 ticket = flight.Ticket(json.dumps({"op": op} | values).encode())

@@ -67,6 +67,7 @@ class ShardedBrokers:
         self._tls = tls
         self._lock = threading.Lock()
         self._of: OrderedDict[str | None, ShardedBroker] = OrderedDict()
+        self._retired: list[ShardedBroker] = []
         self._closed = False
 
     def of(self, bearer: str | None) -> ShardedBroker:
@@ -98,11 +99,20 @@ class ShardedBrokers:
         with self._lock:
             return [broker.flow for broker in self._of.values() if broker.flow is not None]
 
+    def renew(self) -> None:
+        """Connect with the files as they are now; what is open goes on, until the next time."""
+        with self._lock:
+            past, self._retired = self._retired, list(self._of.values())
+            self._of = OrderedDict()
+        for broker in past:
+            broker.close()
+
     def close(self) -> None:
         """End what is passed on. Twice is fine."""
         with self._lock:
             self._closed = True
-            brokers, self._of = list(self._of.values()), OrderedDict()
+            brokers, self._of = [*self._retired, *self._of.values()], OrderedDict()
+            self._retired = []
         for broker in brokers:
             broker.close()
 

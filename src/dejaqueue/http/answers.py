@@ -80,7 +80,8 @@ def messages(batch: pa.RecordBatch, *, as_base64: bool = False, **more: Any) -> 
     objects = [
         dict(zip(names, (*row, *constants), strict=True)) for row in zip(*values, strict=True)
     ]
-    _add_payloads(objects, columns["payload"], as_base64=as_base64)
+    if "payload" in columns:  # else the caller may not see them
+        _add_payloads(objects, columns["payload"], as_base64=as_base64)
     for name in _OPTIONAL:
         column = columns[name]
         if column.null_count < len(column):

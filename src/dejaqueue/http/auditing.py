@@ -19,6 +19,8 @@ from dejaqueue.errors import DejaQError, NotAllowed
 
 BEARER = "dejaq.bearer"
 """In the scope: the API key that came with the request; None = none did."""
+CERTIFICATE = "dejaq.certificate"
+"""In the scope: the name in the certificate that the connection has shown; absent = none."""
 SHARDED = "dejaq.sharded"
 """In the scope: what answers in place of the broker, where the topic is in shards."""
 PRINCIPAL = "dejaq.principal"
@@ -28,6 +30,12 @@ OUTCOME = "dejaq.outcome"
 _FACTS = "dejaq.audit"
 _ADMINISTERS = "dejaq.administers"
 _TOPIC_FIELDS = ("topic", "queue_name")
+
+
+def is_by_certificate(scope: Scope) -> bool:
+    """Who calls is known by a certificate; there is no key that another broker could be shown."""
+    caller: Principal | None = scope.get(PRINCIPAL)
+    return scope.get(BEARER) is None and caller is not None and bool(caller.key_id)
 
 
 def note(request: Request, **facts: object) -> None:

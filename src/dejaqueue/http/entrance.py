@@ -18,7 +18,8 @@ from dejaqueue.access.pages import Pages
 from dejaqueue.access.roles import EVERYBODY
 from dejaqueue.access.rules import HTTP_ROUTES, PUBLIC
 from dejaqueue.errors import BadRequest, DejaQError
-from dejaqueue.http.auditing import BEARER, PRINCIPAL, note_error, record
+from dejaqueue.http.auditing import BEARER, CERTIFICATE, PRINCIPAL, note_error, record
+from dejaqueue.http.forwarding import FORWARDED
 from dejaqueue.http.problems import problem
 
 _PUBLIC_PATHS = frozenset(path for (_, path), rule in HTTP_ROUTES.items() if rule is PUBLIC)
@@ -52,10 +53,13 @@ class _Entrance:
         try:
             authorizations, headers = _headers(scope)
             scope[BEARER] = bearer = only_bearer_of(authorizations)
-            scope[PRINCIPAL] = caller = self._gate.principal(bearer)
+            certificate = scope.get(CERTIFICATE, "")
+            if certificate and _is_passed_on(scope):
+                certificate = ""  # it is another broker's, and says nothing of the caller
+            scope[PRINCIPAL] = caller = self._gate.principal(bearer, certificate)
             # No page has a key that was not given to it. While there are none, whatever is sent as
             # one says nothing: a page that has had its name rebound can send what it likes.
-            if bearer is None or caller is EVERYBODY:
+            if bearer is None or caller is EVERYBODY:  # a browser may show certificates, too
                 self._check_page(headers, is_secure=scope["scheme"] == "https", takes=takes)
         except DejaQError as error:
             note_error(scope, error)
@@ -86,6 +90,10 @@ class _Entrance:
             if len(self._let_in) >= _LET_IN_MAX:
                 self._let_in.clear()
             self._let_in.add(asked)
+
+
+def _is_passed_on(scope: Scope) -> bool:
+    return any(name == FORWARDED for name, _ in scope["headers"])
 
 
 def _takes(scope: Scope) -> bool:

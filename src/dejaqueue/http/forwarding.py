@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dejaqueue.errors import Elsewhere, Unavailable
 from dejaqueue.flight.sharded import ShardedBrokers
-from dejaqueue.http.auditing import BEARER, OUTCOME, SHARDED, note_error
+from dejaqueue.http.auditing import BEARER, OUTCOME, SHARDED, is_by_certificate, note_error
 from dejaqueue.http.problems import problem
 
 FORWARDED = b"x-dejaq-forwarded"
@@ -77,8 +77,9 @@ class Forwarding:
             nonlocal other
             if message["type"] == "http.response.start":
                 outcome = scope.get(OUTCOME)
-                if isinstance(outcome, Elsewhere) and (outcome.http_url or outcome.spread):
-                    other = outcome
+                # Who is known by a certificate cannot be passed on: it is told where to go.
+                if isinstance(outcome, Elsewhere) and not is_by_certificate(scope):
+                    other = outcome if outcome.http_url or outcome.spread else None
             if other is None:
                 await send(message)
 

@@ -19,9 +19,10 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from dejaqueue.access import rules
 from dejaqueue.access.gate import Gate, only_bearer_of
 from dejaqueue.access.pages import Pages
-from dejaqueue.access.roles import EVERYBODY, Role
+from dejaqueue.access.roles import EVERYBODY
 from dejaqueue.access.tls import ServerTls
 from dejaqueue.errors import DejaQError, to_fields
 
@@ -62,15 +63,21 @@ class HealthServer:
         class Answers(_Answers):
             pass
 
+        class Server(_Server):
+            def get_request(self) -> tuple[Any, Any]:
+                taken, address = super().get_request()
+                if tls is None:
+                    return taken, address
+                # The handshake is made on the connection's own thread, by its first read.
+                secured = tls.context.wrap_socket(
+                    taken, server_side=True, do_handshake_on_connect=False
+                )
+                return secured, address
+
         Answers.is_ready = staticmethod(is_ready)
         Answers.stats = staticmethod(stats)
         Answers.gate, Answers.pages, Answers.is_secure = gate, pages or Pages(), tls is not None
-        self._server = _Server((host, port), Answers)
-        if tls is not None:
-            # The handshake is made on the connection's own thread, by its first read.
-            self._server.socket = tls.context.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
+        self._server = Server((host, port), Answers)
         self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="http-health", daemon=True
@@ -121,7 +128,7 @@ class _Answers(BaseHTTPRequestHandler):
                 if self.gate is not None:
                     bearer = only_bearer_of(self.headers.get_all("Authorization", []))
                     caller = self.gate.principal(bearer)
-                    caller.require(Role.MANAGE, "")
+                    rules.require_any(caller, rules.LOOKS, "")
                     if caller is EVERYBODY:
                         found = {name.lower(): text for name, text in self.headers.items()}
                         self.pages.check(found, is_secure=self.is_secure, takes=False)

@@ -29,7 +29,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dejaqueue import limits
 from dejaqueue.access.quotas import Account, Quotas
+from dejaqueue.access.tls import certificate_name
 from dejaqueue.errors import ResourceExhausted
+from dejaqueue.http.auditing import CERTIFICATE
 from dejaqueue.http.one_write import OneWrite
 from dejaqueue.http.problems import MEDIA_TYPE
 from dejaqueue.settings import ServerSettings
@@ -231,6 +233,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self._certificate = ""
         self._phase = Phase.NEW
         self._since = self.loop.time()
         self._began_here = False
@@ -249,6 +252,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take it, or find that there are too many: then it may be a probe."""
         super().connection_made(transport)
+        self._certificate = certificate_name(transport.get_extra_info("peercert"))
         self.shared.add(self)
         self._excess = self.shared.admit(self, self.client[0] if self.client else "")
         if self._excess is not None:
@@ -326,6 +330,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._began_here = True
         self._head_bytes = self._declared_bytes = 0
         super().on_message_begin()
+        if self._certificate:
+            self.scope[CERTIFICATE] = self._certificate  # type: ignore[literal-required]
 
     def on_url(self, url: bytes) -> None:
         """A piece of the request line."""

@@ -535,7 +535,10 @@ class KeyListed(KeyShown):
 class KeyMade(KeyShown):
     """An API key that was made."""
 
-    api_key: str = Field(description="The key itself, which is shown this once.")
+    api_key: str = Field(
+        default="",
+        description="The key itself, which is shown this once; absent for `cert:` and `oidc:`.",
+    )
 
 
 class Keys(Shape):

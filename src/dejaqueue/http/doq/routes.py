@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
+from dejaqueue.access import rules
 from dejaqueue.access.roles import Role
 from dejaqueue.errors import Refused, TopicUnknown
 from dejaqueue.http.auditing import note
@@ -73,7 +74,7 @@ async def list_queues(request: Request) -> JSONResponse:
     found = [topic for topic in broker.topics() if topics.is_queue(topic)]
     rates = doq_of(request).rates
     rates.keep(topic.name for topic in found)
-    shown = [topic for topic in found if principal.may(Role.MANAGE, topic.name)]
+    shown = [topic for topic in found if rules.may_look(principal, topic.name)]
     stats = await run_in_threadpool(_stats, service_of(request), request, shown)
     described = [
         topics.describe(topic, stats[topic.name], rates.of(topic.name))
@@ -98,7 +99,7 @@ def _stats(service: Service, request: Request, shown: list[Topic]) -> dict[str, 
 @router.get(_QUEUE, response_model=shapes.DoqDescribed, responses=documented("get_queue"))
 async def get_queue(request: Request, queue_name: str) -> JSONResponse:
     """A queue, and how full it is."""
-    principal_of(request).require(Role.MANAGE, queue_name)
+    rules.require_any(principal_of(request), rules.LOOKS, queue_name)
     doq = doq_of(request)
     topic = doq.messages.topic(queue_name).topic
     stats = await run_in_threadpool(service_of(request).broker.stats, queue_name)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
+import pyarrow as pa
 from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.responses import Response
 
 from dejaqueue import limits
-from dejaqueue.access.roles import Role
+from dejaqueue.access import rules
 from dejaqueue.access.senders import Sender
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.peek import NEXT
@@ -59,15 +60,15 @@ _MESSAGE = {
 
 
 def _broker(request: Request, topic: str) -> Broker:
-    principal_of(request).require(Role.MANAGE, topic)
+    rules.require_any(principal_of(request), rules.LOOKS, topic)
     return service_of(request).broker
 
 
 def _broker_for(request: Request, topic: str) -> tuple[Broker, Sender]:
     """As `_broker`, for calls that may keep to the caller's own messages."""
     caller = principal_of(request)
-    caller.require(Role.MANAGE, topic, own=True)
-    return service_of(request).broker, caller.sender_for(topic, Role.MANAGE)
+    rules.require_any(caller, rules.LOOKS, topic, own=True)
+    return service_of(request).broker, caller.sender_for(topic, *rules.LOOKS)
 
 
 @router.get(
@@ -100,7 +101,7 @@ def peek(
     """
     names = ("limit", "after", "id", "key", "partition", "encoding", *_FILTER)
     check_names(request, *names)
-    broker, sender = _broker_for(request, topic)
+    _, sender = _broker_for(request, topic)
     ids = None if id is None else [check_id(value) for value in id]
     ticket = given(
         topic=topic,
@@ -119,19 +120,26 @@ def peek(
         priority_from=priority_from,
         priority_to=priority_to,
     )
-    return json_answer(page_of(broker, ticket, sender, as_base64=encoding == "base64"))
+    return json_answer(page_of(request, ticket, sender, as_base64=encoding == "base64"))
 
 
 def page_of(
-    broker: Broker, ticket: dict[str, Any], sender: Sender, *, as_base64: bool = False
+    request: Request, ticket: dict[str, Any], sender: Sender, *, as_base64: bool = False
 ) -> dict[str, Any]:
-    """A page of messages, and how to go on."""
-    page = broker.peek(ticket, sender)
+    """A page of messages as far as the caller may see them, and how to go on."""
+    page = _peeked(request, ticket, sender)
     following = (page.schema.metadata or {}).get(NEXT)
     return {
         "messages": shown.messages(page, as_base64=as_base64),
         "next": to_cursor(following and json.loads(following)),
     }
+
+
+def _peeked(request: Request, ticket: dict[str, Any], sender: Sender) -> pa.RecordBatch:
+    service = service_of(request)
+    page = service.broker.peek(ticket, sender)
+    reads = service.gate.reads(principal_of(request), ticket["topic"])
+    return page if reads else page.drop_columns(["payload"])
 
 
 @router.get(
@@ -145,8 +153,9 @@ def peek_one(
 ) -> Response:
     """One live message as it is, without leasing it."""
     check_names(request)
-    broker, sender = _broker_for(request, topic)
-    found = shown.messages(broker.peek({"topic": topic, "ids": [check_id(id)]}, sender))
+    _, sender = _broker_for(request, topic)
+    ticket = {"topic": topic, "ids": [check_id(id)]}
+    found = shown.messages(_peeked(request, ticket, sender))
     if not found:
         raise HTTPException(404, f"no live message has the id {id}")
     return json_answer(found[0])

@@ -14,8 +14,8 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
+from dejaqueue.access import rules
 from dejaqueue.access.gate import bearer_of
-from dejaqueue.access.roles import Role
 from dejaqueue.errors import DejaQError
 from dejaqueue.http.readiness import readiness
 from dejaqueue.http.service import principal_of, service_of
@@ -39,7 +39,7 @@ async def livez() -> JSONResponse:
 async def readyz(request: Request) -> JSONResponse:
     """200 when the broker should get work, else 503 and the `reasons`; `warnings` either way.
 
-    Who may manage the broker gets `details`, too.
+    Who may look at the broker gets `details`, too.
     """
     health = await to_thread.run_sync(readiness, service_of(request), limiter=_threads(request))
     body: dict[str, Any] = {"status": "ready" if health.is_ready else "not ready"}
@@ -47,7 +47,7 @@ async def readyz(request: Request) -> JSONResponse:
         body["reasons"] = health.reasons
     if health.warnings:
         body["warnings"] = health.warnings
-    if health.details and _may_manage(request):
+    if health.details and _may_look(request):
         body["details"] = health.details
     return JSONResponse(body, 200 if health.is_ready else 503, _NOT_KEPT)
 
@@ -61,11 +61,11 @@ def _threads(request: Request) -> CapacityLimiter:
     return found
 
 
-def _may_manage(request: Request) -> bool:
+def _may_look(request: Request) -> bool:
     """The entrance asks nobody who comes to a public path."""
     try:
         key = bearer_of(request.headers.get("authorization", ""))
-        return service_of(request).gate.principal(key).may(Role.MANAGE, "")
+        return rules.may_look(service_of(request).gate.principal(key), "")
     except DejaQError:
         return False
 
@@ -73,5 +73,5 @@ def _may_manage(request: Request) -> bool:
 @router.get("/stats")
 def stats(request: Request) -> dict[str, Any]:
     """What `dejaq stats --json` prints: every topic's counts."""
-    principal_of(request).require(Role.MANAGE, "")
+    rules.require_any(principal_of(request), rules.LOOKS, "")
     return service_of(request).stats(request)

@@ -12,7 +12,6 @@ from fastapi.responses import Response
 
 from dejaqueue import limits
 from dejaqueue.access import audit, rules
-from dejaqueue.access.roles import Role
 from dejaqueue.errors import BadRequest
 from dejaqueue.http import shapes
 from dejaqueue.http.auditing import note
@@ -61,11 +60,11 @@ def list_letters(
     """
     check_names(request, "reason", "group", "limit", "after")
     caller = principal_of(request)
-    caller.require(Role.MANAGE, topic)
+    rules.require_any(caller, rules.LOOKS, topic)
     ticket = given(
         topic=topic, state="scheduled", group=group, limit=limit, after=from_cursor(after)
     )
-    page = page_of(service_of(request).broker, ticket, caller.sender)
+    page = page_of(request, ticket, caller.sender)
     letters = [
         message
         for message in page["messages"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 
-from dejaqueue.access.roles import Role
+from dejaqueue.access import rules
 from dejaqueue.http.exposition import Exposition
 from dejaqueue.http.service import principal_of
 
@@ -19,8 +19,8 @@ router = APIRouter(tags=["metrics"])
 
 @router.get("/metrics", response_class=PlainTextResponse)
 def metrics(request: Request) -> Response:
-    """Every metric, for Prometheus. Needs the role `manage` for `*` as soon as keys exist."""
-    principal_of(request).require(Role.MANAGE, "")
+    """Every metric, for Prometheus. With keys: needs `observe` or `manage` for `*`."""
+    rules.require_any(principal_of(request), rules.LOOKS, "")
     exposition: Exposition = request.app.state.exposition
     content, content_type = exposition.render(request.headers.get("accept", ""))
     return Response(content, headers={"Content-Type": content_type, "Cache-Control": "no-store"})

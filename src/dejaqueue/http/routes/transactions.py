@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from dejaqueue.access import rules
-from dejaqueue.access.roles import Role
 from dejaqueue.broker.browse import answer_of
 from dejaqueue.http import shapes
 from dejaqueue.http.bodies import json_object
@@ -65,7 +64,7 @@ def abort(request: Request, values: Body) -> Response:
 def undecided(request: Request, topic: TopicName) -> Response:
     """Transactions that have something in this topic and are not decided."""
     check_names(request)
-    principal_of(request).require(Role.MANAGE, topic)
+    rules.require_any(principal_of(request), rules.LOOKS, topic)
     transactions = service_of(request).broker.transactions
     return json_answer(answer_of(transactions.act("transactions", {"topic": topic})))
 
