@@ -38,7 +38,7 @@ def test_every_setting_says_what_it_is_and_whether_it_changes_live() -> None:
     for group, name, field in settings.known_settings():
         text = field.description or ""
         assert text.endswith((settings.LIVE_WORDS, settings.FIXED_WORDS)), f"{group}.{name}"
-        number = isinstance(field.default, int)
+        number = isinstance(field.default, int) and not isinstance(field.default, bool)
         units = (
             "_bytes",
             "_ms",
