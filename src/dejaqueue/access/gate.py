@@ -62,7 +62,7 @@ class Gate:
         """
         if not self.keys.is_live(principal.key_id):
             raise Unauthenticated(REFUSAL if principal.key_id else NEEDED)
-        if principal.key_id:
+        if self.keys.must_confirm and principal.key_id:
             self.keys.check_confirmed()
 
     def admit(self, principal: Principal, end: Callable[[Unauthenticated], None]) -> Admission:
