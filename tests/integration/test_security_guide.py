@@ -7,21 +7,35 @@ import subprocess
 from pathlib import Path
 
 import httpx
+import pytest
 
 from dejaqueue.access.tls import load_tls
 from dejaqueue.client import Client, Tls
+from dejaqueue.cluster.secret import read_secret
 from dejaqueue.settings import ServerSettings
 from tests.integration.access_fixture import running
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/security.md"
 
 
-def test_certificates_of_the_guide_work(tmp_path: Path) -> None:
-    script = GUIDE.read_text(encoding="utf-8").split("```sh\n")[1].split("```")[0]
+def run_block_of(heading: str, folder: Path) -> None:
+    """Run the first commands below a heading of the guide."""
+    below = GUIDE.read_text(encoding="utf-8").partition(f"\n{heading}\n")[2]
+    script = below.split("```sh\n")[1].split("```")[0]
     found = subprocess.run(
-        ["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        ["bash", "-euc", script], cwd=folder, capture_output=True, text=True, timeout=60
     )
     assert found.returncode == 0, found.stderr
+
+
+def test_the_secret_of_the_guide_is_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run_block_of("## Keys of a cluster", tmp_path)
+    assert len(read_secret(str(tmp_path / "secret"))) == 64
+    assert caplog.text == "", "nobody else may read it"
+
+
+def test_certificates_of_the_guide_work(tmp_path: Path) -> None:
+    run_block_of("## TLS", tmp_path)
     ca, shop = str(tmp_path / "ca.pem"), (str(tmp_path / "shop.pem"), str(tmp_path / "shop.key"))
     assert (tmp_path / "shop.key").stat().st_mode & 0o777 == 0o600
     settings = ServerSettings(

@@ -107,8 +107,11 @@ class Gate:
             key = self.keys.named(f"{CERTIFICATE}{certificate}") if certificate else None
             if key is None:
                 raise Unauthenticated(NEEDED)
+            self.keys.check_confirmed()
             return key.principal
         if self._tokens is not None and self._tokens.is_token(api_key):
+            # What its roles may do is said by keys, which others may have revoked.
+            self.keys.check_confirmed()
             return self._tokens.principal(api_key)
         return self.keys.find(api_key).principal
 
@@ -128,7 +131,7 @@ class Gate:
         """
         if not self._is_live(principal):
             raise Unauthenticated(_refusal(principal))
-        if principal is not EVERYBODY:
+        if self.keys.must_confirm and principal is not EVERYBODY:
             self.keys.check_confirmed()
 
     def admit(self, principal: Principal, end: Callable[[Unauthenticated], None]) -> Admission:

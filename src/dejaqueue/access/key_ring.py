@@ -94,6 +94,7 @@ class KeyRing:
         on_change: called with no lock held after keys were made or revoked.
         refused_count: documents that were found and refused since this was made.
         start_token: what makes the first key takes; None = the caller's address is looked at.
+        must_confirm: False = `check_confirmed` need not be called: nobody else changes the keys.
     """
 
     def __init__(self, clock: Clock, documents: Documents | None = None) -> None:
@@ -101,6 +102,7 @@ class KeyRing:
         self.on_change: list[Callable[[], None]] = []
         self.refused_count = 0
         self.start_token: str | None = None
+        self.must_confirm = False
         self._documents: Documents | None = None
         self._copy: Documents | None = None
         self._seal: Seal | None = None
@@ -155,6 +157,7 @@ class KeyRing:
         with self._mutex:
             self._documents, self._seal, self._is_confirmed = documents, seal, is_confirmed
             self._copy = copy
+            self.must_confirm = is_confirmed is not _always
             self._merged_text, self._refused_text = None, None
             self._use(self._together(stored, own) if stored or own else None)
 
