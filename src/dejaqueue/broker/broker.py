@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.access.key_ring import KeyRing
-from dejaqueue.broker import browse, by_filter, claims, handing_over, news, notes, scan
+from dejaqueue.broker import browse, by_filter, claims, deleting, handing_over, news, notes, scan
 from dejaqueue.broker.counting import BrokerCounts
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
@@ -42,7 +42,6 @@ from dejaqueue.errors import (
     DejaQError,
     Elsewhere,
     Refused,
-    TopicUnknown,
     Unavailable,
     no_transactions,
 )
@@ -54,9 +53,6 @@ from dejaqueue.settings import BrokerSettings, Change
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 log = logging.getLogger("dejaqueue.broker")
-# A topic is deleted when nobody reads its journals any more, or after so long; for each partition.
-READING_SECONDS_MAX = 10.0
-
 RUNNING = "running"
 """The phase in which a broker takes calls."""
 
@@ -106,6 +102,7 @@ class Broker:
         executor = self._threads.executor("dejaq-history")
         directory = history_directory(self.settings)
         self.history = History(directory, self.settings.history, self.clock, executor)
+        self._endings = deleting.Endings(self.history)
         self.keys = KeyRing(self.clock)
         self.counting = BrokerCounts()
         self._running = False
@@ -147,6 +144,8 @@ class Broker:
         for worker in self._workers:
             worker.start()
         self.history.start()
+        if self._shared is None:
+            deleting.finish_all(self.store, self._catalogue)
         served = self._catalogue.all() if self._shared is None else []  # others come by `take`
         self._topics = {topic.name: self._serve(topic.name) for topic in served}
         self.started_us = self.clock.now_us()
@@ -319,13 +318,17 @@ class Broker:
                 topic = self._catalogue.find(topic_of(name))
                 if topic is None or name not in topic.shards:
                     gone.append(name)
+                elif runtime.journals != self._catalogue.journals(topic.name):
+                    gone.append(name)  # deleted, and made again
                 else:
                     runtime.alter(topic)
+            self._endings.begin([self._topics[name] for name in gone])
             runtimes = [self._topics.pop(name) for name in gone]
-        for runtime in runtimes:
-            runtime.close(lambda partition: partition.close())
-            self.history.drop(runtime.topic.name)
-            runtime.dispatcher.end_all(TopicUnknown(runtime.topic.name))
+        self._endings.close(runtimes)
+
+    def has_let_go(self, name: str) -> bool:
+        """True if nothing here writes to the journals of a topic, or shard, that is gone."""
+        return name not in self._topics and self._endings.are_over(name)
 
     def runtimes(self) -> list[TopicRuntime]:
         """Every topic that is served, the oldest first; none while the broker is not running."""
@@ -336,7 +339,9 @@ class Broker:
         with self._lock:
             self._check_running()
             self.history.check(topic.history)
-            made = self._catalogue.create(topic.check(), exist_ok=exist_ok)
+            if self._shared is None and topic.name in self._catalogue.leaving():
+                deleting.finish(topic.name, self.store, self._catalogue)
+            made = self._catalogue.create(topic.check(), exist_ok=exist_ok, make=self.store.make)
             if made.name not in self._topics and self._shared is None:
                 self.history.drop(made.name)
                 self._topics[made.name] = self._serve(made.name)
@@ -357,21 +362,26 @@ class Broker:
         return topic
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and all its messages. Raises TopicUnknown."""
+        """Delete a topic and all its messages. Raises TopicUnknown.
+
+        Raises:
+            Unavailable: it is deleted, but not everybody has let go of it yet; the same call again
+                waits for them.
+        """
+        if self._shared is not None:
+            self._check_running()
+            self._catalogue.delete(name)
+            self.catalogue_changed()
+            self._shared.deleted(name)
+            return
         with self._lock:
             self._check_running()
-            topic = self._catalogue.get(name)
-            journals = self._catalogue.journals(name)
             self._catalogue.delete(name)
-            names = [one for one in self.served_names(topic) if one in self._topics]
-            runtimes = [self._topics.pop(one) for one in names]
-            for runtime in runtimes:
-                runtime.close(lambda partition: partition.close())
-                runtime.wait_left(READING_SECONDS_MAX)
-            self.store.drop(journals)
-            self.history.drop(name)
-        for runtime in runtimes:
-            runtime.dispatcher.end_all(TopicUnknown(name))
+            runtime = self._topics.pop(name)
+        self._endings.close([runtime])
+        with self._lock:
+            if name in self._catalogue.leaving():  # who made it again was quicker
+                deleting.finish(name, self.store, self._catalogue)
 
     def topics(self) -> list[Topic]:
         """Every topic, by name."""

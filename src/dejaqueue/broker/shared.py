@@ -49,6 +49,14 @@ class Shared(Protocol):
         """Return when somebody serves a topic that was just made, or when that takes too long."""
         ...
 
+    def deleted(self, topic: str) -> None:
+        """Return when nothing is left of a topic whose deletion has begun.
+
+        Raises:
+            Unavailable: that takes too long; it goes on all the same.
+        """
+        ...
+
     def describe(self, topic: str) -> dict[str, Any]:
         """Who is there and who serves what; of one topic, or "" = of all."""
         ...
