@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.broker.transactions import TransactionName
+from dejaqueue.broker.deciding import TransactionName
 from dejaqueue.errors import BadRequest, Refused, TopicUnknown, Unavailable
 from dejaqueue.model import RowStatus, Topic
 from dejaqueue.wire.descriptors import WriteStream

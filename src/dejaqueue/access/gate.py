@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 from dejaqueue.access.key_ring import REFUSAL, InMemory, KeyRing
-from dejaqueue.access.roles import EVERYBODY, Principal
+from dejaqueue.access.roles import EVERYBODY, PEER, Principal
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.errors import DejaQError, Unauthenticated
 
@@ -48,6 +48,8 @@ class Gate:
 
     def principal(self, api_key: str | None) -> Principal:
         """Who has this API key; None = none was sent. Raises Unauthenticated."""
+        if api_key is not None and self.keys.is_peer(api_key):
+            return PEER
         if not self.keys.required:
             return EVERYBODY
         if api_key is None:

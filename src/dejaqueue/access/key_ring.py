@@ -69,11 +69,14 @@ class KeyRing:
 
     Attributes:
         on_change: called with no lock held after keys were made or revoked.
+        peers_key: what brokers of the cluster show to one another; None = there are no others, or
+            it was not read yet.
     """
 
     def __init__(self, clock: Clock, documents: Documents | None = None) -> None:
         self.clock = clock
         self.on_change: list[Callable[[], None]] = []
+        self.peers_key: str | None = None
         self._documents: Documents | None = None
         self._mutex = threading.Lock()
         self._keys: dict[str, ApiKey] = {}
@@ -114,6 +117,11 @@ class KeyRing:
         if key is None or not same or key.has_ended(self.clock.now_ms()):
             raise Unauthenticated(REFUSAL)
         return key
+
+    def is_peer(self, text: str) -> bool:
+        """True if this is what brokers of the cluster show to one another."""
+        known = self.peers_key
+        return known is not None and hmac.compare_digest(known.encode(), text.encode())
 
     def is_live(self, key_id: str) -> bool:
         """True if a key of this id is there and has not ended; "" = no key: while none is needed.

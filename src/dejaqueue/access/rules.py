@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dejaqueue.access.roles import Principal, Role
+from dejaqueue.access.roles import PEER, Principal, Role
 from dejaqueue.errors import BadRequest, Forbidden
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
@@ -35,6 +35,7 @@ class Rule:
         roles: any of them is enough; none = any key.
         field: of the body or the path, which names the topic; "" = the broker itself.
         audited: it administers: the audit log has a line of each.
+        peers: only brokers of the cluster say it to one another.
         optional: without the field the answer is about all topics, and shows those that the caller
             has one of the roles for.
         also: what else it needs.
@@ -44,6 +45,7 @@ class Rule:
     field: str = "topic"
     audited: bool = False
     optional: bool = False
+    peers: bool = False
     also: Topics | None = None
 
     def needs(self, body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
@@ -57,6 +59,8 @@ class Rule:
 
     def require(self, principal: Principal, body: Body) -> None:
         """Raise Forbidden unless the caller may do this. Raises BadRequest."""
+        if self.peers and principal is not PEER:
+            raise Forbidden(f"{principal.name}: only brokers of the cluster may say this")
         for roles, topic in self.needs(body):
             require_any(principal, roles, topic)
 
@@ -171,6 +175,8 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "commit_epoch": Rule(also=_epoch),
     "abort_transaction": Rule(also=_participants),
     "transactions": _LOOKS,
+    "tell_transaction": Rule(peers=True),
+    "ask_transaction": Rule(peers=True),
     "note_write": Rule((PRODUCE,)),
     "writes": Rule((PRODUCE, MANAGE)),
     "create_key": _KEYS,

@@ -28,6 +28,7 @@ from dejaqueue.broker.opening import OPENERS
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.peek import peek
+from dejaqueue.broker.peers import Peers
 from dejaqueue.broker.redrive import redrive
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
@@ -35,13 +36,14 @@ from dejaqueue.broker.shared import Shared, in_shards
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.topics import Catalogue
-from dejaqueue.broker.transactions import TransactionName, Transactions
+from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
 from dejaqueue.errors import (
     DejaQError,
     Elsewhere,
     Refused,
+    TopicUnknown,
     Unavailable,
     no_transactions,
 )
@@ -62,6 +64,7 @@ class Broker:
 
     Attributes:
         phase: what it is doing: starting with what, RUNNING, stopping.
+        peers: the way to other brokers; None = there is none. Whoever serves it on a port gives it.
 
     Args:
         settings: where and how; the defaults keep messages in ./dejaq-data.
@@ -108,7 +111,8 @@ class Broker:
         self._running = False
         self.phase = "not started"
         self.started_us = 0
-        self.transactions = Transactions(self.runtime, self.clock)
+        self.peers: Peers | None = None
+        self.transactions = Transactions(self.runtime, self.clock, self._has, lambda: self.peers)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -406,21 +410,25 @@ class Broker:
             if runtime.shard is not None:
                 raise no_transactions(runtime.topic.name)
             stage = self.transactions.stage(stream.transaction, stream.op)
-            self._check_home(stream)
         return Writer(
             stream, runtime, self.clock, lambda: self.settings.dispatch.inbox_bytes_max, stage
         )
 
-    def _check_home(self, stream: WriteStream) -> None:
-        """Refuse to stage what could not be decided here."""
-        home = TransactionName.parse(stream.transaction).topic
+    def _has(self, name: str, partition: int) -> bool:
+        """Whether there is such a partition, here or elsewhere, for a transaction.
+
+        Raises:
+            Refused: it is of a topic in shards.
+        """
         try:
-            self.runtime(home)
-        except Elsewhere as other:
-            raise Refused(
-                f"topics {home}, where this transaction began, and {stream.topic} are served by "
-                f"two brokers ({other.node or 'nobody'} has {home}): a transaction takes one"
-            ) from None
+            topic = self._catalogue.get(name)
+            if partition >= topic.partitions:
+                topic = self._catalogue.newest(name)
+        except TopicUnknown:
+            return False
+        if self._shared is not None and topic.spread > 1:
+            raise no_transactions(name)
+        return partition < topic.partitions
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
         """A consumer, without credit yet. Raises TopicUnknown, ResourceExhausted."""

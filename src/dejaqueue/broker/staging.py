@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from dejaqueue import limits
 from dejaqueue.broker.branches import EPOCH_MARK, Record
-from dejaqueue.broker.transactions import RETRY_MS, TransactionName, Transactions
+from dejaqueue.broker.deciding import RETRY_MS, TransactionName
+from dejaqueue.broker.transactions import Transactions
 from dejaqueue.engine.commands import Remember, Stage
 from dejaqueue.errors import DejaQError, Refused, ResourceExhausted
 

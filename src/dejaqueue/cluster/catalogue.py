@@ -187,6 +187,11 @@ class ClusterCatalogue(Catalogue):
             self._ask(name)
         return super().get(name)
 
+    def newest(self, name: str) -> Topic:
+        """As `get`, as of now. Raises TopicUnknown, Unavailable."""
+        self._ask(name)
+        return super().get(name)
+
     def journals(self, name: str) -> str:
         """What the topic is called in the store of its journals."""
         found = self._kept.get(name)

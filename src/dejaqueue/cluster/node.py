@@ -16,6 +16,7 @@ See: ownership.py for what is decided in a round; ADR 0015.
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from dejaqueue.cluster.care import Care
 
 DOCUMENTS = "documents/"
+PEERS_KEY = "peers/key"
+"""The fact that has what brokers show to one another: whoever reads it is one of them."""
 ROUND_MS = 1_000
 """A round is gone at least so often, whatever the bells say."""
 REFRESH_MS = 10_000
@@ -377,6 +380,8 @@ class Node:
             self._refresh_us = self._clock.now_us() + REFRESH_MS * 1_000
             if catalogue.refresh():
                 broker.catalogue_changed()
+        if broker.keys.peers_key is None:
+            broker.keys.peers_key = self._peers_key()
         living = members_of(self.coordinator.list(members.PREFIX))
         owners = owners_of(self.coordinator.list(ownership.PREFIX))
         self._forget_gone(living)
@@ -403,6 +408,15 @@ class Node:
         for bell in list(self._looking):
             bell.ring()
         return len(claimed) < len(plan.claim) or not is_left
+
+    def _peers_key(self) -> str | None:
+        """What brokers show to one another; the first one makes it."""
+        found = self.coordinator.get(PEERS_KEY)
+        if found is None:
+            with suppress(Conflict):
+                self.coordinator.put(PEERS_KEY, secrets.token_urlsafe(32).encode(), 0)
+            found = self.coordinator.get(PEERS_KEY)
+        return None if found is None else found.value.decode()
 
     def _units(self, catalogue: ClusterCatalogue) -> dict[str, list[str]]:
         """Units, and what is to be served of each; none of what is being deleted."""

@@ -6,7 +6,8 @@ import pytest
 
 from dejaqueue import limits
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.transactions import TransactionName, check_participants
+from dejaqueue.broker.deciding import TransactionName
+from dejaqueue.broker.transactions import check_participants
 from dejaqueue.errors import BadRequest, TopicUnknown, Unavailable
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
