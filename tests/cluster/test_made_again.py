@@ -162,7 +162,7 @@ def test_what_a_broker_began_to_delete_others_finish(
         drop(self, topic)
 
     monkeypatch.setattr(RecordJournalStore, "drop", fails_there)
-    monkeypatch.setattr("dejaqueue.cluster.node.DELETED_SECONDS_MAX", 0.2)
+    monkeypatch.setattr("dejaqueue.cluster.node.SETTLED_SECONDS_MAX", 0.2)
     with pytest.raises(Unavailable, match="is being deleted"):
         cluster.brokers[dies].delete_topic("t")
     assert "t" not in [topic.name for topic in cluster.brokers[dies].topics()]

@@ -340,6 +340,9 @@ class Broker:
 
     def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic:
         """Make a topic. Raises BadRequest, TopicExists."""
+        self._check_running()
+        if self._shared is not None and topic.name in self._catalogue.changing():
+            self._shared.settled(topic.name)
         with self._lock:
             self._check_running()
             self.history.check(topic.history)
@@ -376,7 +379,7 @@ class Broker:
             self._check_running()
             self._catalogue.delete(name)
             self.catalogue_changed()
-            self._shared.deleted(name)
+            self._shared.settled(name)
             return
         with self._lock:
             self._check_running()

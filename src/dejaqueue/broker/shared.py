@@ -49,8 +49,9 @@ class Shared(Protocol):
         """Return when somebody serves a topic that was just made, or when that takes too long."""
         ...
 
-    def deleted(self, topic: str) -> None:
-        """Return when nothing is left of a topic whose deletion has begun.
+    def settled(self, topic: str) -> None:
+        """Return when a topic is neither being made nor deleted any more: nothing is left of it, or
+        it is there.
 
         Raises:
             Unavailable: that takes too long; it goes on all the same.

@@ -148,6 +148,10 @@ class Catalogue:
         """Topics that were deleted, and whose journals have not been dropped yet."""
         return self._leaving
 
+    def changing(self) -> tuple[str, ...]:
+        """Topics that are being made or deleted."""
+        return self._leaving
+
     def buried(self, name: str) -> None:
         """The second step: the journals of a deleted topic are dropped."""
         left = tuple(other for other in self._leaving if other != name)

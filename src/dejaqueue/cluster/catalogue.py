@@ -249,8 +249,10 @@ class ClusterCatalogue(Catalogue):
         """Raise Unavailable while a topic is being made or deleted, as far as is known here."""
         found = self._kept.get(name)
         if found is not None and found.state in (State.MAKING, State.DELETING):
-            word = "made by another broker" if found.state is State.MAKING else "deleted"
-            raise Unavailable(f"topic {name} is being {word}", 100)
+            what = "made by another broker" if found.state is State.MAKING else "deleted"
+            if found.waits:
+                what += f": {', '.join(found.waits)} is not let go of yet"
+            raise Unavailable(f"topic {name} is being {what}", 100)
 
     def _add(self, topic: Topic, make: Callable[[str], None]) -> Topic:
         """Note the name of the journals, let them be made, and only then say that it is there."""
@@ -325,6 +327,11 @@ class ClusterCatalogue(Catalogue):
     def leaving(self) -> tuple[str, ...]:
         """Topics that are being deleted."""
         return tuple(n for n, one in self._kept.items() if one.state is State.DELETING)
+
+    def changing(self) -> tuple[str, ...]:
+        """Topics that are being made or deleted."""
+        found = [n for n, one in self._kept.items() if one.state in (State.MAKING, State.DELETING)]
+        return tuple(found)
 
     def kept(self, name: str) -> Kept | None:
         """A topic, whatever became of it; None = nothing is known of it."""

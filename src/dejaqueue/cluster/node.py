@@ -49,7 +49,7 @@ ROUND_MS = 1_000
 REFRESH_MS = 10_000
 """Topics are read again at least so often, whatever the bells say."""
 PLACED_SECONDS_MAX = 5.0
-DELETED_SECONDS_MAX = 10.0
+SETTLED_SECONDS_MAX = 10.0
 """A deletion is waited for so long; it goes on after that."""
 CLAIMS_AT_ONCE = 8
 
@@ -158,16 +158,12 @@ class Node:
 
         self._look_until(is_served, PLACED_SECONDS_MAX)
 
-    def deleted(self, topic: str) -> None:
-        """Return when nothing is left of a topic that is being deleted. Raises Unavailable."""
+    def settled(self, topic: str) -> None:
+        """Return when a topic is neither being made nor deleted any more. Raises Unavailable."""
         catalogue = self._catalogue
         assert catalogue is not None
-        if not self._look_until(lambda: topic not in catalogue.leaving(), DELETED_SECONDS_MAX):
-            kept = catalogue.kept(topic)
-            who = "its journals are being dropped"
-            if kept is not None and kept.waits:
-                who = f"{', '.join(kept.waits)} is not let go yet"
-            raise Unavailable(f"topic {topic} is being deleted: {who}", 500)
+        if not self._look_until(lambda: topic not in catalogue.changing(), SETTLED_SECONDS_MAX):
+            catalogue.check_settled(topic)
 
     def _look_until(self, found: Callable[[], bool], seconds: float) -> bool:
         """Go rounds until something is true; False: it takes longer than that."""
