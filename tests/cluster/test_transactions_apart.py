@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pyarrow.flight as flight
 import pytest
@@ -115,6 +116,7 @@ def test_a_broker_that_joins_between_sends_and_commit_tears_nothing(
             until(lambda t=topic, e=expected: rows(client, t) == e, f"{topic}: {expected}")  # type: ignore[misc]
         left = [] if commits else [b"input"]
         until(lambda: rows(client, "topic-0") == left, f"the input: {left}")
+        assert len({tuple(rows(client, topic)) for topic in TOPICS[1:]}) == 1
 
 
 def test_a_decision_reaches_who_was_away_when_it_was_made(cluster: Served) -> None:
@@ -136,6 +138,35 @@ def test_a_decision_reaches_who_was_away_when_it_was_made(cluster: Served) -> No
         assert rows(client, other) == []
         cluster.brokers["a"].peers = told
         until(lambda: rows(client, other) == [b"half"], "it was told again")
+
+
+def test_a_tell_that_was_given_up_is_said_again(cluster: Served) -> None:
+    cluster.start("b")
+    make(cluster)
+    settled(cluster)
+    home, other = served_by(cluster, "a"), served_by(cluster, "b")
+    broker = cluster.brokers["a"]
+
+    class GivesUp:
+        """As when the broker that is told vanishes while others wait before."""
+
+        def ask(self, url: str, action: str, body: dict[str, object]) -> Future[dict[str, object]]:
+            given_up: Future[dict[str, object]] = Future()
+            given_up.cancel()
+            return given_up
+
+    with cluster.client("a") as client:
+        transaction = client.transaction()
+        transaction.send(home, b"half")
+        transaction.send(other, b"half")
+        told, broker.peers = broker.peers, GivesUp()
+        with pytest.raises(TryLater):
+            broker.transactions.decide(
+                transaction.name, [f"{home}/0", f"{other}/0"], commit=True
+            ).result(20)
+        broker.peers = told
+        until(lambda: rows(client, other) == [b"half"], "it was told again")
+        assert rows(client, home) == [b"half"]
 
 
 def test_what_was_never_decided_is_asked_about_and_comes_back(cluster: Served) -> None:

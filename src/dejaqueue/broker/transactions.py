@@ -372,7 +372,7 @@ class Transactions:
             return
 
         def answered(future: Future[dict[str, Any]]) -> None:
-            wrong = future.exception()
+            wrong = other if future.cancelled() else future.exception()  # it is gone meanwhile
             then({} if wrong is not None else future.result(), wrong)
 
         peers.ask(other.url, action, body).add_done_callback(answered)

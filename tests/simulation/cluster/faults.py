@@ -148,9 +148,11 @@ class ClusterFaults:
             coordinator.answers_lost = self._world.between(1, 3)
 
     def _lists_spoilt(self) -> None:
-        coordinator = self._one().coordinator
-        if coordinator is not None:
+        machine = self._one()
+        coordinator, node = machine.coordinator, machine.node
+        if coordinator is not None and node is not None:
             coordinator.lists_spoilt = self._world.between(1, 6)
+            self._world.after(0, node._see_topics, machine.life)  # as after any change
 
     def _step_clock(self) -> None:
         machine = self._one()
