@@ -63,3 +63,8 @@ def __getattr__(name: str) -> Any:
     if name in _PLACES:
         return getattr(importlib.import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'dejaqueue' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What completion offers: the public names, also those that are not loaded yet."""
+    return sorted(__all__)

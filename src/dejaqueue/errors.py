@@ -84,8 +84,9 @@ class TopicUnknown(BadRequest):
     http_status = 404
     flight_status = "NOT_FOUND"
 
-    def __init__(self, name: str) -> None:
-        super().__init__("topic", "the name of an existing topic", name)
+    def __init__(self, name: str, near: str = "") -> None:
+        meant = f" (did you mean {near}?)" if near else ""
+        super().__init__("topic", f"the name of an existing topic{meant}", name)
         self.name = name
 
 

@@ -37,6 +37,10 @@ HEADERS_BYTES_MAX: Final = 4_096
 PAYLOAD_BYTES_DEFAULT: Final = 1 << 20
 # The most that a topic's max_payload may be: one batch must still fit a Flight message.
 PAYLOAD_BYTES_MAX: Final = 64 << 20
+# The first instant that a due time may name (3 March 1973), 0 aside. A number below it is a time in
+# seconds that was taken for milliseconds: 1_800_000_000 would be a day in January 1970, and the
+# message would go out at once instead of years later.
+INSTANT_MS_MIN: Final = 100_000_000_000
 # The last instant that datetime can show: 9999-12-31T23:59:59.999Z.
 INSTANT_MS_MAX: Final = 253_402_300_799_999
 

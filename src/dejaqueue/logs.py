@@ -67,7 +67,7 @@ def set_up(settings: LogSettings, stream: IO[str] | None = None) -> None:
         logging.getLogger(name).setLevel(level.upper())
         _levelled.add(name)
     # uvicorn installs nothing of its own (log_config=None); what gRPC prints cannot be caught and
-    # is silenced by GRPC_VERBOSITY in cli/serve.py.
+    # is silenced by GRPC_VERBOSITY in client/flight_transport.py.
     logging.captureWarnings(True)
 
 

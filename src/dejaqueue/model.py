@@ -13,7 +13,7 @@ from enum import IntEnum, StrEnum
 from typing import Any, NewType, TypeVar
 
 from dejaqueue import limits
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, Refused
 
 Sequence = NewType("Sequence", int)
 """Number of a message within its partition, from 0, never reused."""
@@ -114,6 +114,16 @@ class RowStatus(IntEnum):
     """A live message has this key; its id is given (rule 11)."""
     KEPT = 5
     """A live message has this key and was kept; its id is given (rule 11). Not an error."""
+
+    @property
+    def ok(self) -> bool:
+        """True if it is what was asked for: OK, or KEPT."""
+        return self in (RowStatus.OK, RowStatus.KEPT)
+
+    def raise_for_status(self) -> None:
+        """Raise Refused if the row was refused; the text says why."""
+        if not self.ok:
+            raise Refused(f"the message was refused: {self.name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +397,12 @@ class Topic:
         if values.get("partitions") == "auto":
             values = values | {"partitions": 1, "auto_partitions": True}
         return Topic(**values).check()
+
+    @staticmethod
+    def from_answer(values: dict[str, Any]) -> Topic:
+        """The topic that a broker tells of; fields that only a newer broker knows are left out."""
+        known = {setting.name for setting in fields(Topic)}
+        return Topic.from_dict({name: v for name, v in values.items() if name in known})
 
 
 _FIXED = ("name", "kind", "ageing_ms", "spread")

@@ -10,14 +10,17 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from dejaqueue.limits import INSTANT_MS_MAX
+from dejaqueue.limits import INSTANT_MS_MAX, INSTANT_MS_MIN
 
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 
 
 def parse_span_ms(text: str) -> int:
-    """A length of time in milliseconds: 250ms, 10s, 5m, 2h, 1d; a bare number is milliseconds.
+    """A length of time in milliseconds, from a number with its unit: 250ms, 10s, 5m, 2h, 1d.
+
+    A number alone is refused, but for 0: in Python `delay=10` is ten seconds, elsewhere here a
+    number is milliseconds, and the difference shows a thousand times too late or too early.
 
     Raises:
         ValueError: it is not; says what it should be.
@@ -28,7 +31,10 @@ def parse_span_ms(text: str) -> int:
     found = _SPAN.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"a time is like 250ms, 10s, 5m, 2h or 1d, got: {text!r}")
-    span_ms = round(float(found[1]) * UNITS_MS[found[2] or "ms"])
+    number, unit = float(found[1]), found[2]
+    if unit is None and number:
+        raise ValueError(f"a time needs its unit, as {found[1]}s or {found[1]}ms, got: {text!r}")
+    span_ms = round(number * UNITS_MS[unit or "ms"])
     if span_ms > INSTANT_MS_MAX:
         raise ValueError(f"at most {INSTANT_MS_MAX} ms, got: {text!r}")
     return span_ms
@@ -42,7 +48,13 @@ def parse_instant_ms(text: str) -> int:
     """
     text = text.strip()
     if text.isdecimal():
-        return _within(int(text))
+        instant_ms = _within(int(text))
+        if 0 < instant_ms < INSTANT_MS_MIN:
+            raise ValueError(
+                f"an instant in milliseconds is at least {INSTANT_MS_MIN}, got: {instant_ms} "
+                "(this looks like seconds: multiply by 1000)"
+            )
+        return instant_ms
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

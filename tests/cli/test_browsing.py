@@ -94,14 +94,20 @@ def test_consume_by_tag(filled: Run) -> None:
     ("arguments", "text"),
     [
         (["move", "a", "--key", "k", "--by", "1h"], "selected by a filter"),
-        (["move", "a", "--key", "k", "--group", "g", "--due", "5"], "select them by a filter"),
-        (["move", "a", "--group", "g", "--due", "5", "--by", "1h"], "one of them"),
+        (
+            ["move", "a", "--key", "k", "--group", "g", "--due", "1800000000000"],
+            "select them by a filter",
+        ),
+        (["move", "a", "--group", "g", "--due", "1800000000000", "--by", "1h"], "one of them"),
         (["move", "a", "--group", "g"], "--set-priority"),
-        (["move", "a", "--state", "leased", "--due", "5"], "--state"),
+        (["move", "a", "--state", "leased", "--due", "1800000000000"], "--state"),
         (["cancel", "a", "--key", "k", "--dry-run"], "selected by a filter"),
         (["peek", "a", "--key", "k", "--id", "1"], "one of the two"),
         (["histogram", "a", "--bucket", "1h"], "--from and --to"),
-        (["histogram", "a", "--bucket", "1ms", "--from", "0", "--to", "90000"], "bucket_ms"),
+        (
+            ["histogram", "a", "--bucket", "1ms", "--from", "0", "--to", "1970-01-01T00:01:30Z"],
+            "bucket_ms",
+        ),
     ],
 )
 def test_wrong_calls_say_what_is_wrong(run: Run, arguments: list[str], text: str) -> None:

@@ -150,9 +150,11 @@ def test_file_with_columns(run: Run, tmp_path: Path) -> None:
 
 def test_rows_with_a_live_key_are_counted_and_end_with_status_3(run: Run) -> None:
     run("topic", "create", "a")
-    lines = b'{"key": "k", "delay": 60000}\n'
+    lines = b'{"key": "k", "delay_ms": 60000}\n'
     assert run("send", "a", "--format", "jsonl", stdin=lines).exit_code == 0
-    again = run("send", "a", "--format", "jsonl", stdin=lines + b'{"key": "l", "delay": 60000}\n')
+    again = run(
+        "send", "a", "--format", "jsonl", stdin=lines + b'{"key": "l", "delay_ms": 60000}\n'
+    )
     assert (again.exit_code, again.stdout) == (3, "sent 1\nduplicate 1\n")
     single = run("send", "a", "--text", "x", "--key", "k")
     assert (single.exit_code, single.stdout) == (3, "")
@@ -181,7 +183,12 @@ def test_cancel_names_each_and_ends_with_status_3_if_one_is_not_there(run: Run) 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["send", "a", "--text", "x", "--due", "5", "--delay", "5"], "--due or --delay, not both"),
+        (
+            ["send", "a", "--text", "x", "--due", "1800000000000", "--delay", "5s"],
+            "--due or --delay, not both",
+        ),
+        (["send", "a", "--text", "x", "--delay", "10"], "needs its unit, as 10s or 10ms"),
+        (["send", "a", "--text", "x", "--due", "1800000000"], "looks like seconds"),
         (["send", "a", "file", "--text", "x"], "--text or FILE, not both"),
         (["send", "a", "--key", "k"], "--key goes with --text"),
         (["send", "a", "/nowhere/at/all"], "FILE: cannot read"),
@@ -294,3 +301,17 @@ def test_transactions_lists_what_is_undecided(run: Run, url: str) -> None:
         assert 0 < row["left_ms"] <= 60_000
         transaction.commit()
     assert run("transactions", "a").stdout == ""
+
+
+def test_the_bare_command_prints_its_help() -> None:
+    found = invoke()
+    assert found.exit_code == 0
+    assert "Usage: " in found.stdout
+    assert "serve " in found.stdout
+    assert found.stderr == ""
+
+
+def test_a_name_that_is_nearly_right_is_suggested(run: Run) -> None:
+    run("topic", "create", "reminders")
+    assert "(did you mean reminders?)" in run("peek", "reminder").stderr
+    assert "did you mean" not in run("peek", "invoices").stderr

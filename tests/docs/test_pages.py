@@ -88,6 +88,28 @@ def test_files_that_are_named_exist() -> None:
     assert not missing, "\n" + "\n".join(missing)
 
 
+AGES_BADLY = re.compile(
+    r"in this version|not yet implemented|cannot be changed later|this version \w+", re.I
+)
+
+
+def test_no_page_speaks_of_the_day_it_was_written() -> None:
+    # Such a sentence is true once, and nobody looks at it again when it no longer is.
+    found = []
+    for page in PAGES:
+        if page.is_relative_to("docs/adr") or page.name == "CHANGELOG.md":
+            continue
+        text = (ROOT / page).read_text(encoding="utf-8")
+        found += [f"{page}: {match[0]}" for match in AGES_BADLY.finditer(text)]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_every_folder_of_tests_is_explained() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    folders = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
+    assert [name for name in sorted(folders) if f"`tests/{name}`" not in text] == []
+
+
 def test_the_glossary_names_every_word_that_is_banned() -> None:
     glossary = (ROOT / "docs/reference/glossary.md").read_text(encoding="utf-8")
     banned = glossary.partition("## Words that are not used")[2]

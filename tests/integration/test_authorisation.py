@@ -96,6 +96,7 @@ T, Q = "/v1/topics/{topic}", "/API/v1/queues/{queue_name}"
 ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/livez"): ("public", None),
     ("GET", "/readyz"): ("public", None),
+    ("GET", "/healthz"): ("public", None),
     ("GET", "/openapi.json"): ("public", None),
     ("GET", "/docs"): ("public", None),
     ("GET", "/stats"): ("root M", None),
@@ -149,6 +150,7 @@ ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
     ("PUT", Q): ("M", {"settings": {}}),
     ("DELETE", Q): ("M", None),
     ("POST", "/API/v1/ids"): ("key", {"number": 1}),
+    ("GET", "/API/v1/cluster/servers"): ("root M", None),
     ("POST", f"{Q}/messages"): ("P", {"content": "x", "priority": 5}),
     ("GET", f"{Q}/messages"): ("C", None),
     ("GET", f"{Q}/messages/{{id}}"): ("M", None),

@@ -85,7 +85,7 @@ def test_priority_and_group_of_named_messages(client: Client, topic: str) -> Non
     )
     assert client.move(topic, id=int(ids.ids[0]), priority=7).ok
     assert client.move(topic, keys=["k1", "k2"], priority=[1, 2], group=["a", "b"]).ok
-    assert client.move(topic, key="nobody", group="a").statuses.tolist() == [RowStatus.NOT_FOUND]
+    assert client.move(topic, key="nobody", group="a") is RowStatus.NOT_FOUND
     seen = client.peek(topic).to_pylist()
     assert [row["priority"] for row in seen] == [7, 1, 2, 32_768]
     assert [row["group"] for row in seen] == [None, "a", "b", None]

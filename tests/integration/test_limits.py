@@ -286,6 +286,7 @@ CASES: dict[str, Case] = {
         lambda door, n: door.send([message(headers=header_of(n))]), "headers"
     ),
     "PAYLOAD_BYTES_DEFAULT": Case(lambda door, n: door.send([{"payload": b"x" * n}]), "payload"),
+    "INSTANT_MS_MIN": Case(lambda door, n: door.send([message(due=n)]), "due", low=True),
     "INSTANT_MS_MAX": Case(lambda door, n: door.send([message(due=n)]), "due"),
     "PRIORITY_MAX": Case(lambda door, n: door.send([message(priority=n)]), "priority"),
     "BATCH_ROWS_MAX": Case(

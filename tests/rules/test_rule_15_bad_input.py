@@ -16,12 +16,16 @@ PAYLOAD = pa.array([b"a", b"b"])
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "null due": (
-        {"payload": PAYLOAD, "due": pa.array([1, None])},
+        {"payload": PAYLOAD, "due": pa.array([1_800_000_000_000, None])},
         "due of row 1: a value, got: None",
     ),
     "negative due": (
-        {"payload": PAYLOAD, "due": pa.array([1, -1])},
-        "due of row 1: from 0 to 253402300799999, got: -1",
+        {"payload": PAYLOAD, "due": pa.array([1_800_000_000_000, -1])},
+        "due of row 1: UTC milliseconds: 0, or from 100000000000 to 253402300799999, got: -1",
+    ),
+    "due in seconds": (
+        {"payload": PAYLOAD, "due": pa.array([0, 1_800_000_000])},
+        "(this looks like seconds: multiply by 1000), got: 1800000000",
     ),
     "null payload": ({"payload": pa.array([b"a", None])}, "payload of row 1: a value"),
     "large payload": (

@@ -75,8 +75,10 @@ class CronFixture(BrokerFixture):
     def firings(self) -> list[tuple[str, str]]:
         """(entry, time) of each message that there is."""
         rows = self.peek(limit=10_000)
-        found = [(row["headers"][HEADER_ENTRY], int(row["headers"][HEADER_FIRING])) for row in rows]
-        return [(name, utc(firing_ms)) for name, firing_ms in sorted(found, key=lambda f: f[1])]
+        named = [(row["headers"][HEADER_ENTRY], row["headers"][HEADER_FIRING]) for row in rows]
+        assert len(set(named)) == len(named), "two messages bear the name of one firing"
+        found = [(entry, int(firing.partition(".")[0])) for entry, firing in named]
+        return [(entry, utc(firing_ms)) for entry, firing_ms in sorted(found, key=lambda f: f[1])]
 
     def times(self) -> list[str]:
         return [time for _, time in self.firings()]

@@ -233,6 +233,7 @@ def _doq(role: Role, *, audited: bool = False) -> Rule:
 HTTP_ROUTES: dict[tuple[str, str], Rule] = {
     ("GET", "/livez"): PUBLIC,
     ("GET", "/readyz"): PUBLIC,
+    ("GET", "/healthz"): PUBLIC,
     ("GET", "/openapi.json"): PUBLIC,
     ("GET", "/docs"): PUBLIC,
     ("GET", "/stats"): _BROKER_LOOKS,
@@ -286,6 +287,7 @@ HTTP_ROUTES: dict[tuple[str, str], Rule] = {
     ("PUT", _DOQ): _doq(MANAGE, audited=True),
     ("DELETE", _DOQ): _doq(MANAGE, audited=True),
     ("POST", "/API/v1/ids"): Rule(),
+    ("GET", "/API/v1/cluster/servers"): Rule((MANAGE,), field=BROKER),
     ("POST", f"{_DOQ}/messages"): _doq(PRODUCE),
     ("GET", f"{_DOQ}/messages"): _doq(CONSUME),
     ("GET", _DOQ_MESSAGE): _doq(MANAGE),

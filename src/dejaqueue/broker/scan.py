@@ -33,6 +33,7 @@ from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.model import MessageState
 from dejaqueue.schema import packing
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, SCAN
+from dejaqueue.schema.plain import text_column
 from dejaqueue.wire.descriptors import check_fields
 
 FIELDS = ["topic", "partition", "first", "end", "columns", "ids", "keys", *SELECTION_FIELDS]
@@ -40,7 +41,7 @@ BATCH_BYTES = 8 << 20
 """Stored bytes of one batch, about."""
 _FIRST_ROWS = 256
 _DEFAULT_STATES = (MessageState.SCHEDULED, MessageState.LEASED)
-_STATE_NAMES = pa.array([state.name.lower() for state in MessageState], pa.utf8())
+_STATE_NAMES = text_column([state.name.lower() for state in MessageState])
 
 
 @dataclass(frozen=True, slots=True)

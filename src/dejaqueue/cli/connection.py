@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from dejaqueue.errors import DejaQError, TopicUnknown
+
 if TYPE_CHECKING:
     from dejaqueue import Client
 
@@ -90,4 +92,23 @@ def connect(url: str) -> Iterator[Client]:
         retry_ms_max=RETRY_MS_MAX,
     ) as client:
         client.connect()
-        yield client
+        try:
+            yield client
+        except TopicUnknown as unknown:
+            raise _with_near_name(client, unknown) from None
+
+
+def _with_near_name(client: Client, unknown: TopicUnknown) -> TopicUnknown:
+    """The error with the name that was meant, if one is near.
+
+    Asked of the broker by the caller's own key, and not told by the broker with the error: names
+    that the key may not see stay unseen.
+    """
+    from difflib import get_close_matches
+
+    name = str(unknown.value)
+    try:
+        near = get_close_matches(name, [topic.name for topic in client.topics()], 1)
+    except DejaQError:
+        return unknown
+    return TopicUnknown(name, near[0]) if near else unknown

@@ -51,6 +51,8 @@ NEXT_STEPS: tuple[tuple[type[DejaQError], str], ...] = (
 )
 """What to do next, by error; the first that fits."""
 
+_STARTS_A_BROKER = ("serve", "demo", "demo-spark", "bench")
+
 EXIT_INTERRUPTED = 130
 """As the shell says it for SIGINT."""
 EXIT_BROKEN_PIPE = 141
@@ -77,13 +79,15 @@ class CommandLine(click.Group):
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
         """Run the command line and exit with its status."""
         extra.pop("standalone_mode", None)
+        given = sys.argv[1:] if args is None else args
+        command = next((word for word in given if word in COMMANDS), "")
         try:
             status = super().main(args, standalone_mode=False, **extra)
             sys.stdout.flush()
         except click.ClickException as error:
             status = _fail(_usage_text(error), error.exit_code)
         except DejaQError as error:
-            status = _fail(_error_text(error), error.exit_code)
+            status = _fail(_error_text(error, command), error.exit_code)
         except (click.Abort, KeyboardInterrupt):
             status = EXIT_INTERRUPTED
         except BrokenPipeError:
@@ -101,9 +105,11 @@ def _usage_text(error: click.ClickException) -> str:
     return f"{text.rstrip('.')} (see `{context.command_path} --help`)"
 
 
-def _error_text(error: DejaQError) -> str:
+def _error_text(error: DejaQError, command: str) -> str:
     """The error in one line, with what to do next."""
     text = " ".join(str(error).split())
+    if command in _STARTS_A_BROKER and isinstance(error, Unavailable):
+        return text  # it was on the way to start one
     for kind, step in NEXT_STEPS:
         if isinstance(error, kind):
             return f"{text} ({step})"
@@ -117,6 +123,7 @@ def _fail(text: str, status: int) -> int:
 
 @click.group(
     cls=CommandLine,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="To see it work: `dejaq serve`, and in another window `dejaq topic create reminders`, "
     '`dejaq send reminders --text "stretch your legs" --delay 10s`, `dejaq consume reminders`. '
@@ -124,5 +131,8 @@ def _fail(text: str, status: int) -> int:
     "5 damaged journal, 6 directory in use, 7 not allowed, 1 anything else.",
 )
 @click.version_option(__version__, prog_name="dejaq")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """DejaQ delivers messages at their time, to the millisecond."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

@@ -45,7 +45,7 @@ EXIT_ROWS_REFUSED = 3
     help="Default: by the file's ending, else one payload a line.",
 )
 @click.option("--due-column", metavar="NAME", help="Column of due times. Default: due.")
-@click.option("--delay-column", metavar="NAME", help="Column of delays in ms. Default: delay.")
+@click.option("--delay-column", metavar="NAME", help="Column of delays in ms. Default: delay_ms.")
 @click.option("--key-column", metavar="NAME", help="Column of keys. Default: key.")
 @click.option("--group-column", metavar="NAME", help="Column of groups. Default: group.")
 @click.option(

@@ -61,8 +61,6 @@ def serve(*, as_json: bool, **chosen: Any) -> None:
     """
     loaded = read_settings(chosen)
     _bound_memory(loaded.settings.server.memory_bytes_max)
-    # gRPC reports a port in use in words of its own before we can say it in ours.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Blocked before any thread starts, so that all inherit it and only `sigwait` takes them.
     signal.pthread_sigmask(signal.SIG_BLOCK, (*STOPPING_SIGNALS, signal.SIGHUP))
     if not _run(loaded, lambda: read_settings(chosen), as_json=as_json):

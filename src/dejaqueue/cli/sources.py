@@ -229,11 +229,11 @@ def _due(table: pa.Table, columns: Columns, now_ms: int) -> pa.ChunkedArray | pa
     due = _column(table, "due", columns.due)
     if due is not None:
         return to_instants(due)
-    delay = _column(table, "delay", columns.delay)
+    delay = _column(table, "delay_ms", columns.delay)
     if delay is not None:
-        delays_ms = _cast("delay", delay, pa.int64())
+        delays_ms = _cast("delay_ms", delay, pa.int64())
         if delays_ms.null_count:
-            raise BadRequest("delay column", "a value in every row", None)
+            raise BadRequest("delay_ms column", "a value in every row", None)
         return pc.add(delays_ms, now_ms)
     if columns.due_ms >= 0:
         return pa.array(np.full(table.num_rows, columns.due_ms, dtype=np.int64))

@@ -15,7 +15,7 @@ __all__ = ["UNITS_MS", "Instant", "SignedSpan", "Span", "show_instant"]
 
 
 class Span(click.ParamType[int]):
-    """A length of time: 250ms, 10s, 5m, 2h, 1d; a bare number is milliseconds."""
+    """A length of time with its unit: 250ms, 10s, 5m, 2h, 1d."""
 
     name = "time"
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, overload
 
 from dejaqueue.client import tracing
 from dejaqueue.client import waits_aio as waits
@@ -34,7 +34,7 @@ from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
 from dejaqueue.limits import PRODUCER_WINDOW_BATCHES
-from dejaqueue.model import CHANGEABLE, Topic, check_topic_name
+from dejaqueue.model import CHANGEABLE, RowStatus, Topic, check_topic_name
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 URL_DEFAULT = "dejaq://localhost:7464"
@@ -118,7 +118,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         """
         Topic.from_dict({"name": name, **settings})
         body = {"name": name, **settings, "exist_ok": exist_ok}
-        return Topic.from_dict(await self._action("create_topic", body))
+        return Topic.from_answer(await self._action("create_topic", body))
 
     async def alter_topic(self, name: str, **settings: Any) -> Topic:
         """Change settings of a topic while messages flow; those it can are `CHANGEABLE`."""
@@ -126,7 +126,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         for field in settings:
             if field not in CHANGEABLE:
                 raise BadRequest(f"topic.{field}", f"one of {', '.join(CHANGEABLE)}", field)
-        return Topic.from_dict(await self._action("alter_topic", {"name": name, **settings}))
+        return Topic.from_answer(await self._action("alter_topic", {"name": name, **settings}))
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and all its messages. Raises TopicUnknown."""
@@ -135,11 +135,11 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
     async def topics(self) -> list[Topic]:
         """All topics, by name."""
         answer = await self._action("list_topics", {})
-        return [Topic.from_dict(values) for values in answer["topics"]]
+        return [Topic.from_answer(values) for values in answer["topics"]]
 
     async def topic(self, name: str) -> Topic:
         """The settings of a topic. Raises TopicUnknown."""
-        return Topic.from_dict(
+        return Topic.from_answer(
             await self._action("describe_topic", {"name": check_topic_name(name)})
         )
 
@@ -317,6 +317,30 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
             topic=topic,
         )
 
+    @overload
+    async def move(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,
+        key: str | None = None,
+        due: object = None,
+        priority: object = None,
+        group: object = None,
+    ) -> RowStatus: ...
+
+    @overload
+    async def move(
+        self,
+        topic: str,
+        *,
+        ids: object = None,
+        keys: object = None,
+        due: object = None,
+        priority: object = None,
+        group: object = None,
+    ) -> Settled: ...
+
     async def move(
         self,
         topic: str,
@@ -328,7 +352,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         due: object = None,
         priority: object = None,
         group: object = None,
-    ) -> Settled:
+    ) -> RowStatus | Settled:
         """Give messages that are not leased yet another due time, priority or group, one or a
         million (rule 9).
 
@@ -340,14 +364,34 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
             group: one group for all ("" = none), or one per row; None = as it is.
 
         Returns:
-            A status per row: OK, NOT_FOUND, or LEASED (too late).
+            Of one message its status: OK, NOT_FOUND, or LEASED (too late); of `ids` or `keys`
+            a status per row.
 
         Raises:
             Unavailable: no broker in time, or the connection broke in the middle and the call,
                 sent again, found rows gone: whether it was this call is unknown.
         """
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
-        return await waits.run(self._core.move, topic, named, due, priority, group)
+        settled = await waits.run(self._core.move, topic, named, due, priority, group)
+        return settled if ids is not None or keys is not None else settled.only()
+
+    @overload
+    async def cancel(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,
+        key: str | None = None,
+    ) -> RowStatus: ...
+
+    @overload
+    async def cancel(
+        self,
+        topic: str,
+        *,
+        ids: object = None,
+        keys: object = None,
+    ) -> Settled: ...
 
     async def cancel(
         self,
@@ -357,7 +401,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         ids: object = None,
         key: str | None = None,
         keys: object = None,
-    ) -> Settled:
+    ) -> RowStatus | Settled:
         """Cancel messages that are not leased yet, one or a million (rule 9).
 
         Args:
@@ -365,13 +409,15 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
             id, ids, key, keys: exactly one of them, as for `move`.
 
         Returns:
-            A status per row: OK, NOT_FOUND, or LEASED (too late).
+            Of one message its status: OK, NOT_FOUND, or LEASED (too late); of `ids` or `keys`
+            a status per row.
 
         Raises:
             Unavailable: as for `move`.
         """
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
-        return await waits.run(self._core.cancel, topic, named)
+        settled = await waits.run(self._core.cancel, topic, named)
+        return settled if ids is not None or keys is not None else settled.only()
 
     def transaction(self, *, timeout: timedelta | float = 60) -> AsyncTransaction:
         """Sends and acks that count together, or not at all (rule 12).

@@ -126,7 +126,7 @@ class AsyncCron:
 
     async def _entries(self, action: str, **body: Any) -> list[CronEntry]:
         answer = await self._call(action, **body)
-        return [CronEntry.from_dict(values) for values in answer["entries"]]
+        return [CronEntry.from_answer(values) for values in answer["entries"]]
 
     async def _call(self, action: str, **body: Any) -> dict[str, Any]:
         return await waits.result(self._transport.action(action, {"topic": self._topic, **body}))

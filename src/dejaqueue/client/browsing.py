@@ -108,7 +108,7 @@ def check_where(topic: str, where: dict[str, Any]) -> dict[str, Any]:
         if value is None:
             continue
         if name in {"due_from", "due_to"}:
-            fields[name] = due_ms_of(value, name)
+            fields[name] = due_ms_of(value, name, is_bound=True)
         elif name.startswith("tags_"):
             fields[name] = list(tags_of(name, value))
         elif name == "state" and value not in STATES:

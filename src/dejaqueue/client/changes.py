@@ -39,11 +39,7 @@ def change_columns(rows: int, due: object, priority: object, group: object) -> d
 def _dues(rows: int, due: object) -> pa.Array:
     if isinstance(due, int | datetime):
         return pa.array(np.full(rows, due_ms_of(due), dtype=np.int64))
-    dues = dues_of(due, rows)
-    if rows and not 0 <= int(dues.min()) <= int(dues.max()) <= limits.INSTANT_MS_MAX:
-        bad = int(dues.min()) if dues.min() < 0 else int(dues.max())
-        raise BadRequest("due", f"from 0 to {limits.INSTANT_MS_MAX} ms", bad)
-    return pa.array(dues)
+    return pa.array(dues_of(due, rows))
 
 
 def _priorities(rows: int, priority: object) -> pa.Array:

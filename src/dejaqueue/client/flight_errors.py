@@ -25,6 +25,15 @@ from dejaqueue.errors import (
 MARK = "\ndejaq:"
 """What stands before the JSON of an error in a Flight status text."""
 
+_WRONG_DOORS = (
+    (
+        "http1.x server",
+        "this is the HTTP port; give Flight's (7464 unless server.port is set)",
+    ),
+    ("wrong version number", "this port speaks no TLS; give dejaq:// in place of dejaqs://"),
+)
+"""What gRPC says when another port was meant, and what to do."""
+
 _BROKEN = (
     flight.FlightUnavailableError,
     flight.FlightCancelledError,
@@ -53,6 +62,9 @@ def error_of(wrong: BaseException) -> DejaQError:
     line = text.split(" gRPC client debug context", 1)[0].strip().splitlines()
     shown = line[0][:300] if line else type(wrong).__name__
     if isinstance(wrong, _BROKEN):
+        for said, advice in _WRONG_DOORS:
+            if said in text:
+                return Unavailable(f"the broker is out of reach: {advice}")
         return Unavailable(f"the broker is out of reach: {shown}")
     if "RESOURCE_EXHAUSTED" in text:
         return ResourceExhausted(shown)

@@ -9,6 +9,7 @@ See: docs/wire.md; transport.py for the contract.
 from __future__ import annotations
 
 import json
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -53,6 +54,10 @@ FLIGHT_OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
+
+# gRPC writes lines of its own to standard error, about each failed handshake for example. Every one
+# of them comes back as an error of ours; whoever wants them sets the variable.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 _CLOCK = SteadyClock()
 

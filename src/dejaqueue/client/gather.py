@@ -24,6 +24,13 @@ from dejaqueue.client.link import WriteLink
 from dejaqueue.errors import BadRequest, DejaQError, DuplicateKey, InternalError, Refused
 from dejaqueue.model import RowStatus
 from dejaqueue.schema import messages
+from dejaqueue.schema.plain import (
+    binary_column,
+    int64_column,
+    optional_column,
+    text_column,
+    uint16_column,
+)
 from dejaqueue.wire.frames import Reply
 
 ROWS_MAX = 4_096
@@ -35,7 +42,7 @@ ROWS_EARLY = 256
 BATCHES_MAX = 8
 """Batches on their way at most."""
 
-Row = tuple[bytes, int | None, str | None, str, int | None, Any, Any, int | None]
+Row = tuple[bytes, int | None, str | None, str, int, Any, Any, int | None]
 """payload, due, key, group, priority, tags, headers, expires."""
 
 
@@ -58,19 +65,18 @@ class Variant:
 
     def batch(self, rows: list[Row]) -> pa.RecordBatch:
         """The record batch of these rows."""
-        arrays = [pa.array([row[0] for row in rows], pa.binary())]
+        arrays = [binary_column([row[0] for row in rows])]
         if self.has_due:
-            arrays.append(pa.array(np.array([row[1] for row in rows], dtype=np.int64)))
+            arrays.append(int64_column(np.array([row[1] for row in rows], dtype=np.int64)))
         if self.has_more:
             _, _, keys, groups, priorities, tags, headers, expires = zip(*rows, strict=True)
-            filled = [messages.DEFAULT_PRIORITY if p is None else p for p in priorities]
             arrays += [
-                pa.array(keys, pa.utf8()),
-                pa.array(groups, pa.utf8()),
-                pa.array(filled, pa.uint16()),
-                pa.array(tags, messages.TAGS),
-                pa.array(headers, messages.HEADERS),
-                pa.array(expires, pa.int64()),
+                optional_column(keys, pa.utf8()),
+                text_column(groups),
+                uint16_column(priorities),
+                optional_column(tags, messages.TAGS),
+                optional_column(headers, messages.HEADERS),
+                optional_column(expires, pa.int64()),
             ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

@@ -19,8 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dejaqueue import limits
+from dejaqueue.client.fields import CHECKS, text_of
 from dejaqueue.errors import BadRequest
 from dejaqueue.schema import messages
+from dejaqueue.schema.instants import check_instant, check_instants
 
 ROWS_MAX = 8_192
 """Rows of one batch on the wire."""
@@ -31,8 +33,11 @@ Due = datetime | int | None
 Delay = timedelta | float | int | None
 
 
-def due_ms_of(due: object, field: str = "due") -> int:
+def due_ms_of(due: object, field: str = "due", *, is_bound: bool = False) -> int:
     """UTC milliseconds of a due time.
+
+    Args:
+        is_bound: it bounds a range of due times, so small numbers are no mistake.
 
     Raises:
         BadRequest: it is a naive datetime (nobody knows its time zone), out of range, or neither
@@ -54,8 +59,8 @@ def due_ms_of(due: object, field: str = "due") -> int:
         due_ms = int(due)
     else:
         raise BadRequest(field, "a datetime with a time zone, or UTC milliseconds", due)
-    if not 0 <= due_ms <= limits.INSTANT_MS_MAX:
-        raise BadRequest(field, f"from 0 to {limits.INSTANT_MS_MAX} ms", due_ms)
+    if not (is_bound and 0 <= due_ms < limits.INSTANT_MS_MIN):
+        check_instant(field, due_ms)
     return due_ms
 
 
@@ -106,7 +111,7 @@ def payload_of(payload: object) -> bytes:
     if isinstance(payload, bytes):
         return payload
     if isinstance(payload, str):
-        return payload.encode()
+        return text_of("payload", payload).encode()
     if isinstance(payload, bytearray | memoryview | pa.Buffer):
         return bytes(payload)
     raise BadRequest("payload", "bytes or str", type(payload).__name__)
@@ -129,6 +134,7 @@ def dues_of(due: object, rows: int) -> npt.NDArray[np.int64]:
         raise BadRequest("due", "one due time, or one per row", due)
     if len(dues) != rows:
         raise BadRequest("due", f"one due time, or one for each of the {rows} rows", len(dues))
+    check_instants("due", dues)
     return dues
 
 
@@ -366,7 +372,7 @@ def batch_of_dicts(
             if expires_ms is None:
                 continue
             column = pa.array(expires_ms, pa.int64())
-        elif all(value is None or value == "" for value in values):
+        elif all(value is None for value in values):
             continue
         else:
             column = _column_of(values, field, first)
@@ -421,8 +427,13 @@ def _expires_of_dicts(
 
 
 def _column_of(values: list[Any], field: pa.Field, first: int) -> pa.Array:
-    if field.name == "priority":
-        values = [messages.DEFAULT_PRIORITY if value is None else value for value in values]
+    """A column of values that are checked one by one, so that the error names the message."""
+    check = CHECKS.get(field.name)
+    if check is not None:
+        values = [
+            check(f"messages[{first + index}].{field.name}", value)
+            for index, value in enumerate(values)
+        ]
     try:
         return pa.array(values, field.type)
     except (pa.ArrowException, TypeError, OverflowError) as wrong:

@@ -22,21 +22,30 @@ def status_counts(statuses: npt.NDArray[np.uint8]) -> dict[RowStatus, int]:
     return {RowStatus(int(v)): int(n) for v, n in zip(values, counts, strict=True)}
 
 
-@dataclass(frozen=True, slots=True)
+def _shown(kind: type, statuses: npt.NDArray[np.uint8]) -> str:
+    """The answer as a person reads it: a million numbers say less than two counts."""
+    counts = ", ".join(f"{status.name}={n}" for status, n in status_counts(statuses).items())
+    return f"{kind.__name__}({counts})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Settled:
-    """The answer to ack, nack, extend, move and cancel.
+    """The answer to ack, nack, extend, move and cancel of many messages.
 
     Attributes:
         statuses: RowStatus per row, uint8 array, shape (n,), in the order of the call.
 
-    >>> Settled(np.array([0, 3], dtype=np.uint8)).ok
-    False
+    >>> Settled(np.array([0, 3], dtype=np.uint8))
+    Settled(OK=1, LEASE_LOST=1)
     """
 
     statuses: npt.NDArray[np.uint8]
 
     def __len__(self) -> int:
         return len(self.statuses)
+
+    def __repr__(self) -> str:
+        return _shown(type(self), self.statuses)
 
     @property
     def ok(self) -> bool:
@@ -51,6 +60,11 @@ class Settled:
     def counts(self) -> dict[RowStatus, int]:
         """How many rows have each status."""
         return status_counts(self.statuses)
+
+    def only(self) -> RowStatus:
+        """The status of the one row that there is."""
+        assert len(self.statuses) == 1, len(self.statuses)
+        return RowStatus(int(self.statuses[0]))
 
     def raise_for_status(self) -> None:
         """Raise Refused if any row is not OK; the text counts them by status."""
@@ -73,7 +87,7 @@ class Redriven:
     left: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SendResult:
     """The answer to send_batch.
 
@@ -81,6 +95,9 @@ class SendResult:
         ids: id per row, int64 array, shape (n,); of a DUPLICATE or KEPT row the id of the live
             message with its key; -1 where there is none (with acks="none").
         statuses: RowStatus per row, uint8 array, shape (n,): OK, KEPT or DUPLICATE.
+
+    >>> SendResult(np.array([7, 3]), np.array([0, 4], dtype=np.uint8))
+    SendResult(OK=1, DUPLICATE=1)
     """
 
     ids: npt.NDArray[np.int64]
@@ -88,6 +105,9 @@ class SendResult:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __repr__(self) -> str:
+        return _shown(type(self), self.statuses)
 
     @property
     def ok(self) -> bool:

@@ -164,7 +164,7 @@ class RoutedTransport:
             raise no_transactions(stream.topic)
         answer = self.action("describe_topic", {"name": stream.topic}).result()
         # How far ahead a message may be due is for the brokers' clocks to say.
-        topic = replace(Topic.from_dict(answer), max_delay_ms=0)
+        topic = replace(Topic.from_answer(answer), max_delay_ms=0)
         if topic.spread == 1:
             return self._open_one(stream)
         return ShardedWriteChannel(stream, topic, self._open_one, SystemClock().now_ms)

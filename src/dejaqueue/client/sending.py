@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dejaqueue import limits
+from dejaqueue.client import fields
 from dejaqueue.client.gather import Gathered, Row
 from dejaqueue.client.inputs import delay_ms_of, due_ms_of, expires_ms_of, payload_of
 from dejaqueue.client.results import SendResult
@@ -97,16 +99,23 @@ def row_of(
         and expires is None
         and ttl is None
     ):
-        return (content, due_ms, None, "", None, None, None, None), (due_ms is not None, False)
-    for field, value in (("key", key), ("group", group)):
-        if value is not None and not isinstance(value, str):
-            raise BadRequest(field, "a text", value)
-    if isinstance(tags, str):
-        raise BadRequest("tags", "several texts", tags)
-    pairs = None if not headers else list(headers.items())
-    expires_ms = expires_ms_of(expires, ttl, now_ms if due_ms is None else due_ms)
-    row = (content, due_ms, key, group, priority, list(tags) or None, pairs, expires_ms)
+        return _plain(content, due_ms), (due_ms is not None, False)
+    row = (
+        content,
+        due_ms,
+        fields.key_of("key", key),
+        fields.group_of("group", group),
+        fields.priority_of("priority", priority),
+        fields.tags_of("tags", tags),
+        fields.headers_of("headers", headers),
+        expires_ms_of(expires, ttl, now_ms if due_ms is None else due_ms),
+    )
     return row, (due_ms is not None, True)
+
+
+def _plain(content: bytes, due_ms: int | None) -> Row:
+    """A message that is nothing but a payload, and maybe a due time."""
+    return content, due_ms, None, "", limits.PRIORITY_DEFAULT, None, None, None
 
 
 def result_of(replies: Sequence[Reply]) -> SendResult:

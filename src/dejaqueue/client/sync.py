@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, overload
 
 from dejaqueue.client import tracing
 from dejaqueue.client import waits_sync as waits
@@ -34,7 +34,7 @@ from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
 from dejaqueue.limits import PRODUCER_WINDOW_BATCHES
-from dejaqueue.model import CHANGEABLE, Topic, check_topic_name
+from dejaqueue.model import CHANGEABLE, RowStatus, Topic, check_topic_name
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 URL_DEFAULT = "dejaq://localhost:7464"
@@ -118,7 +118,7 @@ class Client(Browsing, Letters, Keys):
         """
         Topic.from_dict({"name": name, **settings})
         body = {"name": name, **settings, "exist_ok": exist_ok}
-        return Topic.from_dict(self._action("create_topic", body))
+        return Topic.from_answer(self._action("create_topic", body))
 
     def alter_topic(self, name: str, **settings: Any) -> Topic:
         """Change settings of a topic while messages flow; those it can are `CHANGEABLE`."""
@@ -126,7 +126,7 @@ class Client(Browsing, Letters, Keys):
         for field in settings:
             if field not in CHANGEABLE:
                 raise BadRequest(f"topic.{field}", f"one of {', '.join(CHANGEABLE)}", field)
-        return Topic.from_dict(self._action("alter_topic", {"name": name, **settings}))
+        return Topic.from_answer(self._action("alter_topic", {"name": name, **settings}))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and all its messages. Raises TopicUnknown."""
@@ -135,11 +135,11 @@ class Client(Browsing, Letters, Keys):
     def topics(self) -> list[Topic]:
         """All topics, by name."""
         answer = self._action("list_topics", {})
-        return [Topic.from_dict(values) for values in answer["topics"]]
+        return [Topic.from_answer(values) for values in answer["topics"]]
 
     def topic(self, name: str) -> Topic:
         """The settings of a topic. Raises TopicUnknown."""
-        return Topic.from_dict(self._action("describe_topic", {"name": check_topic_name(name)}))
+        return Topic.from_answer(self._action("describe_topic", {"name": check_topic_name(name)}))
 
     def pause_topic(self, name: str) -> Topic:
         """Hand out nothing of a topic until it is resumed; producers go on, leases stay valid."""
@@ -315,6 +315,30 @@ class Client(Browsing, Letters, Keys):
             topic=topic,
         )
 
+    @overload
+    def move(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,
+        key: str | None = None,
+        due: object = None,
+        priority: object = None,
+        group: object = None,
+    ) -> RowStatus: ...
+
+    @overload
+    def move(
+        self,
+        topic: str,
+        *,
+        ids: object = None,
+        keys: object = None,
+        due: object = None,
+        priority: object = None,
+        group: object = None,
+    ) -> Settled: ...
+
     def move(
         self,
         topic: str,
@@ -326,7 +350,7 @@ class Client(Browsing, Letters, Keys):
         due: object = None,
         priority: object = None,
         group: object = None,
-    ) -> Settled:
+    ) -> RowStatus | Settled:
         """Give messages that are not leased yet another due time, priority or group, one or a
         million (rule 9).
 
@@ -338,14 +362,34 @@ class Client(Browsing, Letters, Keys):
             group: one group for all ("" = none), or one per row; None = as it is.
 
         Returns:
-            A status per row: OK, NOT_FOUND, or LEASED (too late).
+            Of one message its status: OK, NOT_FOUND, or LEASED (too late); of `ids` or `keys`
+            a status per row.
 
         Raises:
             Unavailable: no broker in time, or the connection broke in the middle and the call,
                 sent again, found rows gone: whether it was this call is unknown.
         """
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
-        return waits.run(self._core.move, topic, named, due, priority, group)
+        settled = waits.run(self._core.move, topic, named, due, priority, group)
+        return settled if ids is not None or keys is not None else settled.only()
+
+    @overload
+    def cancel(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,
+        key: str | None = None,
+    ) -> RowStatus: ...
+
+    @overload
+    def cancel(
+        self,
+        topic: str,
+        *,
+        ids: object = None,
+        keys: object = None,
+    ) -> Settled: ...
 
     def cancel(
         self,
@@ -355,7 +399,7 @@ class Client(Browsing, Letters, Keys):
         ids: object = None,
         key: str | None = None,
         keys: object = None,
-    ) -> Settled:
+    ) -> RowStatus | Settled:
         """Cancel messages that are not leased yet, one or a million (rule 9).
 
         Args:
@@ -363,13 +407,15 @@ class Client(Browsing, Letters, Keys):
             id, ids, key, keys: exactly one of them, as for `move`.
 
         Returns:
-            A status per row: OK, NOT_FOUND, or LEASED (too late).
+            Of one message its status: OK, NOT_FOUND, or LEASED (too late); of `ids` or `keys`
+            a status per row.
 
         Raises:
             Unavailable: as for `move`.
         """
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
-        return waits.run(self._core.cancel, topic, named)
+        settled = waits.run(self._core.cancel, topic, named)
+        return settled if ids is not None or keys is not None else settled.only()
 
     def transaction(self, *, timeout: timedelta | float = 60) -> Transaction:
         """Sends and acks that count together, or not at all (rule 12).

@@ -25,6 +25,7 @@ from dejaqueue.client.results import Settled
 from dejaqueue.client.shard_consuming import TopicCore
 from dejaqueue.client.together import ACKED, Fate
 from dejaqueue.errors import BadRequest
+from dejaqueue.model import RowStatus
 from dejaqueue.wire.descriptors import check_lease
 from dejaqueue.wire.frames import SettleOp
 
@@ -43,6 +44,10 @@ def _settle(
     core: ConsumeCore, op: SettleOp, rows: Slice, wait: bool, argument_ms: int = 0
 ) -> Settled | None:
     return _settle_as(core, (op, argument_ms, "", False), rows, wait)
+
+
+def _only(answer: Settled | None) -> RowStatus | None:
+    return None if answer is None else answer.only()
 
 
 def _fate(delay: timedelta | float | None, reason: str, dead: bool) -> Fate:
@@ -64,7 +69,7 @@ class Message(MessageFields):
 
     __slots__ = ()
 
-    def ack(self, *, wait: bool = True) -> Settled | None:
+    def ack(self, *, wait: bool = True) -> RowStatus | None:
         """It is done: never deliver it again (rule 6).
 
         Args:
@@ -78,7 +83,7 @@ class Message(MessageFields):
             columns.core.raise_error()
             columns.core.settle_together(ACKED, columns.rows.lease, self.id, self.attempt)
             return None
-        return _settle(columns.core, SettleOp.ACK, self._row(), wait)
+        return _only(_settle(columns.core, SettleOp.ACK, self._row(), wait))
 
     def nack(
         self,
@@ -87,7 +92,7 @@ class Message(MessageFields):
         reason: str = "",
         dead: bool = False,
         wait: bool = True,
-    ) -> Settled | None:
+    ) -> RowStatus | None:
         """It could not be done: deliver it again, or no more (rule 18).
 
         It dies if it was delivered `max_attempts` times: it goes to the dead-letter topic.
@@ -105,12 +110,12 @@ class Message(MessageFields):
             columns.core.raise_error()
             columns.core.settle_together(fate, columns.rows.lease, self.id, self.attempt)
             return None
-        return _settle_as(columns.core, fate, self._row(), wait)
+        return _only(_settle_as(columns.core, fate, self._row(), wait))
 
-    def extend(self, seconds: timedelta | float, *, wait: bool = True) -> Settled | None:
+    def extend(self, seconds: timedelta | float, *, wait: bool = True) -> RowStatus | None:
         """Its lease ends so long from now."""
         core, lease_ms = self._columns.core, _lease_ms(seconds)
-        return _settle(core, SettleOp.EXTEND, self._row(), wait, lease_ms)
+        return _only(_settle(core, SettleOp.EXTEND, self._row(), wait, lease_ms))
 
 
 class MessageBatch(BatchFields):

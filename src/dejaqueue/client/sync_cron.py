@@ -126,7 +126,7 @@ class Cron:
 
     def _entries(self, action: str, **body: Any) -> list[CronEntry]:
         answer = self._call(action, **body)
-        return [CronEntry.from_dict(values) for values in answer["entries"]]
+        return [CronEntry.from_answer(values) for values in answer["entries"]]
 
     def _call(self, action: str, **body: Any) -> dict[str, Any]:
         return waits.result(self._transport.action(action, {"topic": self._topic, **body}))

@@ -18,6 +18,7 @@ from dejaqueue import limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import Topic
 from dejaqueue.schema import packing
+from dejaqueue.schema.instants import check_instants
 from dejaqueue.schema.messages import CANCEL, DEFAULT_PRIORITY, MOVE, SEND, SETTLE
 
 _SCHEMAS = {
@@ -221,7 +222,7 @@ def _instants(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64] | None:
         return None
     _refuse_nulls(name, column)
     values: npt.NDArray[np.int64] = column.to_numpy()
-    _check_range(name, values, 0, limits.INSTANT_MS_MAX)
+    check_instants(name, values)
     return values
 
 
@@ -295,7 +296,7 @@ def _expires(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
     if column is None or column.null_count == len(column):
         return None
     expires_ms: npt.NDArray[np.int64] = column.fill_null(0).to_numpy()
-    _check_range("expires", expires_ms, 0, limits.INSTANT_MS_MAX)
+    check_instants("expires", expires_ms)
     return expires_ms if expires_ms.any() else None
 
 

@@ -176,6 +176,11 @@ class CronEntry:
             tags = tuple(tags)
         return CronEntry(**{**values, **words, "payload": payload, "tags": tags})
 
+    @staticmethod
+    def from_answer(values: dict[str, Any]) -> CronEntry:
+        """The entry that a broker tells of; fields that only a newer one knows are left out."""
+        return CronEntry.from_dict({n: v for n, v in values.items() if n in FIELDS})
+
 
 FIELDS = tuple(place.name for place in fields(CronEntry))
 """Names of all fields."""

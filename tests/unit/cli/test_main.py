@@ -81,6 +81,16 @@ def test_error_is_one_line_with_its_exit_code(
     assert found.stderr.count("\n") == 1
 
 
+def test_who_starts_a_broker_is_not_told_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def serve() -> None:
+        raise Unavailable("the coordinator is away")
+
+    monkeypatch.setattr(module, "serve", serve, raising=False)
+    monkeypatch.setitem(COMMANDS, "serve", "dejaqueue.cli.main:serve")
+    assert invoke("serve").stderr == "error: the coordinator is away\n"
+
+
 def test_bug_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     @click.command()
     def broken() -> None:

@@ -71,7 +71,7 @@ def test_one_due_time_for_every_row() -> None:
 
 
 def test_json_line_without_payload_is_the_payload_itself() -> None:
-    line = b'{"name": "Eve",  "key": "k1", "delay": 250}'
+    line = b'{"name": "Eve",  "key": "k1", "delay_ms": 250}'
     assert read(line, "jsonl") == [{"payload": line, "due": NOW_MS + 250, "key": "k1"}]
 
 
@@ -136,7 +136,7 @@ def test_parquet_also_from_a_pipe() -> None:
         (b"due\nnever\n", "csv", Columns(), "due column: timestamp"),
         (b"due\n2026-01-01T00:00:00\n", "csv", Columns(), "due column: times with a zone"),
         (b"due,a\n,1\n5,1\n", "csv", Columns(), "due column: a value in every row"),
-        (b"delay,a\nlong,1\n", "csv", Columns(), "delay column: int64"),
+        (b"delay_ms,a\nlong,1\n", "csv", Columns(), "delay_ms column: int64"),
         (b'{"a": 1\n', "jsonl", Columns(), "input: jsonl"),
         (b"not parquet", "parquet", Columns(), "input: parquet"),
         (b'{"payload": {"a": 1}}', "jsonl", Columns(), "payload column"),

@@ -18,7 +18,7 @@ from dejaqueue.limits import INSTANT_MS_MAX
         ("5m", 300_000),
         ("2h", 7_200_000),
         ("1d", 86_400_000),
-        (" 7 ", 7),
+        (" 7 ms ", 7),
         ("0", 0),
     ],
 )
@@ -26,7 +26,9 @@ def test_a_length_of_time_is_milliseconds(text: str, span_ms: int) -> None:
     assert Span().convert(text, None, None) == span_ms
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-5s", "5 weeks", "1e3", f"{INSTANT_MS_MAX + 1}"])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "-5s", "5 weeks", "1e3", f"{INSTANT_MS_MAX + 1}ms", "10"]
+)
 def test_another_length_of_time_is_refused_with_examples(text: str) -> None:
     with pytest.raises(click.UsageError, match=r"10s|at most"):
         Span().convert(text, None, None)
@@ -41,6 +43,7 @@ def test_another_length_of_time_is_refused_with_examples(text: str) -> None:
         ("1798135200123", 1_798_135_200_123),
         # Never early: what is finer than a millisecond rounds up.
         ("1970-01-01T00:00:00.000001Z", 1),
+        ("100000000000", 100_000_000_000),
     ],
 )
 def test_an_instant_is_utc_milliseconds(text: str, instant_ms: int) -> None:

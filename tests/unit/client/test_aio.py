@@ -18,6 +18,7 @@ from dejaqueue.schema import messages
 from tests.unit.client.fake_transport import FakeTransport, ok
 
 TOPIC = Topic("t").to_dict()
+OF_A_NEWER_BROKER = {"field_of_a_later_version": {"a": 1}}
 
 
 def run(transport: FakeTransport, main: Callable[[AsyncClient], Awaitable[Any]]) -> Any:
@@ -33,8 +34,8 @@ def test_topics() -> None:
         actions={
             "create_topic": TOPIC,
             "alter_topic": TOPIC,
-            "describe_topic": TOPIC,
-            "list_topics": {"topics": [TOPIC]},
+            "describe_topic": TOPIC | OF_A_NEWER_BROKER,
+            "list_topics": {"topics": [TOPIC | OF_A_NEWER_BROKER], **OF_A_NEWER_BROKER},
             "stats": {"scheduled": 3},
         }
     )
@@ -77,7 +78,7 @@ def test_kinds_of_messages_have_streams_of_their_own() -> None:
 
     async def main(client: AsyncClient) -> None:
         await client.send("t", b"a")
-        await client.send("t", b"a", due=5)
+        await client.send("t", b"a", due=1_800_000_000_000)
         await client.send("t", b"a", key="k")
         await client.send("t", b"b")
 
@@ -112,13 +113,13 @@ def test_a_million_rows_are_pipelined() -> None:
     async def main(client: AsyncClient) -> Any:
         ids = np.arange(20_000)
         assert (await client.cancel("t", ids=ids)).ok
-        return await client.move("t", ids=ids, due=ids + 7)
+        return await client.move("t", ids=ids, due=ids + 1_800_000_000_000)
 
     assert len(run(transport, main)) == 20_000
     cancel, move = transport.writes
     assert (cancel.stream.op, move.stream.op) == ("cancel", "move")
     assert [batch.num_rows for _, batch, _ in move.sent] == [8_192, 8_192, 3_616]
-    assert move.sent[1][1].column("due")[0].as_py() == 8_192 + 7
+    assert move.sent[1][1].column("due")[0].as_py() == 8_192 + 1_800_000_000_000
     assert move.sent[0][1].schema.names == ["id", "due"]
 
 
@@ -126,13 +127,13 @@ def test_moves_and_cancels_by_key() -> None:
     transport = FakeTransport(ok)
 
     async def main(client: AsyncClient) -> None:
-        assert (await client.move("t", key="a", due=9)).ok
+        assert (await client.move("t", key="a", due=1_800_000_000_000)).ok
         assert (await client.cancel("t", keys=["a", "b"])).ok
         assert (await client.cancel("t", id=5)).ok
 
     run(transport, main)
     sent = [write.sent[0][1].to_pydict() for write in transport.writes]
-    assert sent == [{"key": ["a"], "due": [9]}, {"key": ["a", "b"]}, {"id": [5]}]
+    assert sent == [{"key": ["a"], "due": [1_800_000_000_000]}, {"key": ["a", "b"]}, {"id": [5]}]
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,16 @@ from dejaqueue.schema import messages
 
 
 def test_one_value_for_all_or_one_for_each() -> None:
-    noon = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     one = change_columns(2, noon, 7, "a")
     assert {name: column.to_pylist() for name, column in one.items()} == {
-        "due": [1_000, 1_000],
+        "due": [1_767_268_800_000, 1_767_268_800_000],
         "priority": [7, 7],
         "group": ["a", "a"],
     }
-    each = change_columns(2, [1, 2], np.array([0, 65_535]), pa.array(["", "b"]))
+    each = change_columns(2, [0, 1_767_268_800_000], np.array([0, 65_535]), pa.array(["", "b"]))
     assert {name: column.to_pylist() for name, column in each.items()} == {
-        "due": [1, 2],
+        "due": [0, 1_767_268_800_000],
         "priority": [0, 65_535],
         "group": ["", "b"],
     }
@@ -42,7 +42,8 @@ def test_what_is_not_given_stays() -> None:
     [
         (None, None, None, "due"),
         ("tomorrow", None, None, "due"),
-        ([1], None, None, "due"),
+        ([0], None, None, "due"),
+        ([0, 1_767_268_800], None, None, "due"),
         (np.array([1, -1]), None, None, "due"),
         (None, -1, None, "priority"),
         (None, [1, 65_536], None, "priority"),

@@ -52,6 +52,17 @@ def test_what_arrow_raises(wrong: BaseException, kind: type[errors.DejaQError]) 
     assert type(error_of(wrong)) is kind
 
 
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("(Trying to connect an http1.x server (HTTP status 400))", "this is the HTTP port"),
+        ("SSL routines::wrong version number", "dejaq:// in place of dejaqs://"),
+    ],
+)
+def test_a_wrong_port_is_named(said: str, advice: str) -> None:
+    assert advice in str(error_of(flight.FlightUnavailableError(said)))
+
+
 def test_ours_stay_as_they_are() -> None:
     mine = errors.Unavailable("x")
     assert error_of(mine) is mine

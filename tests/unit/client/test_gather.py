@@ -15,13 +15,14 @@ from dejaqueue.client.waits_sync import send_row
 from dejaqueue.clock import SystemClock
 from dejaqueue.errors import BadRequest, DuplicateKey, Unavailable
 from dejaqueue.model import RowStatus
+from dejaqueue.schema.messages import DEFAULT_PRIORITY
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
 from tests.unit.client.fake_transport import SECONDS_MAX, FakeTransport, ok
 
 
 def row(payload: bytes = b"x", due_ms: int | None = None, key: str | None = None) -> Row:
-    return (payload, due_ms, key, "", None, None, None, None)
+    return (payload, due_ms, key, "", DEFAULT_PRIORITY, None, None, None)
 
 
 def gather_to(transport: FakeTransport, kind: tuple[bool, bool] = (False, False)) -> Gather:

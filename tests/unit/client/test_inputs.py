@@ -34,7 +34,7 @@ def whole(rows: Any) -> pa.Table:
         (NOON, NOON_MS),
         (NOON.astimezone(timezone(timedelta(hours=5, minutes=45))), NOON_MS),
         (NOON + timedelta(microseconds=1), NOON_MS + 1),
-        (np.int64(17), 17),
+        (np.int64(NOON_MS), NOON_MS),
     ],
 )
 def test_due_times(due: Any, want: int) -> None:
@@ -43,7 +43,17 @@ def test_due_times(due: Any, want: int) -> None:
 
 @pytest.mark.parametrize(
     "due",
-    [datetime(2030, 1, 1), -1, limits.INSTANT_MS_MAX + 1, "tomorrow", 1.5, True, None],
+    [
+        datetime(2030, 1, 1),
+        -1,
+        1,
+        NOON_MS // 1_000,
+        limits.INSTANT_MS_MAX + 1,
+        "tomorrow",
+        1.5,
+        True,
+        None,
+    ],
 )
 def test_bad_due_times(due: Any) -> None:
     with pytest.raises(BadRequest, match=r"^due: "):
@@ -194,7 +204,7 @@ def test_dicts_with_everything() -> None:
     assert sent[0]["headers"] == [("a", "b")]
     assert sent[1] == {
         "payload": b"y",
-        "group": None,
+        "group": "",
         "priority": messages.DEFAULT_PRIORITY,
         "tags": None,
         "headers": None,
@@ -238,12 +248,12 @@ def test_polars_frames() -> None:
 
 def test_dues_for_moves() -> None:
     assert inputs.dues_of(NOON, 2).tolist() == [NOON_MS, NOON_MS]
-    assert inputs.dues_of([1, NOON], 2).tolist() == [1, NOON_MS]
-    assert inputs.dues_of(np.array([1, 2]), 2).tolist() == [1, 2]
+    assert inputs.dues_of([0, NOON], 2).tolist() == [0, NOON_MS]
+    assert inputs.dues_of(np.array([NOON_MS, 0]), 2).tolist() == [NOON_MS, 0]
     assert inputs.dues_of(np.array(["2030-01-01T12:00"], "datetime64[s]"), 1).tolist() == [NOON_MS]
     assert inputs.dues_of(pa.array([NOON], pa.timestamp("us", "UTC")), 1).tolist() == [NOON_MS]
-    for bad in ([1], np.array([1.5, 2.5]), "soon", {"a": 1}):
-        with pytest.raises(BadRequest, match=r"^due: "):
+    for bad in ([0], np.array([0, 1_800_000_000]), np.array([1.5, 2.5]), "soon", {"a": 1}):
+        with pytest.raises(BadRequest, match=r"^due\b"):
             inputs.dues_of(bad, 2)
 
 

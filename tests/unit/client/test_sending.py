@@ -13,6 +13,7 @@ from dejaqueue.client.sending import AwaitableFuture, Sent, joined, result_of, r
 from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.wire.frames import Reply
 
+NOON_MS = 1_767_268_800_000
 DEFAULTS: dict[str, Any] = {
     "due": None,
     "delay": None,
@@ -30,9 +31,9 @@ def made(payload: Any = b"x", **values: Any) -> Any:
 
 
 def test_a_plain_message_has_few_columns() -> None:
-    assert made() == ((b"x", None, None, "", None, None, None, None), (False, False))
-    assert made(due=5)[1] == (True, False)
-    assert made(delay=2) == ((b"x", 3_000, None, "", None, None, None, None), (True, False))
+    assert made() == ((b"x", None, None, "", 32_768, None, None, None), (False, False))
+    assert made(due=NOON_MS)[1] == (True, False)
+    assert made(delay=2) == ((b"x", 3_000, None, "", 32_768, None, None, None), (True, False))
 
 
 def test_everything() -> None:
@@ -44,11 +45,24 @@ def test_everything() -> None:
 @pytest.mark.parametrize(
     ("values", "field"),
     [
-        ({"due": 1, "delay": 1}, "delay"),
+        ({"due": NOON_MS, "delay": 1}, "delay"),
         ({"key": 5}, "key"),
         ({"group": 5}, "group"),
         ({"tags": "red"}, "tags"),
         ({"due": "soon"}, "due"),
+        ({"due": NOON_MS // 1_000}, "due"),
+        ({"key": ""}, "key"),
+        ({"key": "\ud800"}, "key"),
+        ({"payload": "\ud800"}, "payload"),
+        ({"priority": 1.5}, "priority"),
+        ({"priority": True}, "priority"),
+        ({"priority": -1}, "priority"),
+        ({"priority": 65_536}, "priority"),
+        ({"tags": [1]}, "tags[0]"),
+        ({"tags": {"a": "b"}}, "tags"),
+        ({"headers": {"a": 1}}, "headers['a']"),
+        ({"headers": {1: "a"}}, "name in headers"),
+        ({"headers": "a"}, "headers"),
         ({"payload": None}, "payload"),
     ],
 )

@@ -135,14 +135,14 @@ def test_lines_are_values() -> None:
 def test_long_texts_are_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "PIECE_BYTES", 40)
     lines = [{"payload": str(number)} for number in range(20)]
-    lines[11] |= {"due": 5, "priority": 1, "key": "k"}
+    lines[11] |= {"due": 1_800_000_000_000, "priority": 1, "key": "k"}
     lines[12] |= {"payload": "x" * 100}
     content = "\n".join(json.dumps(line) for line in lines).encode()
     batch = lines_batch(content, NOW_MS)
     check_send(batch, Topic("t"), NOW_MS)
     found = batch.to_pylist()
     assert [row["payload"].decode() for row in found] == [line["payload"] for line in lines]
-    assert [row["due"] for row in found[10:13]] == [NOW_MS, 5, NOW_MS]
+    assert [row["due"] for row in found[10:13]] == [NOW_MS, 1_800_000_000_000, NOW_MS]
     assert [row["priority"] for row in found[10:13]] == [32_768, 1, 32_768]
     for line, field in ((b"no", "line 21"), (b'{"key":1}', "payload of row 20")):
         with pytest.raises(BadRequest) as refused:

@@ -24,11 +24,16 @@ def test_payload_alone_is_enough__due_on_arrival() -> None:
 
 
 def test_a_slice_is_checked_as_its_rows() -> None:
-    batch = pa.record_batch({"payload": pa.array([b"abc", b"d", b"ef"]), "due": [1, 2, 3]})
+    batch = pa.record_batch(
+        {
+            "payload": pa.array([b"abc", b"d", b"ef"]),
+            "due": [1_800_000_000_000 + n for n in (1, 2, 3)],
+        }
+    )
     columns = check_send(batch.slice(1), TOPIC, 0)
     assert columns.payloads.to_pylist() == [b"d", b"ef"]
     assert columns.payload_bytes == 3
-    assert columns.dues_ms.tolist() == [2, 3]
+    assert columns.dues_ms.tolist() == [1_800_000_000_000 + 2, 1_800_000_000_000 + 3]
 
 
 def test_kin_types_are_cast__a_fraction_of_a_millisecond_up() -> None:
@@ -66,12 +71,17 @@ def test_columns_that_say_nothing_are_left_out() -> None:
 
 def test_take_chooses_rows_of_every_column() -> None:
     batch = pa.record_batch(
-        {"payload": pa.array([b"a", b"bb", b"c"]), "key": ["x", "y", "z"], "due": [1, 2, 3]}
+        {
+            "payload": pa.array([b"a", b"bb", b"c"]),
+            "key": ["x", "y", "z"],
+            "due": [1_800_000_000_000 + n for n in (1, 2, 3)],
+        }
     )
     taken = check_send(batch, TOPIC, 0).take(np.array([2, 1]))
     assert taken.payloads.to_pylist() == [b"c", b"bb"]
     assert taken.keys.to_pylist() == ["z", "y"]
-    assert (taken.rows, taken.payload_bytes, taken.dues_ms.tolist()) == (2, 3, [3, 2])
+    assert (taken.rows, taken.payload_bytes) == (2, 3)
+    assert taken.dues_ms.tolist() == [1_800_000_000_000 + 3, 1_800_000_000_000 + 2]
 
 
 def test_a_priority_that_does_not_fit_is_refused() -> None:
@@ -88,7 +98,7 @@ def test_too_many_payload_bytes_name_the_row() -> None:
 
 @pytest.mark.parametrize("op", ["move", "cancel"])
 def test_id_or_key_but_not_both(op: str) -> None:
-    due = {"due": pa.array([1])} if op == "move" else {}
+    due = {"due": pa.array([1_800_000_000_000])} if op == "move" else {}
     both = pa.record_batch({"id": pa.array([1]), "key": pa.array(["k"]), **due})
     with pytest.raises(BadRequest, match="columns: either id or key"):
         check_schema(op, both.schema)

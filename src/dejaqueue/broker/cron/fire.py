@@ -49,10 +49,11 @@ class Firings:
 
     def add(self, entry: CronEntry, planned: Plan) -> None:
         """The messages of an entry, and when it fires next."""
-        for firing_ms in planned.firings:
+        for index, firing_ms in enumerate(planned.firings):
             self.dues_ms.append(due_ms(entry, firing_ms))
             self.payloads.append(entry.payload)
-            self.headers.append(_headers(entry, firing_ms))
+            turn = index - planned.firings.index(firing_ms) + 1
+            self.headers.append(_headers(entry, firing_name(firing_ms, turn)))
             self.tags.append(UNIT.join(entry.tags))
             self.groups.append(entry.group)
             self.priorities.append(entry.priority)
@@ -142,8 +143,20 @@ def spec_of(entry: CronEntry) -> str:
     return json.dumps(kept, separators=(",", ":"))
 
 
-def _headers(entry: CronEntry, firing_ms: int) -> str:
-    own = [(HEADER_ENTRY, entry.name), (HEADER_FIRING, str(firing_ms))]
+def firing_name(firing_ms: int, turn: int = 1) -> str:
+    """What names a firing of an entry, once and for all.
+
+    Several local times that one clock change leaves out are made up for at one instant (rule 17),
+    so from the second on the instant alone would name them alike.
+
+    >>> firing_name(1774746000000), firing_name(1774746000000, 2)
+    ('1774746000000', '1774746000000.2')
+    """
+    return str(firing_ms) if turn == 1 else f"{firing_ms}.{turn}"
+
+
+def _headers(entry: CronEntry, name: str) -> str:
+    own = [(HEADER_ENTRY, entry.name), (HEADER_FIRING, name)]
     return RECORD.join(name + UNIT + value for name, value in [*entry.headers.items(), *own])
 
 

@@ -6,8 +6,6 @@ Holds: a call gets the same answer by the lane as by the router, and is in the O
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
@@ -23,7 +21,7 @@ from dejaqueue.http.auditing import note_error
 from dejaqueue.http.direct import JsonAnswer
 from dejaqueue.http.doq import shapes
 from dejaqueue.http.doq.refusals import DirectDoqRoute, documented
-from dejaqueue.http.doq.state import doq_of, message_answer, metadata_part
+from dejaqueue.http.doq.state import doq_of, message_answer
 from dejaqueue.http.problems import framework_problem, problem
 from dejaqueue.http.service import principal_of
 
@@ -63,16 +61,9 @@ async def enqueue(request: Request, queue_name: str) -> Response:
     principal_of(request).require(Role.PRODUCE, queue_name)
     message = await _message(request)
     doq = doq_of(request)
-    message_id = await doq.messages.enqueue(queue_name, message)
+    row = await doq.messages.enqueue(queue_name, message)
     doq.rates.note(queue_name, "enqueue")
-    values: dict[str, Any] = {
-        "status": "ENQUEUED",
-        "id": message_id,
-        "group": message.group,
-        "priority": message.priority,
-        "content": message.content,
-    }
-    return JsonAnswer(orjson.dumps(values | metadata_part(message.metadata)))
+    return message_answer("ENQUEUED", row)
 
 
 async def _message(request: Request) -> shapes.DoqNewMessage:

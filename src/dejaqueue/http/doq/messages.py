@@ -11,6 +11,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,8 +23,9 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.errors import DejaQError, Refused, TopicUnknown
+from dejaqueue.errors import DejaQError, Refused, TopicUnknown, TryLater
 from dejaqueue.http.doq import rows
+from dejaqueue.http.doq.ids import Ids
 from dejaqueue.http.doq.lapses import Lapses
 from dejaqueue.http.doq.rows import Row
 from dejaqueue.http.doq.shapes import DoqNewMessage
@@ -40,6 +42,8 @@ _TOLD = {
     RowStatus.LEASED: "the message is with a consumer",
 }
 NACK_SECONDS_MAX = 30
+ENQUEUE_TRIES = 64
+"""How often a message is sent whose id was somebody else's a moment ago."""
 GATHERS_MAX = 1_024
 """Queues that messages are gathered for; those with nothing to do go first."""
 
@@ -61,8 +65,9 @@ def _take(lapses: Lapses | None, done: bool, place: Partition) -> Push | None:
 class Messages:
     """The messages of all queues."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, ids: Ids) -> None:
         self._broker = broker
+        self._ids = ids
         self._turn = 0
         self._gathers: dict[str, Gather] = {}
         # By the topic that is served, not by its name: one that is deleted is forgotten.
@@ -77,13 +82,23 @@ class Messages:
             raise TopicUnknown(queue_name)
         return topic
 
-    async def enqueue(self, queue_name: str, message: DoqNewMessage) -> str:
-        """Send; returns the message's id."""
+    async def enqueue(self, queue_name: str, message: DoqNewMessage) -> Row:
+        """Send; returns the message as it is kept: of an id that lives already, the one that lives.
+
+        An id that is made here is the message's key, like one that a producer names: so no two live
+        messages of a queue have one id, whoever named them.
+        """
         kind = self.topic(queue_name).topic.kind
-        key = rows.own_key(message.id)
-        sending = rows.sending_of(kind, message, key)
-        answered = await self._gather(queue_name).put([sending])
-        return rows.id_of(answered.ids[0], key)
+        named = rows.own_key(message.id)
+        for _ in range(ENQUEUE_TRIES):
+            key = named or self._ids.take(1)[0]
+            answered = await self._gather(queue_name).put([rows.sending_of(kind, message, key)])
+            if answered.statuses[0] != RowStatus.KEPT:
+                return rows.sent_row(kind, message, answered.ids[0], key)
+            if named:
+                with suppress(Refused):  # it was taken and acked since: there is room for this one
+                    return await self.get(queue_name, named)
+        raise TryLater(f"a message of the id {named or 'made here'} comes and goes")
 
     def _gather(self, queue_name: str) -> Gather:
         """Messages of one queue that come at once are sent at once."""

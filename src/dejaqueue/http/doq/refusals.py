@@ -26,6 +26,7 @@ FAILURES = {
     "update_queue": (409, "Failed to update a queue"),
     "delete_queue": (400, "Failed to delete a queue"),
     "get_queue": (400, "Failed to get a queue"),
+    "cluster_servers": (400, "Failed to get the servers"),
     "enqueue": (409, "Failed to enqueue a message"),
     "dequeue": (400, "Failed to dequeue a message"),
     "get_message": (400, "Failed to get a message"),

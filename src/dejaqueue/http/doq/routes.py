@@ -129,6 +129,27 @@ async def delete_queue(request: Request, queue_name: str) -> JSONResponse:
     return JSONResponse({"status": "DELETED"})
 
 
+@router.get(
+    "/cluster/servers", response_model=shapes.DoqServers, responses=documented("cluster_servers")
+)
+async def cluster_servers(request: Request) -> JSONResponse:
+    """The brokers. All are equal: each is shown as its own leader, which takes every call."""
+    principal_of(request).require(Role.MANAGE, "")
+    broker = service_of(request).broker
+    found = await run_in_threadpool(broker.cluster)
+    servers = [
+        {
+            "id": node["node"],
+            "addr": node["http_url"],
+            "leader_addr": node["http_url"],
+            "is_leader": True,
+            "suffrage": "Voter",
+        }
+        for node in found["nodes"]
+    ]
+    return JSONResponse({"servers": servers})
+
+
 # --- messages ---------------------------------------------------------------------------------
 
 

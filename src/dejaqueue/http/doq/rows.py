@@ -61,7 +61,9 @@ def due_ms_of(priority: int) -> int:
     """When a message of a delayed queue is due. Raises BadRequest."""
     if priority > PRIORITY_MAX:
         raise BadRequest("priority", f"from 0 to {PRIORITY_MAX} in a delayed queue", priority)
-    return priority * 1_000
+    # A due time before 1973 is taken for a mistake (INSTANT_MS_MIN). Small priorities are overdue
+    # all the same, and keep their order there.
+    return max(priority * 1_000, limits.INSTANT_MS_MIN + priority) if priority else 0
 
 
 def headers_of(priority: int, metadata: dict[str, str] | None) -> dict[str, str]:
@@ -115,8 +117,9 @@ def send_batch(sendings: Sequence[Sending], now_ms: int) -> pa.RecordBatch:
 
 
 def own_key(text: str) -> str:
-    """The key for an id that a producer names; "" = it names none. Raises BadRequest."""
-    return name_of(text).keys[0] if text else ""
+    """The key for an id that a producer names; "" = it names none, as 0 does. Raises BadRequest."""
+    name = name_of(text or "0")
+    return name.keys[0] if name.id else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,13 @@ def row_of(kind: TopicKind, row: dict[str, Any]) -> Row:
         key,
         row["attempts"],
     )
+
+
+def sent_row(kind: TopicKind, message: DoqNewMessage, message_id: int, key: str) -> Row:
+    """The row of a message that was just sent."""
+    group = DEFAULT_GROUP if kind is TopicKind.TIMELINE else message.group
+    metadata = message.metadata or None
+    return Row(key, group, message.priority, message.content, metadata, message_id, key, 0)
 
 
 def _priority(stored: str, group: str, otherwise: int) -> int:
@@ -230,11 +240,11 @@ def put_back(place: Partition, name: Name, priority: int) -> RowStatus:
 def _due_ms(place: Partition, sequence: int, priority: int) -> int:
     """When a message that goes back is due: as when it was sent, or by its new priority."""
     if priority:
-        return priority * 1_000
+        return due_ms_of(priority)
     groups = place.engine.moved_groups(_one(sequence))
     group = "" if groups is None else groups.names[groups.indices[0]]
     stored = read_headers(place, sequence).get(PRIORITY, "")
-    return _priority(stored, group, place.now_ms() // 1_000) * 1_000
+    return due_ms_of(_priority(stored, group, place.now_ms() // 1_000))
 
 
 def _changed(priority: int) -> Words:
@@ -248,6 +258,6 @@ def set_priority(place: Partition, name: Name, priority: int) -> RowStatus:
         return RowStatus.NOT_FOUND
     if is_leased(place, sequence):
         return RowStatus.LEASED
-    dues_ms = np.array([priority * 1_000], dtype=np.int64)
+    dues_ms = np.array([due_ms_of(priority)], dtype=np.int64)
     place.apply(Move(place.now_ms(), _one(sequence), dues_ms, None, _changed(priority)))
     return RowStatus.OK

@@ -46,7 +46,7 @@ class DoqSettings(Body):
     max_unacked: Annotated[StrictInt, Field(ge=0, le=limits.CREDIT_MAX)] = 0
     """Unacknowledged messages of one group at most; 0 = no limit. For fair queues."""
     ack_timeout: Annotated[StrictInt, Field(ge=0, le=limits.LEASE_MS_MAX // 1_000)] = 0
-    """Seconds until an unacknowledged message comes back; 0 = a minute."""
+    """Seconds until an unacknowledged message comes back; 0 = half an hour."""
 
 
 class DoqNewQueue(Body):
@@ -134,6 +134,22 @@ class DoqListing(BaseModel):
     """All queues."""
 
     queues: list[DoqDescribed]
+
+
+class DoqServer(BaseModel):
+    """A broker of the cluster."""
+
+    id: str
+    addr: str
+    leader_addr: str
+    is_leader: bool
+    suffrage: str
+
+
+class DoqServers(BaseModel):
+    """The brokers of the cluster; none at one that is alone."""
+
+    servers: list[DoqServer]
 
 
 class DoqMessage(BaseModel):

@@ -29,8 +29,8 @@ class Doq:
 
     def __init__(self, service: Service) -> None:
         clock = service.broker.clock
-        self.messages = Messages(service.broker)
         self.ids = Ids(clock)
+        self.messages = Messages(service.broker, self.ids)
         self.rates = Rates(clock)
 
 

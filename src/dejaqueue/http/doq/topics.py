@@ -15,7 +15,8 @@ from dejaqueue.errors import BadRequest
 from dejaqueue.http.doq.shapes import DEFAULT_GROUP, DoqSettings
 from dejaqueue.model import OnDuplicate, Topic, TopicKind
 
-ACK_TIMEOUT_SECONDS = 60
+ACK_TIMEOUT_SECONDS = 1_800
+"""DOQ's own default, half an hour."""
 ROUND_ROBIN, WEIGHTED = "ROUND_ROBIN", "WEIGHTED"
 KINDS = {"delayed": TopicKind.TIMELINE, "fair": TopicKind.FAIR}
 TYPES = {kind: name for name, kind in KINDS.items()}
@@ -32,15 +33,19 @@ def strategy_of(settings: DoqSettings) -> str:
 
 
 def changes_of(kind: TopicKind, settings: DoqSettings, weights: dict[str, int]) -> dict[str, Any]:
-    """What the settings mean for a topic.
+    """What the settings that were named mean for a topic; the others stay as they are.
 
     Args:
         weights: that it has.
     """
     strategy = strategy_of(settings)
-    changes: dict[str, Any] = {"lease_ms": (settings.ack_timeout or ACK_TIMEOUT_SECONDS) * 1_000}
-    if kind is TopicKind.FAIR:
+    named = settings.model_fields_set
+    changes: dict[str, Any] = {}
+    if "ack_timeout" in named:
+        changes["lease_ms"] = (settings.ack_timeout or ACK_TIMEOUT_SECONDS) * 1_000
+    if kind is TopicKind.FAIR and "max_unacked" in named:
         changes["group_in_flight_max"] = settings.max_unacked
+    if kind is TopicKind.FAIR and "strategy" in named:
         changes["weights"] = (weights or EQUAL_WEIGHTS) if strategy == WEIGHTED else {}
     return changes
 
@@ -48,7 +53,7 @@ def changes_of(kind: TopicKind, settings: DoqSettings, weights: dict[str, int]) 
 def topic_of(name: str, kind_name: str, settings: DoqSettings) -> Topic:
     """The topic for a new queue. Raises BadRequest."""
     kind = KINDS[kind_name]
-    changes = changes_of(kind, settings, {})
+    changes = {"lease_ms": ACK_TIMEOUT_SECONDS * 1_000} | changes_of(kind, settings, {})
     return Topic(name, kind, on_duplicate=OnDuplicate.KEEP, **changes).check()
 
 

@@ -24,6 +24,7 @@ _NOT_KEPT = {"Cache-Control": "no-store"}
 
 
 @router.head("/livez", include_in_schema=False)
+@router.get("/healthz", include_in_schema=False)
 @router.get("/livez")
 async def livez() -> JSONResponse:
     """200 while this process answers at all."""

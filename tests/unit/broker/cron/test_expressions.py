@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from dejaqueue.broker.cron.expressions import Expression, parse
+from dejaqueue.broker.cron.expressions import NICKNAMES, Expression, parse
 from dejaqueue.errors import BadRequest
 
 CASES = [
@@ -43,3 +43,37 @@ def test_a_time_that_never_comes() -> None:
 def test_what_is_none_is_refused(text: str) -> None:
     with pytest.raises(BadRequest, match="5 or 6 fields"):
         Expression(text)
+
+
+@pytest.mark.parametrize("nickname", NICKNAMES)
+def test_nicknames_mean_what_they_stand_for(nickname: str) -> None:
+    since = datetime(2026, 3, 28, 12, 30)
+    meant = Expression(NICKNAMES[nickname]).next_after(since)
+    assert Expression(f" {nickname.upper()} ").next_after(since) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("*/61 * * * *", "steps of minutes up to 59"),
+        ("0/60 * * * *", "steps of minutes up to 59"),
+        ("0 */24 * * *", "steps of hours up to 23"),
+        ("*/99 0 * * * *", "steps of seconds up to 59"),
+        ("0 0 1,*/31 * *", "steps of days up to 30"),
+        ("0 0 * * */7", "steps of days up to 6"),
+        ("@reboot", "or one of @yearly"),
+        ("0 0 15W * *", "L and LW for days of a month"),
+        ("0 0 L-3 * *", "L and LW for days of a month"),
+    ],
+)
+def test_what_is_not_understood_says_what_is(text: str, limit: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        Expression(text)
+    assert limit in str(refused.value)
+
+
+def test_days_of_month_and_week_are_both_needed_only_beside_a_star() -> None:
+    since = datetime(2026, 6, 1)
+    both = Expression("0 0 */2 * MON").next_after(since)
+    assert both == datetime(2026, 6, 15), "a Monday that falls on an odd day"
+    assert Expression("0 0 2 * MON").next_after(since) == datetime(2026, 6, 2)

@@ -65,7 +65,7 @@ def test_a_queue_is_made_changed_listed_and_deleted(http: Client) -> None:
 
     changed = {"settings": {"strategy": "ROUND_ROBIN", "ack_timeout": 61}}
     answer = http.put("/queues/q", json=changed)
-    shown = {"strategy": "ROUND_ROBIN", "max_unacked": 0, "ack_timeout": 61}
+    shown = {"strategy": "ROUND_ROBIN", "max_unacked": 7, "ack_timeout": 61}
     assert answer.json() == {"status": "UPDATED", "name": "q", "settings": shown}
     assert http.get("/queues/q").json()["settings"] == shown
 
@@ -258,11 +258,37 @@ def test_an_id_of_the_producer_is_taken_once(http: Client) -> None:
         assert http.post(f"/queues/q/messages/{number}/ack").status_code == 200
 
 
-def test_an_id_that_two_messages_have_names_none(http: Client) -> None:
+def test_zero_is_no_id_but_asks_for_one(http: Client) -> None:
     make(http)
-    assert put(http, "named by the broker") == "0"
-    assert put(http, "named by the producer", id="0") == "0"
-    assert http.delete("/queues/q/messages/0").status_code == 422
+    made_here = {put(http, "a", id=number) for number in ("0", "0", "00", "")}
+    assert len(made_here) == 4
+    assert "0" not in made_here
+    assert http.get("/queues/q").json()["ready"] == 4
+
+
+def test_no_two_live_messages_have_one_id__whoever_named_them(http: Client) -> None:
+    make(http)
+    first = put(http, "made here")
+    # What is made here would be next, by the number of the message and by time.
+    named = [str(n) for n in range(1, 30)] + [str(int(first) + n) for n in range(1, 30)]
+    for number in named:
+        assert put(http, "named", id=number) == number
+    made_here = [put(http, "made here") for _ in range(30)]
+    assert len({first, *named, *made_here}) == 1 + len(named) + 30
+    for number in (first, *named, *made_here):
+        assert http.delete(f"/queues/q/messages/{number}").status_code == 204
+    assert is_empty(http)
+
+
+def test_what_is_answered_is_what_is_kept(http: Client) -> None:
+    make(http)
+    sent = {"content": "first", "priority": 5, "id": "7", "metadata": {"a": "b"}}
+    kept = http.post("/queues/q/messages", json=sent).json()
+    again = http.post("/queues/q/messages", json=sent | {"content": "other", "priority": 9}).json()
+    assert again == kept
+    assert http.get("/queues/q/messages/7").json() == kept | {"status": "GOT"}
+    grouped = http.post("/queues/q/messages", json=sent | {"id": "8", "group": "g"}).json()
+    assert http.get("/queues/q/messages/8").json() == grouped | {"status": "GOT"}
 
 
 def test_groups_take_turns(http: Client) -> None:
@@ -387,3 +413,8 @@ def test_a_paused_queue_gives_nothing(http: Client, broker: Broker) -> None:
     assert is_empty(http)
     broker.alter_topic("q", {"paused": False})
     assert take(http)["content"] == "a"
+
+
+def test_the_servers_of_a_broker_alone_are_none(http: Client) -> None:
+    assert http.get("/cluster/servers").json() == {"servers": []}
+    assert http.get(f"{str(http.base_url).removesuffix('/API/v1/')}/healthz").status_code == 200

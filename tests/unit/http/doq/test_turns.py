@@ -38,9 +38,8 @@ def test_what_is_done_at_once_comes_whole(http: Client) -> None:
 
 def test_one_wrong_name_among_others_is_refused_alone(http: Client) -> None:
     make(http)
-    assert (put(http, "by the broker"), put(http, "by a producer", id="0")) == ("0", "0")
     others = [put(http, "other") for _ in range(20)]
-    paths = [f"/queues/q/messages/{number}" for number in ["0", *others]]
+    paths = [f"/queues/q/messages/{number}" for number in ["x", *others]]
     with ThreadPoolExecutor(16) as pool:
         statuses = list(pool.map(lambda path: http.delete(path).status_code, paths))
     assert statuses == [422, *[204] * 20]

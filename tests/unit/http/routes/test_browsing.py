@@ -26,13 +26,13 @@ def test_pages_follow_one_another(api: Api) -> None:
 
 def test_filters_choose(api: Api) -> None:
     first = api.send("a", group="g", tags=["x"], priority=3, due="2030-01-01T00:00:00Z")
-    second = api.send("b", key="k", due=5)
+    second = api.send("b", key="k", due="2001-01-01T00:00:00Z")
     for parameters, wanted in (
         ({"group": "g"}, [first]),
         ({"tags_any": ["x", "y"]}, [first]),
         ({"state": "ready"}, [second]),
         ({"due_from": "2029-12-31T23:59:59Z"}, [first]),
-        ({"due_to": "6"}, [second]),
+        ({"due_to": "2001-01-02T00:00:00Z"}, [second]),
         ({"priority_to": 3}, [first]),
         ({"id": [first, "99"]}, [first]),
         ({"key": "k"}, [second]),

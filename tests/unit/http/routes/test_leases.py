@@ -11,17 +11,20 @@ import pytest
 from tests.unit.http.conftest import Api
 
 PATH = "/v1/topics/t/lease"
+EARLIER_MS = 1_600_000_000_000
 
 
 def test_a_message_goes_in_and_comes_out(api: Api) -> None:
-    sent = api.send("é", key="k", group="g", priority=7, tags=["x"], headers={"h": "v"}, due=5)
+    sent = api.send(
+        "é", key="k", group="g", priority=7, tags=["x"], headers={"h": "v"}, due=EARLIER_MS
+    )
     [found] = api.lease(max=10, lease_ms=60_000)
     end_ms = found.pop("lease_end_ms")
     assert end_ms > api.broker.clock.now_ms() + 30_000
     assert found == {
         "id": sent,
         "attempt": 1,
-        "due": 5,
+        "due": EARLIER_MS,
         "priority": 7,
         "payload": "é",
         "key": "k",

@@ -48,7 +48,7 @@ def test_lines_and_columns(api: Api) -> None:
     answer = api.http.post(PATH, content=lines, headers=LINES)
     assert answer.status_code == 201, answer.text
     assert [row["id"] for row in answer.json()["messages"]] == [str(n) for n in range(3_000)]
-    batch = pa.record_batch({"payload": [b"\xff"], "due": pa.array([1])})
+    batch = pa.record_batch({"payload": [b"\xff"], "due": pa.array([1_600_000_000_000])})
     headers = {"Content-Type": "application/vnd.apache.arrow.stream"}
     answer = api.http.post(PATH, content=arrow(batch), headers=headers)
     assert answer.json() == {"messages": [{"id": "3000", "status": "OK"}]}
