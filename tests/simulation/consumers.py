@@ -8,7 +8,7 @@ from dejaqueue import limits
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.session import ConsumerSession
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, TopicUnknown
 from dejaqueue.schema import dead_letters
 from dejaqueue.schema.cron import HEADER_ENTRY, HEADER_FIRING
 from dejaqueue.testing.simulation.machine import Reachable
@@ -216,7 +216,8 @@ class _Sink:
         self._connection.to_client(lambda: self._consumer.receive(self._connection, rows))
 
     def end(self, error: DejaQError) -> None:
-        """The broker goes away."""
+        """The broker goes away, or the topic to another one; it is never deleted."""
+        assert not isinstance(error, TopicUnknown), f"a living topic was called unknown: {error}"
         self._connection.break_it()
 
 

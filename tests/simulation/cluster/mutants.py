@@ -186,14 +186,6 @@ def what_is_not_listed_is_gone(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant
-def what_is_older_is_believed(patch: pytest.MonkeyPatch) -> None:
-    def take(kept: dict[str, Kept], fact: Fact) -> None:
-        kept[fact.key.removeprefix(PREFIX)] = Kept.of(fact)
-
-    patch.setattr(ClusterCatalogue, "_take", staticmethod(take))
-
-
-@mutant
 def nobody_finishes_what_a_dead_broker_began(patch: pytest.MonkeyPatch) -> None:
     """Only the broker that was asked to delete a topic drops its journals."""
     inner = Broker.delete_topic
