@@ -17,7 +17,7 @@ from dejaqueue.broker.transactions import Transactions
 from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue, Kept, State
 from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.ownership import View
-from dejaqueue.coordinator.interface import Conflict, Fact
+from dejaqueue.coordinator.interface import Conflict
 from dejaqueue.engine.engine import Engine
 from dejaqueue.errors import Fenced
 from dejaqueue.journal.records.interface import Bytes

@@ -35,7 +35,8 @@ class Remaker:
     """One topic name, made again and again.
 
     Attributes:
-        stopped: nothing new is begun, and what is there stays.
+        ends_gone: it is deleted in the end, and nothing of it may stay.
+        stopped: nothing new is begun.
         idle: nothing is under way.
         faults: what was seen to be wrong.
     """
@@ -43,6 +44,7 @@ class Remaker:
     name: str
     world: World
     cluster: Cluster
+    ends_gone: bool
     stopped: bool = False
     idle: bool = True
     lives: int = 0
@@ -64,10 +66,10 @@ class Remaker:
 
     def _use(self, left: int) -> None:
         """Send and alter some more, then delete."""
-        if self.stopped:
-            self.idle = True
-        elif left == 0:
+        if left == 0 or (self.stopped and self.ends_gone):
             self._until_done(partial(Broker.delete_topic, name=self.name), self._deleted, gone=True)
+        elif self.stopped:
+            self.idle = True
         elif self.world.chance(0.3):
             lease_ms = self.world.between(1_000, 60_000)
             alter = partial(Broker.alter_topic, name=self.name, changes={"lease_ms": lease_ms})
@@ -80,20 +82,15 @@ class Remaker:
 
     def _deleted(self, _: Any) -> None:
         wait_us = self.world.random.choice([0, 0, 1_000, 400_000])
-        if self.stopped:
-            self.stopped = False  # it is made once more, so that there is something to look at
-            self.act()
-            self.stopped = True
-        else:
-            self.world.after(wait_us, self._again)
+        self.world.after(wait_us, self._again)
 
     def _again(self) -> None:
-        if self.stopped:
-            self.stopped = False
+        if self.stopped and self.ends_gone:
+            self.lives, self.idle = 0, True
+        else:  # also at the end, so that there is something to look at
+            was, self.stopped = self.stopped, False
             self.act()
-            self.stopped = True
-        else:
-            self.act()
+            self.stopped = was
 
     def _send(self, left: int) -> None:
         token = f"{self.name}.{self.lives}.{self.world.random.getrandbits(40):010x}"

@@ -57,7 +57,7 @@ def simulate_cluster(seed: int) -> Run:
         for transactor in people.transactors:
             transactor.far = (far.name, far.partitions)
     names = REMADE[: random.choice([0, 0, 1, 2, 3])]
-    remakers = [Remaker(name, world, cluster) for name in names]
+    remakers = [Remaker(name, world, cluster, world.chance(0.5)) for name in names]
     for remaker in remakers:
         world.after(world.between(0, 2 * SECOND), remaker.act)
     end_us = world.now_us + random.choice([4, 8, 12]) * SECOND
