@@ -347,6 +347,8 @@ def rules_block() -> str:
     def words(rule: rules.Rule) -> str:
         if rule is rules.PUBLIC:
             return "open"
+        if rule.peers:
+            return "brokers of the cluster alone"
         if not rule.roles:
             return "—" if rule.also is None else "by what it names"
         if set(rule.roles) == set(Role):

@@ -90,8 +90,15 @@ class Stoppable(SteadyClock):
 class Cluster:
     """Brokers by name, over servers that outlive them."""
 
-    def __init__(self, records: RecordStore | None = None) -> None:
+    def __init__(
+        self,
+        records: RecordStore | None = None,
+        coordinator: Callable[[], Coordinator] | None = None,
+    ) -> None:
         self.facts = ProcessFacts()
+        self._coordinator = coordinator or self.facts.open
+        # A real server may take a while on a busy machine.
+        self._lease_ms = LEASE_MS if coordinator is None else 6 * LEASE_MS
         self.records = records or MemoryRecordStore()
         self.nodes: dict[str, Node] = {}
         self.coordinators: dict[str, Away] = {}
@@ -121,9 +128,9 @@ class Cluster:
 
     def start(self, name: str) -> Broker:
         """A broker joins."""
-        self.coordinators[name] = Away(self.facts.open())
+        self.coordinators[name] = Away(self._coordinator())
         self.clocks[name] = Stoppable()
-        node = Node(name, self.coordinators[name], LEASE_MS, self.clocks[name])
+        node = Node(name, self.coordinators[name], self._lease_ms, self.clocks[name])
         store = RecordJournalStore(self.records)
         broker = Broker(self.settings(name), store=store, shared=node)
         broker.start()

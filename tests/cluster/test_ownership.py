@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dejaqueue.errors import Elsewhere, Refused, TryLater
+from dejaqueue.errors import Elsewhere, TryLater
 from dejaqueue.model import Topic
-from dejaqueue.wire.descriptors import WriteStream
 from tests.cluster.brokers import Cluster, patiently, payloads, send, until
 
 TOPICS = [f"topic-{number}" for number in range(12)]
@@ -121,19 +120,3 @@ def test_a_topic_that_is_altered_or_deleted_is_so_for_all(cluster: Cluster) -> N
         until(lambda broker=broker: "t" not in [t.name for t in broker.topics()], "it is gone")
     cluster.brokers["b"].create_topic(Topic("t"))
     assert payloads(cluster.owner("t"), "t") == []
-
-
-def test_a_transaction_takes_one_broker(cluster: Cluster) -> None:
-    for name in "ab":
-        cluster.start(name)
-    for topic in TOPICS:
-        cluster.brokers["a"].create_topic(Topic(topic))
-    until(lambda: all(len(cluster.owners(topic)) == 1 for topic in TOPICS), "owners")
-    first = cluster.owner(TOPICS[0])
-    together = next(t for t in TOPICS[1:] if first.serves(t))
-    apart = next(t for t in TOPICS if not first.serves(t))
-    begun = first.transactions.act("begin_transaction", {"topic": TOPICS[0]}).result()
-    name = begun["transaction"]
-    assert first.open_write(WriteStream(together, transaction=name)) is not None
-    with pytest.raises(Refused, match="two brokers"):
-        cluster.owner(apart).open_write(WriteStream(apart, transaction=name))

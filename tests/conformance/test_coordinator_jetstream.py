@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from dejaqueue.connections.nats import NatsConnection
+from dejaqueue.coordinator.registry import open_coordinator
+from dejaqueue.errors import Unavailable
 from dejaqueue.testing.coordinator_conformance import ServedCoordinatorConformance
 from dev.services import Service, missing, start
 
@@ -39,3 +43,30 @@ class TestJetStream(ServedCoordinatorConformance):
 
     def start(self) -> None:
         self.service.start()
+
+    def test_a_leader_that_can_store_nothing_is_not_believed(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As of one that was cut off: what others have stored since it does not know."""
+        coordinator = open_coordinator(self.url())
+        try:
+            coordinator.put("topics/t", b"there")
+            publish = NatsConnection.publish_all
+
+            def cut_off(
+                connection: NatsConnection, subject: str, messages: Any, seconds: float
+            ) -> Any:
+                if subject.startswith("$KV."):
+                    return [None for _ in messages]
+                return publish(connection, subject, messages, seconds)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(NatsConnection, "publish_all", cut_off)
+                with pytest.raises(Unavailable):
+                    coordinator.get("topics/t")
+            fact = coordinator.get("topics/t")
+            assert fact is not None
+            assert fact.value == b"there"
+            assert [one.key for one in coordinator.list("")] == ["topics/t"]
+        finally:
+            coordinator.close()

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.writer import Writer
-from dejaqueue.errors import DejaQError, Elsewhere, Unavailable
+from dejaqueue.errors import DejaQError, Elsewhere, TopicUnknown, Unavailable
 from dejaqueue.model import RowStatus
 from dejaqueue.testing.simulation.machine import Reachable
 from dejaqueue.testing.simulation.network import Connection
@@ -203,6 +203,11 @@ class Producer:
             return
         if reply.error is not None:
             if self._machine.moves and isinstance(reply.error, (Elsewhere, Unavailable)):
+                stream.connection.break_it()
+                return
+            if isinstance(reply.error, TopicUnknown) and not getattr(
+                self._machine, "is_made", True
+            ):
                 stream.connection.break_it()
                 return
             if reply.error.retry:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dejaqueue import limits
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.session import ConsumerSession
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, TopicUnknown
 from dejaqueue.schema import dead_letters
 from dejaqueue.schema.cron import HEADER_ENTRY, HEADER_FIRING
 from dejaqueue.testing.simulation.machine import Reachable
@@ -18,7 +19,7 @@ from dejaqueue.wire.frames import Ping, Reply, Settle, SettleOp
 from tests.checker.history import Away, Delivery, Firing, History, Letter, Outcome
 from tests.checker.history import Settle as SettleNote
 from tests.simulation.scenario import TOPIC
-from tests.simulation.transactors import Transactor
+from tests.simulation.transactors import FAR, Transactor
 
 AHEAD_MS_MAX = 25
 """How long before its due time a message may be leased: Topic.lease_ahead_ms."""
@@ -28,6 +29,8 @@ class Consumer:
     """Takes messages, and acks, gives back, extends or forgets them."""
 
     topic = TOPIC
+    apart = 0
+    """What is added to ids when they are noted, so that those of two topics are not one."""
 
     def __init__(self, number: int, world: World, machine: Reachable, history: History) -> None:
         self._world = world
@@ -150,7 +153,7 @@ class Consumer:
             op,
             self._settle_number,
             argument_ms=argument_ms,
-            ids=np.array([row.id], np.int64),
+            ids=np.array([row.id - self.apart], np.int64),
             attempts=np.array([row.attempt], np.uint16),
         )
 
@@ -177,7 +180,7 @@ class Consumer:
         for place, (number, payload, attempt, due_ms, group, priority) in enumerate(columns):
             rows.append(
                 Delivery(
-                    number,
+                    number + self.apart,
                     payload.decode(),
                     attempt,
                     due_ms,
@@ -186,7 +189,7 @@ class Consumer:
                     -1,
                     push.leased.lease_end_ms,
                     name,
-                    push.partition,
+                    push.partition + (self.apart >> limits.SEQUENCE_BITS),
                     (self._dispatch, place),
                     group or "",
                     priority,
@@ -213,8 +216,21 @@ class _Sink:
         self._connection.to_client(lambda: self._consumer.receive(self._connection, rows))
 
     def end(self, error: DejaQError) -> None:
-        """The broker goes away."""
+        """The broker goes away, or the topic to another one; it is never deleted."""
+        assert not isinstance(error, TopicUnknown), f"a living topic was called unknown: {error}"
         self._connection.break_it()
+
+
+class FarConsumer(Consumer):
+    """Takes what transactions have sent to another topic."""
+
+    apart = FAR
+
+    def __init__(
+        self, number: int, world: World, machine: Reachable, history: History, topic: str
+    ) -> None:
+        super().__init__(number, world, machine, history)
+        self.topic = topic
 
 
 class _Reader(Consumer):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from dejaqueue import limits
 from dejaqueue.errors import DejaQError
 from dejaqueue.model import RowStatus
 from dejaqueue.testing.simulation.machine import Reachable
@@ -19,6 +20,8 @@ from tests.checker.history import Decide, Delivery, History, Outcome, Send, Sett
 from tests.simulation.clients import record_batch
 from tests.simulation.scenario import GROUPS, TOPIC
 
+FAR = 1_000 << limits.SEQUENCE_BITS
+"""Apart from the ids of the other topic."""
 OpenWriter = Callable[[Reply], None]
 
 
@@ -39,10 +42,15 @@ class _Work:
     acks: list[Settle] = field(default_factory=list)
     left: int = 0
     failed: bool = False
+    connections: dict[str, Connection] = field(default_factory=dict)
 
 
 class Transactor:
-    """Begins transactions, stages, and commits or aborts; one at a time."""
+    """Begins transactions, stages, and commits or aborts; one at a time.
+
+    Attributes:
+        far: another topic that it sends to, and its partitions; ids of it are noted FAR further.
+    """
 
     def __init__(self, name: str, world: World, machine: Reachable, history: History) -> None:
         self._name = name
@@ -52,6 +60,7 @@ class Transactor:
         self._count = 0
         self._rows: list[Delivery] = []
         self.partitions = 1
+        self.far: tuple[str, int] | None = None
         self.stopped = False
         self.idle = True
 
@@ -66,22 +75,36 @@ class Transactor:
             return
         self.idle = False
         now_ms, timeout_ms = self._machine.clock.now_ms(), world.random.choice([300, 2_000, 8_000])
-        home = world.between(0, self.partitions - 1)
+        topic, partitions = self._topic()
+        home = world.between(0, partitions - 1)
         family = f"{world.random.getrandbits(128):032x}"
-        work = _Work(f"{TOPIC}/{home}/{now_ms}-{timeout_ms}-{family}")
-        connection = Connection(world, self._machine.pick(TOPIC))
-        connection.on_break_here = lambda: self._broke(work)
-        for _ in range(world.between(1, 3)):
-            self._stage_sends(connection, work)
-        if self._rows:
-            self._stage_acks(connection, work)
+        work = _Work(f"{topic}/{home}/{now_ms}-{timeout_ms}-{family}")
+        staged = [self._stage_sends] * world.between(1, 3)
+        staged += [self._stage_acks] * bool(self._rows)
+        work.left = len(staged)
+        for stage in staged:
+            stage(work)
+
+    def _topic(self) -> tuple[str, int]:
+        """Where something is sent, or decided."""
+        if self.far is not None and self._world.chance(0.5):
+            return self.far
+        return TOPIC, self.partitions
+
+    def _connect(self, topic: str, work: _Work) -> Connection:
+        if topic not in work.connections:
+            connection = Connection(self._world, self._machine.pick(topic))
+            connection.on_break_here = lambda: self._broke(work)
+            work.connections[topic] = connection
+        return work.connections[topic]
 
     # --- staging ------------------------------------------------------------------------------
 
-    def _stage_sends(self, connection: Connection, work: _Work) -> None:
+    def _stage_sends(self, work: _Work) -> None:
         world, now_us = self._world, self._world.now_us
-        partition = world.between(0, self.partitions - 1)
-        work.places.add(f"{TOPIC}/{partition}")
+        topic, partitions = self._topic()
+        partition = world.between(0, partitions - 1)
+        work.places.add(f"{topic}/{partition}")
         columns: dict[str, Any] = {"payload": [], "due": [], "group": [], "partition": []}
         sends = []
         for _ in range(world.between(1, 4)):
@@ -101,11 +124,11 @@ class Transactor:
             broker_us = self._machine.time_us
             for send, number in zip(sends, reply.all_ids().tolist(), strict=True):
                 send.answer(self._world.now_us, Outcome.OK, broker_us)
-                send.id = number
+                send.id = number if topic == TOPIC else number + FAR
 
-        self._stage(connection, work, "enqueue", columns, answered)
+        self._stage(topic, work, "enqueue", columns, answered)
 
-    def _stage_acks(self, connection: Connection, work: _Work) -> None:
+    def _stage_acks(self, work: _Work) -> None:
         rows, self._rows = self._rows[:5], self._rows[5:]
         now_us = self._world.now_us
 
@@ -126,17 +149,17 @@ class Transactor:
                     ack.answer(self._world.now_us, Outcome.REFUSED)
 
         columns = {"id": [row.id for row in rows], "attempts": [row.attempt for row in rows]}
-        self._stage(connection, work, "ack", columns, answered)
+        self._stage(TOPIC, work, "ack", columns, answered)
 
     def _stage(
         self,
-        connection: Connection,
+        topic: str,
         work: _Work,
         op: str,
         columns: dict[str, Any],
         answered: Callable[[Reply], None],
     ) -> None:
-        work.left += 1
+        connection = self._connect(topic, work)
 
         def came(reply: Reply) -> None:
             work.left -= 1
@@ -149,7 +172,7 @@ class Transactor:
 
         def arrive() -> None:
             try:
-                stream = WriteStream(TOPIC, op, transaction=work.name).check()
+                stream = WriteStream(topic, op, transaction=work.name).check()
                 writer = connection.machine.require().open_write(stream)
                 writer.submit(
                     1,
@@ -178,7 +201,8 @@ class Transactor:
 
     def _ask(self, work: _Work, note: Decide) -> None:
         """Ask the broker to decide so, until it says what came of it."""
-        connection = Connection(self._world, self._machine.pick(TOPIC))
+        home = work.name.partition("/")[0]
+        connection = Connection(self._world, self._machine.pick(home))
         state = {"over": False}
 
         def again() -> None:

@@ -20,6 +20,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/commit.py": "tests/rules",
     "src/dejaqueue/broker/cron/calls.py": "tests/rules, tests/integration",
     "src/dejaqueue/broker/cron/fire.py": "tests/rules",
+    "src/dejaqueue/broker/peers.py": "tests/cluster/test_transactions_apart.py",
     "src/dejaqueue/broker/growth.py": "tests/rules/test_growing.py",
     "src/dejaqueue/broker/history/history.py": "tests/rules/test_history.py",
     "src/dejaqueue/broker/history/reading.py": "tests/rules/test_history.py",

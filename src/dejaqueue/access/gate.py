@@ -14,7 +14,7 @@ from typing import Protocol
 
 from dejaqueue.access.api_keys import CERTIFICATE
 from dejaqueue.access.key_ring import REFUSAL, InMemory, KeyRing
-from dejaqueue.access.roles import EVERYBODY, Principal, Role, TokenPrincipal
+from dejaqueue.access.roles import EVERYBODY, PEER, Principal, Role, TokenPrincipal
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.errors import DejaQError, Unauthenticated
 
@@ -101,6 +101,8 @@ class Gate:
         Raises:
             Unauthenticated, Unavailable
         """
+        if api_key is not None and self.keys.is_peer(api_key):
+            return PEER
         if not self.keys.required and self._tokens is None:
             return EVERYBODY
         if api_key is None:

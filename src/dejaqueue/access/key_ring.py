@@ -95,6 +95,8 @@ class KeyRing:
         refused_count: documents that were found and refused since this was made.
         start_token: what makes the first key takes; None = the caller's address is looked at.
         must_confirm: False = `check_confirmed` need not be called: nobody else changes the keys.
+        peers_key: what brokers of the cluster show to one another; None = there are no others, or
+            it was not read yet.
     """
 
     def __init__(self, clock: Clock, documents: Documents | None = None) -> None:
@@ -103,6 +105,7 @@ class KeyRing:
         self.refused_count = 0
         self.start_token: str | None = None
         self.must_confirm = False
+        self.peers_key: str | None = None
         self._documents: Documents | None = None
         self._copy: Documents | None = None
         self._seal: Seal | None = None
@@ -225,6 +228,11 @@ class KeyRing:
             self._names = keys, names
         key = names.get(name)
         return None if key is None or key.has_ended(self.clock.now_ms()) else key
+
+    def is_peer(self, text: str) -> bool:
+        """True if this is what brokers of the cluster show to one another."""
+        known = self.peers_key
+        return known is not None and hmac.compare_digest(known.encode(), text.encode())
 
     def is_live(self, key_id: str) -> bool:
         """True if a key of this id is there and has not ended; "" = no key: while none is needed.

@@ -156,3 +156,6 @@ class TokenPrincipal(Principal):
 
 EVERYBODY = Principal("anonymous", (Grant(Role.ADMIN, "*"),))
 """Who calls while the broker has no API keys."""
+
+PEER = Principal("a broker", ())
+"""Another broker of the cluster, in what only brokers say to one another."""

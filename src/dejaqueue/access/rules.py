@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dejaqueue.access.roles import Principal, Role, no_role
+from dejaqueue.access.roles import PEER, Principal, Role, no_role
 from dejaqueue.access.senders import Sender
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, Forbidden
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 BROKER = ""
@@ -40,6 +40,7 @@ class Rule:
         audited: it administers: the audit log has a line of each.
         takes: it is a GET, and takes something away: in the audit log too, but of many at once only
             some; and no browser may call it for a link or a picture (access/pages.py).
+        peers: only brokers of the cluster say it to one another.
         optional: without the field the answer is about all topics, and shows those that the caller
             has one of the roles for.
         also: what else it needs.
@@ -52,6 +53,7 @@ class Rule:
     field: str = "topic"
     audited: bool = False
     optional: bool = False
+    peers: bool = False
     also: Topics | None = None
     by_sender: bool = False
     own: bool = False
@@ -69,6 +71,8 @@ class Rule:
 
     def require(self, principal: Principal, body: Body) -> None:
         """Raise Forbidden unless the caller may do this. Raises BadRequest."""
+        if self.peers and principal is not PEER:
+            raise Forbidden(f"{principal.name}: only brokers of the cluster may say this")
         for roles, topic in self.needs(body):
             require_any(principal, roles, topic, own=self.own)
 
@@ -203,6 +207,8 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "commit_epoch": Rule(also=_epoch, by_sender=True),
     "abort_transaction": _DECIDES,
     "transactions": _LOOKS,
+    "tell_transaction": Rule(peers=True),
+    "ask_transaction": Rule(peers=True),
     "note_write": Rule((PRODUCE,), by_sender=True),
     "writes": Rule((PRODUCE, MANAGE), by_sender=True, own=True, whole=(MANAGE,)),
     "create_key": _KEYS,

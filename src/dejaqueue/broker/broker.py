@@ -18,7 +18,7 @@ import pyarrow as pa
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.access.quotas import Account, Quotas
 from dejaqueue.access.senders import NOBODY, Sender
-from dejaqueue.broker import browse, by_filter, claims, handing_over, news, notes, scan
+from dejaqueue.broker import browse, by_filter, claims, deleting, handing_over, news, notes, scan
 from dejaqueue.broker.counting import BrokerCounts
 from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
@@ -30,6 +30,7 @@ from dejaqueue.broker.opening import OPENERS
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.peek import peek
+from dejaqueue.broker.peers import Peers
 from dejaqueue.broker.redrive import redrive
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
@@ -38,7 +39,6 @@ from dejaqueue.broker.staging import StageOf
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.topics import Catalogue
-from dejaqueue.broker.transaction_names import TransactionName
 from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.writer import Writer
 from dejaqueue.clock import Clock, SystemClock
@@ -59,9 +59,6 @@ from dejaqueue.settings import BrokerSettings, Change
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 log = logging.getLogger("dejaqueue.broker")
-# A topic is deleted when nobody reads its journals any more, or after so long; for each partition.
-READING_SECONDS_MAX = 10.0
-
 RUNNING = "running"
 """The phase in which a broker takes calls."""
 
@@ -71,6 +68,7 @@ class Broker:
 
     Attributes:
         phase: what it is doing: starting with what, RUNNING, stopping.
+        peers: the way to other brokers; None = there is none. Whoever serves it on a port gives it.
 
     Args:
         settings: where and how; the defaults keep messages in ./dejaq-data.
@@ -111,13 +109,15 @@ class Broker:
         executor = self._threads.executor("dejaq-history")
         directory = history_directory(self.settings)
         self.history = History(directory, self.settings.history, self.clock, executor)
+        self._endings = deleting.Endings(self.history)
         self.keys = KeyRing(self.clock)
         self.counting = BrokerCounts()
         self.quotas = Quotas(self.settings, self.clock)
         self._running = False
         self.phase = "not started"
         self.started_us = 0
-        self.transactions = Transactions(self.runtime, self.clock)
+        self.peers: Peers | None = None
+        self.transactions = Transactions(self.runtime, self.clock, self._has, lambda: self.peers)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -157,6 +157,8 @@ class Broker:
         for worker in self._workers:
             worker.start()
         self.history.start()
+        if self._shared is None:
+            deleting.finish_all(self.store, self._catalogue)
         served = self._catalogue.all() if self._shared is None else []  # others come by `take`
         self._topics = {topic.name: self._serve(topic.name) for topic in served}
         self.started_us = self.clock.now_us()
@@ -329,13 +331,17 @@ class Broker:
                 topic = self._catalogue.find(topic_of(name))
                 if topic is None or name not in topic.shards:
                     gone.append(name)
+                elif runtime.journals != self._catalogue.journals(topic.name):
+                    gone.append(name)  # deleted, and made again
                 else:
                     runtime.alter(topic)
+            self._endings.begin([self._topics[name] for name in gone])
             runtimes = [self._topics.pop(name) for name in gone]
-        for runtime in runtimes:
-            runtime.close(lambda partition: partition.close())
-            self.history.drop(runtime.topic.name)
-            runtime.dispatcher.end_all(TopicUnknown(runtime.topic.name))
+        self._endings.close(runtimes)
+
+    def has_let_go(self, name: str) -> bool:
+        """True if nothing here writes to the journals of a topic, or shard, that is gone."""
+        return name not in self._topics and self._endings.are_over(name)
 
     def runtimes(self) -> list[TopicRuntime]:
         """Every topic that is served, the oldest first; none while the broker is not running."""
@@ -343,10 +349,15 @@ class Broker:
 
     def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic:
         """Make a topic. Raises BadRequest, TopicExists."""
+        self._check_running()
+        if self._shared is not None and topic.name in self._catalogue.changing():
+            self._shared.settled(topic.name)
         with self._lock:
             self._check_running()
             self.history.check(topic.history)
-            made = self._catalogue.create(topic.check(), exist_ok=exist_ok)
+            if self._shared is None and topic.name in self._catalogue.leaving():
+                deleting.finish(topic.name, self.store, self._catalogue)
+            made = self._catalogue.create(topic.check(), exist_ok=exist_ok, make=self.store.make)
             if made.name not in self._topics and self._shared is None:
                 self.history.drop(made.name)
                 self._topics[made.name] = self._serve(made.name)
@@ -367,21 +378,26 @@ class Broker:
         return topic
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and all its messages. Raises TopicUnknown."""
+        """Delete a topic and all its messages. Raises TopicUnknown.
+
+        Raises:
+            Unavailable: it is deleted, but not everybody has let go of it yet; the same call again
+                waits for them.
+        """
+        if self._shared is not None:
+            self._check_running()
+            self._catalogue.delete(name)
+            self.catalogue_changed()
+            self._shared.settled(name)
+            return
         with self._lock:
             self._check_running()
-            topic = self._catalogue.get(name)
-            journals = self._catalogue.journals(name)
             self._catalogue.delete(name)
-            names = [one for one in self.served_names(topic) if one in self._topics]
-            runtimes = [self._topics.pop(one) for one in names]
-            for runtime in runtimes:
-                runtime.close(lambda partition: partition.close())
-                runtime.wait_left(READING_SECONDS_MAX)
-            self.store.drop(journals)
-            self.history.drop(name)
-        for runtime in runtimes:
-            runtime.dispatcher.end_all(TopicUnknown(name))
+            runtime = self._topics.pop(name)
+        self._endings.close([runtime])
+        with self._lock:
+            if name in self._catalogue.leaving():  # who made it again was quicker
+                deleting.finish(name, self.store, self._catalogue)
 
     def topics(self) -> list[Topic]:
         """Every topic, by name."""
@@ -413,7 +429,6 @@ class Broker:
                 raise no_transactions(runtime.topic.name)
             stage = self.transactions.stage(stream.transaction, stream.op, sender)
             stage = StageOf(stage.transaction, stage.until_ms, account)
-            self._check_home(stream)
         return Writer(
             stream,
             runtime,
@@ -423,16 +438,21 @@ class Broker:
             sender,
         )
 
-    def _check_home(self, stream: WriteStream) -> None:
-        """Refuse to stage what could not be decided here."""
-        home = TransactionName.parse(stream.transaction).topic
+    def _has(self, name: str, partition: int) -> bool:
+        """Whether there is such a partition, here or elsewhere, for a transaction.
+
+        Raises:
+            Refused: it is of a topic in shards.
+        """
         try:
-            self.runtime(home)
-        except Elsewhere as other:
-            raise Refused(
-                f"topics {home}, where this transaction began, and {stream.topic} are served by "
-                f"two brokers ({other.node or 'nobody'} has {home}): a transaction takes one"
-            ) from None
+            topic = self._catalogue.get(name)
+            if partition >= topic.partitions:
+                topic = self._catalogue.newest(name)
+        except TopicUnknown:
+            return False
+        if self._shared is not None and topic.spread > 1:
+            raise no_transactions(name)
+        return partition < topic.partitions
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
         """A consumer, without credit yet. Raises TopicUnknown, ResourceExhausted."""

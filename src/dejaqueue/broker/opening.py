@@ -109,6 +109,7 @@ class Opening:
             found.result().journal.close()
         self._is_gone.set()
 
-    def wait_gone(self, seconds: float) -> bool:
-        """Wait until what was let go is closed. False: it is still being read."""
-        return self._is_gone.wait(seconds)
+    @property
+    def is_gone(self) -> bool:
+        """True if what was let go is closed."""
+        return self._is_gone.is_set()

@@ -55,6 +55,7 @@ class TopicRuntime:
         turns: of who sends the same batch again.
         partitions: by number; each is loaded when it is first used.
         served_as: the topic's name, or that of the one shard of it that is served.
+        journals: what the topic is called in the store of its journals.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class TopicRuntime:
         opener: Executor | None = None,
     ) -> None:
         self.served_as = served_as or topic.name
+        self.journals = journals or topic.name
         self.shard = parse_shard(self.served_as)
         self.topic = share_of(topic) if self.shard else topic
         self.dispatcher = Dispatcher(_silence_us(settings), self.ring_all)
@@ -91,6 +93,7 @@ class TopicRuntime:
         self._threads = threads
         self._again: Executor | None = None
         self._again_lock = threading.Lock()
+        self._is_closed = False
 
         self._forecast = Forecast(settings.dispatch, lambda count: grow(self.topic.name, count))
 
@@ -99,7 +102,7 @@ class TopicRuntime:
             partition = Partition(
                 lambda: self.topic,
                 number,
-                lambda: store.open(journals or self.topic.name, number),
+                lambda: store.open(self.journals, number, only_made=True),
                 clock,
                 settings,
                 self.dispatcher,
@@ -237,9 +240,10 @@ class TopicRuntime:
             waits.append(done)
         for done in waits:
             done.result()
+        self._is_closed = True
 
-    def wait_left(self, seconds: float) -> None:
-        """Once closed: wait until what still read a partition has left its journal."""
-        for partition in self.partitions:
-            if partition.opening is not None:
-                partition.opening.wait_gone(seconds)
+    @property
+    def is_left(self) -> bool:
+        """True once it is closed and nothing reads a partition any more."""
+        opening = [place.opening for place in self.partitions]
+        return self._is_closed and all(one is None or one.is_gone for one in opening)

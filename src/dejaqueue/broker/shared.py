@@ -50,6 +50,15 @@ class Shared(Protocol):
         """Return when somebody serves a topic that was just made, or when that takes too long."""
         ...
 
+    def settled(self, topic: str) -> None:
+        """Return when a topic is neither being made nor deleted any more: nothing is left of it, or
+        it is there.
+
+        Raises:
+            Unavailable: that takes too long; it goes on all the same.
+        """
+        ...
+
     def describe(self, topic: str) -> dict[str, Any]:
         """Who is there and who serves what; of one topic, or "" = of all."""
         ...

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from dejaqueue import limits
 from dejaqueue.access.quotas import TRANSACTIONS, Account
 from dejaqueue.broker.branches import EPOCH_MARK, Record
+from dejaqueue.broker.deciding import RETRY_MS
 from dejaqueue.broker.transaction_names import TransactionName
-from dejaqueue.broker.transactions import RETRY_MS, Transactions
+from dejaqueue.broker.transactions import Transactions
 from dejaqueue.engine.commands import Remember, Stage
 from dejaqueue.errors import DejaQError, Refused, ResourceExhausted
 

@@ -1,13 +1,14 @@
 """The topic catalogue: which topics there are, kept in the journal's store.
 
 Room: broker. Called under the broker's lock.
-Holds: a change is durable before it is seen; what can't change is refused with its name.
+Holds: a change is durable before it is seen; what can't change is refused with its name; a topic
+that is deleted is named until its journals are dropped, so that a crash in between leaves nothing.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ class Catalogue:
         self._store = store
         self._topics: dict[str, Topic] = {}
         self._counts: dict[str, tuple[int, ...]] = {}
+        self._leaving: tuple[str, ...] = ()
         text = store.load_catalog()
         if text is not None:
             try:
@@ -36,6 +38,7 @@ class Catalogue:
                     self._topics[topic["name"]] = Topic.from_dict(topic)
                 for name, counts in values.get("partition_counts", {}).items():
                     self._counts[name] = tuple(counts)
+                self._leaving = tuple(values.get("deleting", ()))
             except (ValueError, KeyError, TypeError) as wrong:
                 raise JournalDamaged(f"topic catalogue: {wrong}") from wrong
 
@@ -48,6 +51,10 @@ class Catalogue:
         if name not in self._topics:
             raise TopicUnknown(name)
         return self._topics[name]
+
+    def newest(self, name: str) -> Topic:
+        """As `get`, as of now, also if another broker has just changed it."""
+        return self.get(name)
 
     def find(self, name: str) -> Topic | None:
         """The topic, None if there is none."""
@@ -65,8 +72,18 @@ class Catalogue:
         """How many partitions the topic had, one after the other; the last is its number now."""
         return self._counts.get(name, ()) or (self.get(name).partitions,)
 
-    def create(self, topic: Topic, *, exist_ok: bool) -> Topic:
-        """Add a topic. With `exist_ok` an equal one is fine; a different one raises TopicExists."""
+    def create(
+        self,
+        topic: Topic,
+        *,
+        exist_ok: bool,
+        make: Callable[[str], None] = lambda _journals: None,
+    ) -> Topic:
+        """Add a topic. With `exist_ok` an equal one is fine; a different one raises TopicExists.
+
+        Args:
+            make: lets journals of this name be opened; called before the topic is there.
+        """
         known = self._topics.get(topic.name)
         if known is not None:
             asked = topic
@@ -84,6 +101,10 @@ class Catalogue:
         self._check_letters(topic)
         if len(self._topics) >= limits.TOPICS_MAX:
             raise Refused(f"this broker has {limits.TOPICS_MAX} topics, the limit")
+        return self._add(topic, make)
+
+    def _add(self, topic: Topic, make: Callable[[str], None]) -> Topic:
+        make(topic.name)
         return self._put(topic)
 
     def alter(self, name: str, changes: dict[str, Any]) -> Topic:
@@ -117,23 +138,43 @@ class Catalogue:
                 raise BadRequest("topic.spread", limit, topic.spread)
 
     def delete(self, name: str) -> None:
-        """Forget a topic, or raise TopicUnknown."""
+        """Take the first step: the topic is gone, its journals are not. Raises TopicUnknown."""
         self.get(name)
         topics = {known: topic for known, topic in self._topics.items() if known != name}
-        self._store_all(topics, {k: counts for k, counts in self._counts.items() if k != name})
+        counts = {known: counts for known, counts in self._counts.items() if known != name}
+        self._store_all(topics, counts, (*self._leaving, name))
+
+    def leaving(self) -> tuple[str, ...]:
+        """Topics that were deleted, and whose journals have not been dropped yet."""
+        return self._leaving
+
+    def changing(self) -> tuple[str, ...]:
+        """Topics that are being made or deleted."""
+        return self._leaving
+
+    def buried(self, name: str) -> None:
+        """The second step: the journals of a deleted topic are dropped."""
+        left = tuple(other for other in self._leaving if other != name)
+        self._store_all(self._topics, self._counts, left)
 
     def _put(self, topic: Topic, counts: tuple[int, ...] = ()) -> Topic:
         all_counts = self._counts | {topic.name: counts} if len(counts) > 1 else self._counts
-        self._store_all(self._topics | {topic.name: topic}, all_counts)
+        self._store_all(self._topics | {topic.name: topic}, all_counts, self._leaving)
         return topic
 
-    def _store_all(self, topics: dict[str, Topic], counts: dict[str, tuple[int, ...]]) -> None:
+    def _store_all(
+        self,
+        topics: dict[str, Topic],
+        counts: dict[str, tuple[int, ...]],
+        leaving: tuple[str, ...],
+    ) -> None:
         text = json.dumps(
             {
                 "version": FORMAT_VERSION,
                 "topics": [topics[name].to_dict() for name in sorted(topics)],
                 "partition_counts": {name: list(counts[name]) for name in sorted(counts)},
+                "deleting": list(leaving),
             }
         )
         self._store.store_catalog(text)
-        self._topics, self._counts = topics, counts
+        self._topics, self._counts, self._leaving = topics, counts, leaving

@@ -19,26 +19,29 @@ import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY, Sender
+from dejaqueue.broker import deciding
 from dejaqueue.broker.branches import (
     Place,
     Record,
     check_branches,
     check_epoch,
-    decide_family,
     is_committed,
 )
+from dejaqueue.broker.deciding import RETRY_MS, Decision
+from dejaqueue.broker.peers import ASK, PEER_ACTIONS, TELL, Peers
 from dejaqueue.broker.transaction_names import TransactionName, check_participants, family_of
 from dejaqueue.clock import Clock
-from dejaqueue.engine.commands import Decide, Remember, Stage
+from dejaqueue.engine.commands import Stage
 from dejaqueue.errors import (
     BadRequest,
     DejaQError,
+    Elsewhere,
     InternalError,
     Refused,
     TopicUnknown,
@@ -59,28 +62,29 @@ ACTIONS = {
     "transactions": ("topic",),
 }
 """Actions of docs/wire.md, and what their bodies hold."""
-RETRY_MS = 1_000
-"""Who could not be asked or told is asked or told again after this."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    """What a home decided, now or before, and who has to be told."""
-
-    commit: bool
-    record: Record
 
 
 class Transactions:
     """The coordinator of all transactions of a broker.
 
     Args:
-        runtime: the served topic of a name, or TopicUnknown.
+        runtime: the served topic of a name, or TopicUnknown, or Elsewhere.
+        has: whether there is such a partition, served here or not. Raises Refused: it cannot take
+            part.
+        peers: the way to other brokers of a cluster; None = there is none.
     """
 
-    def __init__(self, runtime: Callable[[str], TopicRuntime], clock: Clock) -> None:
+    def __init__(
+        self,
+        runtime: Callable[[str], TopicRuntime],
+        clock: Clock,
+        has: Callable[[str, int], bool],
+        peers: Callable[[], Peers | None] = lambda: None,
+    ) -> None:
         self._runtime = runtime
         self._clock = clock
+        self._has = has
+        self._peers = peers
         self._turn = itertools.count()
         self._pending: set[Future[None]] = set()
         self._lock = threading.Lock()
@@ -135,6 +139,8 @@ class Transactions:
     def stage(self, text: str, op: str = "enqueue", sender: Sender = NOBODY) -> Stage:
         """What batches of this transaction carry. Raises BadRequest."""
         name = TransactionName.parse(text, sender)
+        if not self._has(name.topic, name.partition):
+            raise TopicUnknown(name.topic)
         most_ms = limits.BRANCHED_MS_MAX if name.branch else limits.TRANSACTION_MS_MAX
         if name.until_ms - name.began_ms > most_ms:
             raise BadRequest("transaction", "a branch of it", text)
@@ -166,10 +172,10 @@ class Transactions:
             BadRequest, TopicUnknown.
         """
         name = TransactionName.parse(text, sender)
-        record = Record(tuple(check_participants(participants)))
+        record = Record(self._there(participants))
         if branches is not None:
             record = replace(record, family=name.family, branches=check_branches(branches))
-        remember = partial(_remember, name=name, record=record, commit=commit)
+        remember = partial(deciding.remember, name=name, record=record, commit=commit)
         return self._decided(name, remember, commit)
 
     def commit_epoch(self, body: dict[str, Any], sender: Sender = NOBODY) -> Future[None]:
@@ -187,25 +193,27 @@ class Transactions:
         if not isinstance(until_ms, int) or isinstance(until_ms, bool):
             raise BadRequest("until_ms", "when the first branch's time is over", until_ms)
         record = Record(
-            tuple(check_participants(body.get("participants"))),
+            self._there(body.get("participants")),
             family_of(sender, query, epoch),
             epoch,
             check_branches(body.get("branches")),
         )
-        name = _epochs_of(check_topic_name(topic), query, sender)
-        remember = partial(_remember_epoch, name=name, record=record, until_ms=until_ms)
+        name = deciding.epochs_of(check_topic_name(topic), query, sender)
+        remember = partial(deciding.remember_epoch, name=name, record=record, until_ms=until_ms)
         return self._decided(name, remember, True)
 
     def _decided(
-        self, name: TransactionName, remember: Callable[[Partition], _Decision], commit: bool
+        self, name: TransactionName, remember: Callable[[Partition], Decision], commit: bool
     ) -> Future[None]:
         """Decide in the home, then tell the others."""
+        if not self._has(name.topic, name.partition):
+            raise TopicUnknown(name.topic)
         home = self._home(name)
         done: Future[None] = Future()
         with self._lock:
             self._pending.add(done)
 
-        def decided(future: Future[_Decision]) -> None:
+        def decided(future: Future[Decision]) -> None:
             wrong = future.exception()
             if wrong is not None:
                 self._finish(done, wrong)
@@ -217,6 +225,10 @@ class Transactions:
 
         home.change(name.partition, remember).add_done_callback(decided)
         return done
+
+    def _there(self, participants: object) -> tuple[Place, ...]:
+        """The participants, but for partitions that are nowhere: nothing is staged in them."""
+        return tuple(place for place in check_participants(participants) if self._has(*place))
 
     def undecided(self, topic: str) -> list[dict[str, Any]]:
         """The transactions that have something staged in a topic, oldest first. Blocks."""
@@ -286,7 +298,7 @@ class Transactions:
         sender: Sender,
     ) -> None:
         """Answer with what begin gave, and whether the epoch is committed already."""
-        home = _epochs_of(body["topic"], body["query"], sender)
+        home = deciding.epochs_of(body["topic"], body["query"], sender)
 
         def looked(future: Future[bool]) -> None:
             wrong = future.exception()
@@ -306,24 +318,93 @@ class Transactions:
         Args:
             then: called on any thread; False = not decided, or the home could not be asked.
         """
-        try:
-            name = TransactionName.parse(text)
-            home = self._home(name)
-        except BadRequest:  # its topic is gone, and with it every decision: it was not committed
-            self._decide_in(topic, partition, text, False, lambda error: then(error is None))
-            return
-        except DejaQError:
-            then(False)
-            return
 
-        def answered(future: Future[bool | None]) -> None:
-            commit = None if future.exception() is not None else future.result()
+        def answered(commit: bool | None) -> None:
             if commit is None:
                 then(False)
             else:
                 self._decide_in(topic, partition, text, commit, lambda error: then(error is None))
 
-        home.change(name.partition, partial(_recall, name=name)).add_done_callback(answered)
+        self._ask(text, answered)
+
+    def _ask(self, text: str, then: Callable[[bool | None], None]) -> None:
+        """What became of a transaction, by its home; None = undecided, or it cannot be asked."""
+        try:
+            name = TransactionName.parse(text)
+            if not self._has(name.topic, name.partition):
+                raise TopicUnknown(name.topic)
+            home = self._home(name)
+        except Elsewhere as other:
+
+            def far(answer: dict[str, Any], error: BaseException | None) -> None:
+                if isinstance(error, TopicUnknown):
+                    then(False)
+                else:
+                    then(None if error is not None else answer.get("commit"))
+
+            self._ask_far(other, ASK, {"transaction": text}, far)
+            return
+        except BadRequest:  # its topic is gone, and with it every decision: it was not committed
+            then(False)
+            return
+        except DejaQError:
+            then(None)
+            return
+
+        def near(future: Future[bool | None]) -> None:
+            then(None if future.exception() is not None else future.result())
+
+        recall = partial(deciding.recall, name=name)
+        home.change(name.partition, recall).add_done_callback(near)
+
+    def _ask_far(
+        self,
+        other: Elsewhere,
+        action: str,
+        body: dict[str, Any],
+        then: Callable[[dict[str, Any], BaseException | None], None],
+    ) -> None:
+        """Have the broker that serves it do something; `then` on any thread."""
+        peers = self._peers()
+        if peers is None or not other.url:
+            then({}, other)
+            return
+
+        def answered(future: Future[dict[str, Any]]) -> None:
+            wrong = other if future.cancelled() else future.exception()  # it is gone meanwhile
+            then({} if wrong is not None else future.result(), wrong)
+
+        peers.ask(other.url, action, body).add_done_callback(answered)
+
+    def hear(self, action: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+        """What another broker tells or asks, of a partition that is served here.
+
+        Raises:
+            BadRequest, TopicUnknown, Elsewhere. Others come with the future.
+        """
+        answer: Future[dict[str, Any]] = Future()
+        check_fields(body, list(PEER_ACTIONS[action]))
+        text = TransactionName.parse(body.get("transaction")).text
+        if action == ASK:
+            self._home(TransactionName.parse(text))  # asked here, or not at all
+            self._ask(text, lambda commit: answer.set_result({"commit": commit}))
+            return answer
+        [(topic, partition)] = check_participants([body.get("place")])
+        commit, record = body.get("commit"), body.get("record")
+        if not isinstance(commit, bool):
+            raise BadRequest("commit", "true or false", commit)
+        if not isinstance(record, str):
+            raise BadRequest("record", "a text", record)
+        self._check_place(topic, partition)
+
+        def told(error: BaseException | None) -> None:
+            if error is None:
+                answer.set_result({})
+            else:
+                answer.set_exception(error)
+
+        self._decide_in(topic, partition, text, commit, told, Record.parse(record))
+        return answer
 
     def tell_again(self, text: str, then: Callable[[bool], None]) -> None:
         """Tell a decision to those who may not know it. `then` as for `resolve`."""
@@ -334,19 +415,21 @@ class Transactions:
             then(False)
             return
 
-        def read(future: Future[_Decision | None]) -> None:
+        def read(future: Future[Decision | None]) -> None:
             decision = None if future.exception() is not None else future.result()
             if decision is None:
                 then(False)
             else:
                 self._tell(name, decision, lambda error: then(error is None))
 
-        home.change(name.partition, partial(_known, name=name)).add_done_callback(read)
+        home.change(name.partition, partial(deciding.known_decision, name=name)).add_done_callback(
+            read
+        )
 
     def _tell(
         self,
         name: TransactionName,
-        decision: _Decision,
+        decision: Decision,
         then: Callable[[BaseException | None], None],
     ) -> None:
         """Tell all participants, and note in the home when all know it."""
@@ -383,12 +466,18 @@ class Transactions:
         then: Callable[[BaseException | None], None],
         record: Record | None = None,
     ) -> None:
+        record = record or Record()
         try:
             runtime = self._check_place(topic, partition)
+        except Elsewhere as other:
+            body = {"transaction": text, "place": f"{topic}/{partition}", "commit": commit}
+            body["record"] = replace(record, places=()).to_text()
+            self._ask_far(other, TELL, body, lambda _, error: then(error))
+            return
         except DejaQError as error:
             then(error)
             return
-        tell = partial(_do_decide, text=text, commit=commit, record=record or Record())
+        tell = partial(deciding.do_decide, text=text, commit=commit, record=record)
 
         def told(future: Future[bool]) -> None:
             wrong = future.exception()
@@ -401,7 +490,7 @@ class Transactions:
 
     def _all_know(self, name: TransactionName) -> None:
         try:
-            self._home(name).change(name.partition, partial(_complete, name=name))
+            self._home(name).change(name.partition, partial(deciding.complete, name=name))
         except DejaQError:
             return  # the next start tells everybody again
 
@@ -410,7 +499,7 @@ class Transactions:
         done: Future[None],
         name: TransactionName,
         wanted: bool,
-        decision: _Decision,
+        decision: Decision,
         error: BaseException | None,
     ) -> None:
         word = "committed" if decision.commit else "aborted"
@@ -456,109 +545,6 @@ class Transactions:
 
     def _check_place(self, topic: str, partition: int) -> TopicRuntime:
         runtime = self._runtime(topic)
-        if partition not in runtime.partitions:
-            raise TopicUnknown(f"{topic}/{partition}")
+        if partition not in runtime.partitions:  # it was added elsewhere just now
+            raise Unavailable(f"partition {partition} of topic {topic} is being made", 50)
         return runtime
-
-
-# --- on the worker of the home, or of a participant -------------------------------------------
-
-
-def _remember(home: Partition, name: TransactionName, record: Record, commit: bool) -> _Decision:
-    """Decide, unless that was done before."""
-    known = home.engine.decisions.get(name.text)
-    if known is not None:
-        before = Record.parse(known[1])
-        if not before.places:  # its branches are decided: what is there still lost
-            before = replace(record, branches=())
-        return _Decision(known[0], replace(before, places=_joined(before, record)))
-    outcome = commit and home.now_ms() < name.until_ms
-    return _write_down(home, name.text, record, outcome)
-
-
-def _remember_epoch(
-    home: Partition, name: TransactionName, record: Record, until_ms: int
-) -> _Decision:
-    """Commit an epoch, unless that was done before."""
-    known = home.engine.decisions.get(name.text)
-    before = Record() if known is None else Record.parse(known[1])
-    if before.epoch >= record.epoch:
-        is_same = before.family == record.family
-        branches = before.branches if is_same else ()
-        places = _joined(before, record) if is_same else record.places
-        return _Decision(True, replace(record, branches=branches, places=places))
-    if before.places:
-        raise Unavailable(f"epoch {before.epoch} is being committed still", RETRY_MS)
-    if home.now_ms() >= until_ms:
-        return _Decision(False, replace(record, branches=()))
-    return _write_down(home, name.text, record, True)
-
-
-def _epochs_of(topic: str, query: str, sender: Sender) -> TransactionName:
-    """Under which name its home remembers the last epoch of a sender's query."""
-    family = family_of(sender, query)
-    return TransactionName.parse(f"{topic}/0/{limits.INSTANT_MS_MAX}-1-{family}")
-
-
-def _joined(before: Record, record: Record) -> tuple[Place, ...]:
-    return tuple(dict.fromkeys([*before.places, *record.places]))
-
-
-def _write_down(home: Partition, text: str, record: Record, commit: bool) -> _Decision:
-    """The decision is made: keep it, and do it in the home itself."""
-    here = (home.topic().name, home.number)
-    left = record
-    if not record.family:  # branches may be many: the home is told as the others are
-        left = replace(record, places=tuple(place for place in record.places if place != here))
-    # What everybody knows at once is remembered as such.
-    kept = left if left.places else record.told()
-    home.apply(Remember(home.now_ms(), text, commit, kept.to_text()))
-    if here in record.places and not record.family:
-        _do_decide(home, text, commit, record)
-    return _Decision(commit, left)
-
-
-def _recall(home: Partition, name: TransactionName) -> bool | None:
-    """What was decided; what nobody decided in time is aborted from now on."""
-    known = home.engine.decisions.get(name.text)
-    if known is not None:
-        return known[0]
-    if name.branch:
-        commit = _recall_branch(home, name)
-        if commit is not None:
-            return commit
-    if home.now_ms() < name.until_ms:
-        return None
-    home.apply(Remember(home.now_ms(), name.text, commit=False))
-    return False
-
-
-def _recall_branch(home: Partition, name: TransactionName) -> bool | None:
-    """As `_recall`, of what was decided for its family."""
-    decisions = home.engine.decisions
-    for commit, told in decisions.values():
-        if f";{name.family};" in told:
-            return commit and name.branch in Record.parse(told).branches
-    # Everybody was told: whoever has it still, has a branch that does not count.
-    return False if name.text.partition("~")[0] in decisions else None
-
-
-def _known(home: Partition, name: TransactionName) -> _Decision | None:
-    known = home.engine.decisions.get(name.text)
-    return None if known is None else _Decision(known[0], Record.parse(known[1]))
-
-
-def _complete(home: Partition, name: TransactionName) -> None:
-    """All participants know it: nobody has to be told any more."""
-    known = home.engine.decisions.get(name.text)
-    if known is not None and (record := Record.parse(known[1])).places:
-        home.apply(Remember(home.now_ms(), name.text, known[0], record.told().to_text()))
-
-
-def _do_decide(place: Partition, text: str, commit: bool, record: Record) -> bool:
-    """Do what was decided; True if there is more to do."""
-    if record.family:
-        return decide_family(place, record, commit=commit)
-    if place.engine.has_staged(text):
-        place.apply(Decide(place.now_ms(), text, commit))
-    return False

@@ -125,7 +125,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         )
         flight.start()
         if place.node is not None:
-            place.node.on_gone = flight.forwarding.drop
+            place.node.on_gone = flight.drop
         place.join(broker, flight.port, http.port, tls=tls is not None)
         _keep_pauses_short()
         if (trims := trimmer()) is not None:

@@ -1,69 +1,122 @@
 """The topic catalogue of a cluster: one fact for each topic, the same for all brokers.
 
+    making → living → deleting → deleted (a tombstone)
+
 Room: cluster. Changes are made under the broker's lock; `refresh` may be called from any thread.
 Holds: of two brokers that change a topic at once one wins and the other tries again on what it then
-finds; journals of a topic that was deleted are never taken for those of one made later.
-See: broker/topics.py, whose checks hold here too.
+finds; journals of a topic that was deleted are never taken for those of one made later. A topic is
+gone when its fact says so and never because a fact was not in an answer; an answer that is older
+than what is known changes nothing.
+See: broker/topics.py, whose checks hold here too; docs/adr/0018.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from dejaqueue.broker.topics import Catalogue
+from dejaqueue.clock import Clock, SteadyClock
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact
-from dejaqueue.errors import JournalDamaged, TopicUnknown, Unavailable
+from dejaqueue.errors import DejaQError, JournalDamaged, TopicUnknown, Unavailable
 from dejaqueue.model import Topic
 
 PREFIX = "topics/"
 TRIES = 16
+TOMBSTONE_MS = 24 * 3_600_000
+"""So long a deleted topic is named as such. A broker that heard nothing for half of that begins
+anew with what it then finds."""
+
+log = logging.getLogger("dejaqueue.cluster")
+
+
+class State(StrEnum):
+    """What became of a topic."""
+
+    MAKING = "making"
+    LIVING = "living"
+    DELETING = "deleting"
+    DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class Kept:
     """A topic as the coordinator has it.
 
     Attributes:
-        journals: what it is called in the store of journals.
+        journals: what it is called in the store of journals; no other topic ever is.
+        maker: while it is being made, the life of the broker that does so.
+        waits: while it is being deleted, what is served apart of it and was not let go yet.
     """
 
     topic: Topic
     counts: tuple[int, ...]
     journals: str
     revision: int
+    state: State = State.LIVING
+    maker: str = ""
+    waits: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, fact: Fact) -> _Kept:
+    def of(cls, fact: Fact) -> Kept:
+        """From a fact. Raises JournalDamaged."""
         try:
             values = json.loads(fact.value)
-            topic = Topic.from_dict(values["topic"])
-            return cls(topic, tuple(values["counts"]), values["journals"], fact.revision)
+            return cls(
+                Topic.from_dict(values["topic"]),
+                tuple(values["counts"]),
+                values["journals"],
+                fact.revision,
+                State(values.get("state", State.LIVING)),
+                values.get("maker", ""),
+                tuple(values.get("waits", ())),
+            )
         except (ValueError, KeyError, TypeError) as wrong:
             raise JournalDamaged(f"coordinator, fact {fact.key}: {wrong}") from wrong
 
     def to_bytes(self) -> bytes:
-        values = {
+        """As a fact's value."""
+        values: dict[str, Any] = {
+            "state": str(self.state),
             "topic": self.topic.to_dict(),
             "counts": list(self.counts),
             "journals": self.journals,
         }
+        if self.state is State.MAKING:
+            values["maker"] = self.maker
+        if self.state is State.DELETING:
+            values["waits"] = list(self.waits)
         return json.dumps(values).encode()
 
 
 class ClusterCatalogue(Catalogue):
-    """All topics of the cluster, as this broker knows them."""
+    """All topics of the cluster, as this broker knows them.
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    Args:
+        clock: elapsed time.
+
+    Attributes:
+        maker: the life of this broker, for what it makes.
+    """
+
+    def __init__(self, coordinator: Coordinator, clock: Clock | None = None) -> None:
         self._coordinator = coordinator
-        self._kept: dict[str, _Kept] = {}
-        self._refreshing, self._asking = threading.Lock(), threading.Lock()
-        self._begun = self._finished = 0
-        """Number of the last list that began, and of the last that was answered."""
+        self._clock: Clock = clock or SteadyClock()
+        self._heard_us = 0
+        self.maker = ""
+        self._making: set[str] = set()
+        """What this broker is making just now."""
+        self._kept: dict[str, Kept] = {}
+        self._refreshing = threading.Lock()
         self._is_news = False
+        self._missing: frozenset[str] = frozenset()
         self._topics: dict[str, Topic] = {}
         self._counts: dict[str, tuple[int, ...]] = {}
         self.refresh()
@@ -76,25 +129,54 @@ class ClusterCatalogue(Catalogue):
 
     def _read(self) -> None:
         with self._refreshing:  # an older answer must not replace a newer one
-            self._begun += 1
-            number = self._begun
+            began_us = self._clock.now_us()
             facts = self._coordinator.list(PREFIX)
             known = self._kept
-            kept: dict[str, _Kept] = {}
+            if began_us - self._heard_us > TOMBSTONE_MS * 500:
+                known = {}  # tombstones of what was deleted meanwhile may have vanished
+            self._heard_us = began_us
+            kept = dict(known)
             for fact in facts:
-                name = fact.key.removeprefix(PREFIX)
-                old = known.get(name)
-                same = old is not None and old.revision == fact.revision
-                kept[name] = old if same and old is not None else _Kept.of(fact)
-            if kept != known:
-                self._adopt(kept)
-                self._is_news = True
-            self._finished = number
+                self._take(kept, fact)
+            listed = {fact.key.removeprefix(PREFIX) for fact in facts}
+            for name in [name for name in kept if name not in listed]:
+                if kept[name].state is State.DELETED:
+                    del kept[name]  # its tombstone has vanished
+            self._tell_missing(frozenset(kept) - listed)
+            self._adopt(kept)
 
-    def _adopt(self, kept: dict[str, _Kept]) -> None:
+    @staticmethod
+    def _take(kept: dict[str, Kept], fact: Fact) -> None:
+        """Know a fact, unless something newer is known."""
+        name = fact.key.removeprefix(PREFIX)
+        old = kept.get(name)
+        if old is None or old.revision < fact.revision:
+            kept[name] = Kept.of(fact)
+
+    def _tell_missing(self, missing: frozenset[str]) -> None:
+        if missing - self._missing:
+            text = "%d topics are not in what the coordinator lists, and nobody deleted them: %s"
+            log.warning(text, len(missing), ", ".join(sorted(missing)[:10]))
+        self._missing = missing
+
+    def _adopt(self, kept: dict[str, Kept]) -> None:
+        if kept == self._kept:
+            return
         self._kept = kept
-        self._counts = {name: one.counts for name, one in kept.items()}
-        self._topics = {name: one.topic for name, one in kept.items()}
+        living = {name: one for name, one in kept.items() if one.state is State.LIVING}
+        self._counts = {name: one.counts for name, one in living.items()}
+        self._topics = {name: one.topic for name, one in living.items()}
+        self._is_news = True
+
+    def _ask(self, name: str) -> Kept | None:
+        """What the coordinator knows of one topic now; None = nothing."""
+        with self._refreshing:
+            fact = self._coordinator.get(PREFIX + name)
+            if fact is not None:
+                kept = dict(self._kept)
+                self._take(kept, fact)
+                self._adopt(kept)
+            return self._kept.get(name)
 
     def get(self, name: str) -> Topic:
         """The topic of this name, or TopicUnknown: one that another broker made is asked for.
@@ -102,57 +184,189 @@ class ClusterCatalogue(Catalogue):
         Whoever made it there may come here before the bell has rung.
         """
         if name not in self._topics:
-            begun = self._begun
-            with self._asking:  # several ask at once; one answer that was asked for later will do
-                if self._finished <= begun:
-                    self._read()
+            self._ask(name)
+        return super().get(name)
+
+    def newest(self, name: str) -> Topic:
+        """As `get`, as of now. Raises TopicUnknown, Unavailable."""
+        self._ask(name)
         return super().get(name)
 
     def journals(self, name: str) -> str:
         """What the topic is called in the store of its journals."""
         found = self._kept.get(name)
-        if found is None:
+        if found is None or found.state is not State.LIVING:
             raise TopicUnknown(name)
         return found.journals
 
-    def create(self, topic: Topic, *, exist_ok: bool) -> Topic:
-        """Add a topic. With `exist_ok` an equal one is fine; a different one raises TopicExists."""
-        return self._again(lambda: super(ClusterCatalogue, self).create(topic, exist_ok=exist_ok))
+    def words(self) -> set[str]:
+        """What topics that are there, or come or go, are called in the store of journals."""
+        return {one.journals for one in self._kept.values() if one.state is not State.DELETED}
+
+    def placed(self) -> Mapping[str, Topic]:
+        """Topics by name whose unit matters: those that are being deleted are let go by owners."""
+        return {
+            name: one.topic
+            for name, one in self._kept.items()
+            if one.state in (State.LIVING, State.DELETING)
+        }
+
+    # --- changes --------------------------------------------------------------------------------
+
+    def create(
+        self,
+        topic: Topic,
+        *,
+        exist_ok: bool,
+        make: Callable[[str], None] = lambda _journals: None,
+    ) -> Topic:
+        """Add a topic. With `exist_ok` an equal one is fine; a different one raises TopicExists.
+
+        Raises:
+            Unavailable: one of this name is being deleted, or made by another broker.
+        """
+
+        def add() -> Topic:
+            self.check_settled(topic.name)
+            return super(ClusterCatalogue, self).create(topic, exist_ok=exist_ok, make=make)
+
+        return self._again(add)
 
     def alter(self, name: str, changes: dict[str, Any]) -> Topic:
         """Change settings that may change; the others are refused."""
         return self._again(lambda: super(ClusterCatalogue, self).alter(name, changes))
 
-    def _again(self, change: Any) -> Topic:
+    def _again(self, change: Callable[[], Topic]) -> Topic:
         for _ in range(TRIES):
             self._read()
             try:
-                changed: Topic = change()
+                return change()
             except Conflict:
                 continue
-            return changed
         raise Unavailable("others keep changing this topic", 100)
 
-    def delete(self, name: str) -> None:
-        """Forget a topic, or raise TopicUnknown."""
-        for _ in range(TRIES):
-            self._read()
-            self.get(name)
+    def check_settled(self, name: str) -> None:
+        """Raise Unavailable while a topic is being made or deleted, as far as is known here."""
+        found = self._kept.get(name)
+        if found is not None and found.state in (State.MAKING, State.DELETING):
+            what = "made by another broker" if found.state is State.MAKING else "deleted"
+            if found.waits:
+                what += f": {', '.join(found.waits)} is not let go of yet"
+            raise Unavailable(f"topic {name} is being {what}", 100)
+
+    def _add(self, topic: Topic, make: Callable[[str], None]) -> Topic:
+        """Note the name of the journals, let them be made, and only then say that it is there."""
+        name, before = topic.name, self._kept.get(topic.name)
+        journals = f"{name}.{secrets.token_hex(8)}"
+        revision = 0 if before is None else before.revision
+        kept = Kept(topic, (topic.partitions,), journals, revision, State.MAKING, self.maker)
+        self._making.add(name)
+        try:
+            made = self._write(kept)
             try:
-                self._coordinator.delete(PREFIX + name, self._kept[name].revision)
+                make(journals)
+                self._write(replace(made, state=State.LIVING))
+            except BaseException:
+                with suppress(Conflict, DejaQError):  # else a round finds it
+                    self._write(replace(made, state=State.DELETING))
+                raise
+        finally:
+            self._making.discard(name)
+        self._read()
+        return topic
+
+    def _put(self, topic: Topic, counts: tuple[int, ...] = ()) -> Topic:
+        known = self._kept[topic.name]
+        self._write(replace(known, topic=topic, counts=counts or known.counts))
+        return topic
+
+    def _write(self, kept: Kept) -> Kept:
+        """Change a fact that is as it is known. Raises Conflict, Unavailable."""
+        key, ttl_ms = PREFIX + kept.topic.name, None
+        if kept.state is State.DELETED:
+            ttl_ms = TOMBSTONE_MS
+        revision = self._coordinator.put(key, kept.to_bytes(), kept.revision, ttl_ms=ttl_ms)
+        stored = replace(kept, revision=revision)
+        with self._refreshing:
+            known = self._kept.get(kept.topic.name)
+            if known is None or known.revision < revision:
+                self._adopt(self._kept | {kept.topic.name: stored})
+        return stored
+
+    def _change(self, name: str, change: Callable[[Kept], Kept | None]) -> None:
+        """Change what is known of a topic; None = it needs no change. Raises Unavailable."""
+        for _ in range(TRIES):
+            found = self._ask(name)
+            changed = None if found is None else change(found)
+            if changed is None:
+                return
+            try:
+                self._write(changed)
             except Conflict:
                 continue
-            self._read()
             return
         raise Unavailable("others keep changing this topic", 100)
 
-    def _put(self, topic: Topic, counts: tuple[int, ...] = ()) -> Topic:
-        known = self._kept.get(topic.name)
-        if known is None:
-            journals = f"{topic.name}.{secrets.token_hex(4)}"
-            kept = _Kept(topic, counts or (topic.partitions,), journals, 0)
-        else:
-            kept = _Kept(topic, counts or known.counts, known.journals, known.revision)
-        self._coordinator.put(PREFIX + topic.name, kept.to_bytes(), kept.revision)
-        self._read()
-        return topic
+    # --- the end of a topic ---------------------------------------------------------------------
+
+    def delete(self, name: str) -> None:
+        """Begin to delete a topic; fine if that was begun. Raises TopicUnknown, Unavailable."""
+
+        def begin(found: Kept) -> Kept | None:
+            if found.state is State.DELETED:
+                raise TopicUnknown(name)
+            if found.state is State.DELETING:
+                return None
+            waits = found.topic.shards if found.state is State.LIVING else ()
+            return replace(found, state=State.DELETING, waits=waits)
+
+        if self._ask(name) is None:
+            raise TopicUnknown(name)
+        self._change(name, begin)
+
+    def leaving(self) -> tuple[str, ...]:
+        """Topics that are being deleted."""
+        return tuple(n for n, one in self._kept.items() if one.state is State.DELETING)
+
+    def changing(self) -> tuple[str, ...]:
+        """Topics that are being made or deleted."""
+        found = [n for n, one in self._kept.items() if one.state in (State.MAKING, State.DELETING)]
+        return tuple(found)
+
+    def kept(self, name: str) -> Kept | None:
+        """A topic, whatever became of it; None = nothing is known of it."""
+        return self._kept.get(name)
+
+    def let_go(self, name: str, shard: str) -> None:
+        """Who had a topic that is being deleted, or a shard of it, serves it no more."""
+
+        def without(found: Kept) -> Kept | None:
+            if found.state is not State.DELETING or shard not in found.waits:
+                return None
+            return replace(found, waits=tuple(one for one in found.waits if one != shard))
+
+        self._change(name, without)
+
+    def buried(self, name: str) -> None:
+        """The journals of a deleted topic are dropped: leave a tombstone."""
+
+        def gone(found: Kept) -> Kept | None:
+            if found.state is not State.DELETING or found.waits:
+                return None
+            return replace(found, state=State.DELETED)
+
+        self._change(name, gone)
+
+    def give_up(self, living: Collection[str]) -> None:
+        """Delete what somebody began to make and does not: its maker is none of these lives."""
+
+        def begin(found: Kept) -> Kept | None:
+            return replace(found, state=State.DELETING) if _is_left(found) else None
+
+        def _is_left(found: Kept) -> bool:
+            if found.state is not State.MAKING or found.topic.name in self._making:
+                return False
+            return found.maker == self.maker or found.maker not in living
+
+        for name in [name for name, one in self._kept.items() if _is_left(one)]:
+            self._change(name, begin)

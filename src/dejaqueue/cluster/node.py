@@ -16,8 +16,10 @@ See: ownership.py for what is decided in a round; ADR 0015.
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +30,10 @@ from dejaqueue.broker.topics import Catalogue
 from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.cluster import members, ownership
 from dejaqueue.cluster.catalogue import PREFIX as TOPICS
-from dejaqueue.cluster.catalogue import ClusterCatalogue
+from dejaqueue.cluster.catalogue import ClusterCatalogue, Kept
 from dejaqueue.cluster.members import Member, Membership, members_of, new_session
 from dejaqueue.cluster.ownership import Owner, View, owners_of
-from dejaqueue.cluster.placement import unit_of
+from dejaqueue.cluster.placement import preferred, unit_of
 from dejaqueue.cluster.shared_keys import PREFIX as KEYS
 from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Watch
@@ -42,11 +44,15 @@ from dejaqueue.version import __version__
 if TYPE_CHECKING:
     from dejaqueue.cluster.care import Care
 
+PEERS_KEY = "peers/key"
+"""The fact that has what brokers show to one another: whoever reads it is one of them."""
 ROUND_MS = 1_000
 """A round is gone at least so often, whatever the bells say."""
 REFRESH_MS = 10_000
 """Topics are read again at least so often, whatever the bells say."""
 PLACED_SECONDS_MAX = 5.0
+SETTLED_SECONDS_MAX = 10.0
+"""A deletion is waited for so long; it goes on after that."""
 CLAIMS_AT_ONCE = 8
 
 log = logging.getLogger("dejaqueue.cluster")
@@ -89,6 +95,8 @@ class Node:
         self._view = View({}, {})
         self.on_gone: Callable[[str], None] = lambda url: None
         self.care: Care | None = None
+        self._burying: set[str] = set()
+        self._tidied: set[str] = set()
         self._mine: dict[str, int] = {}
         """Units that a round has found to be ours, with the revision of their facts."""
         self._looking: list[Wake] = []
@@ -108,12 +116,12 @@ class Node:
 
     def catalogue(self) -> Catalogue:
         """All topics of the cluster. Raises Unavailable."""
-        self._catalogue = ClusterCatalogue(self.coordinator)
+        self._catalogue = ClusterCatalogue(self.coordinator, self._clock)
         return self._catalogue
 
     def _unit(self, topic: str) -> str:
         assert self._catalogue is not None
-        return unit_of(topic, self._catalogue.by_name())
+        return unit_of(topic, self._catalogue.placed())
 
     def elsewhere(self, topic: str) -> DejaQError:
         """Who serves a topic that is not served here."""
@@ -144,7 +152,6 @@ class Node:
 
     def placed(self, topic: str) -> None:
         """Return when somebody serves the topic, or after five seconds."""
-        self._see_topics()
 
         def is_served() -> bool:
             owner = self._view.living_owner(self._unit(topic))
@@ -154,14 +161,29 @@ class Node:
                 self._broker is not None and self._broker.serves(topic)
             )
 
-        until_us = self._clock.now_us() + int(PLACED_SECONDS_MAX * 1e6)
+        self._look_until(is_served, PLACED_SECONDS_MAX)
+
+    def settled(self, topic: str) -> None:
+        """Return when a topic is neither being made nor deleted any more. Raises Unavailable."""
+        catalogue = self._catalogue
+        assert catalogue is not None
+        if not self._look_until(lambda: topic not in catalogue.changing(), SETTLED_SECONDS_MAX):
+            catalogue.check_settled(topic)
+
+    def _look_until(self, found: Callable[[], bool], seconds: float) -> bool:
+        """Go rounds until something is true; False: it takes longer than that."""
+        self._see_topics()
+        until_us = self._clock.now_us() + int(seconds * 1e6)
         bell = Wake()
         self._looking.append(bell)
         try:
-            while not is_served() and self._clock.now_us() < until_us:
+            while not found():
+                if self._clock.now_us() >= until_us:
+                    return False
                 self._clock.wait_until(until_us, bell)
         finally:
             self._looking.remove(bell)
+        return True
 
     def describe(self, topic: str) -> dict[str, Any]:
         """Who is there and who serves what."""
@@ -235,6 +257,8 @@ class Node:
         # What an earlier life of this node left vanishes by itself.
         membership.join_within(2 * self._lease_ms + 1_000)
         self._membership = membership
+        if self._catalogue is not None:
+            self._catalogue.maker = self._member.session
         log.info("node %s has joined the cluster at %s", self.name, self.coordinator.summary)
 
     def stop(self) -> None:
@@ -347,14 +371,14 @@ class Node:
             self._refresh_us = self._clock.now_us() + REFRESH_MS * 1_000
             if catalogue.refresh():
                 broker.catalogue_changed()
+        if broker.keys.peers_key is None:
+            broker.keys.peers_key = self._peers_key()
         living = members_of(self.coordinator.list(members.PREFIX))
         owners = owners_of(self.coordinator.list(ownership.PREFIX))
         self._forget_gone(living)
         self._view = View(living, owners)
-        topics = catalogue.by_name()
-        units: dict[str, list[str]] = {}
-        for name in [shard for topic in topics.values() for shard in topic.shards]:
-            units.setdefault(unit_of(name, topics), []).append(name)
+        catalogue.give_up([member.session for member in living.values()])
+        units = self._units(catalogue)
         plan = ownership.plan(self.name, session, self._view, units)
         for unit in plan.drop:
             self._stop_serving(unit, units[unit], drain=False)
@@ -366,12 +390,100 @@ class Node:
                 self._mine[unit] = self._view.owners[unit].revision
                 for name in units[unit]:
                     broker.take(name)
+        is_left = self._let_deleted_go(catalogue, {*plan.keep, *claimed, *plan.hand_over})
         for unit in plan.hand_over:
             self._mine[unit] = self._view.owners[unit].revision
             self._let_go(unit, units[unit])
+        self._bury(catalogue)
+        self._forget_units(units, session)
         for bell in list(self._looking):
             bell.ring()
-        return len(claimed) < len(plan.claim)
+        return len(claimed) < len(plan.claim) or not is_left
+
+    def _peers_key(self) -> str | None:
+        """What brokers show to one another; the first one makes it."""
+        found = self.coordinator.get(PEERS_KEY)
+        if found is None:
+            with suppress(Conflict):
+                self.coordinator.put(PEERS_KEY, secrets.token_urlsafe(32).encode(), 0)
+            found = self.coordinator.get(PEERS_KEY)
+        return None if found is None else found.value.decode()
+
+    def _units(self, catalogue: ClusterCatalogue) -> dict[str, list[str]]:
+        """Units, and what is to be served of each; none of what is being deleted."""
+        topics, placed = catalogue.by_name(), catalogue.placed()
+        units: dict[str, list[str]] = {}
+        for name in [shard for topic in topics.values() for shard in topic.shards]:
+            units.setdefault(unit_of(name, placed), []).append(name)
+        for topic in catalogue.leaving():
+            kept = catalogue.kept(topic)
+            for name in () if kept is None else kept.waits:
+                units.setdefault(unit_of(name, placed), [])
+        return units
+
+    # --- topics that are deleted ----------------------------------------------------------------
+
+    def _let_deleted_go(self, catalogue: ClusterCatalogue, mine: set[str]) -> bool:
+        """Say of topics that are being deleted that they are let go of; False: one is not yet.
+
+        Whoever owns the unit says so: no other broker serves it, or its membership is over.
+        """
+        assert self._broker is not None
+        placed, all_left = catalogue.placed(), True
+        for topic in catalogue.leaving():
+            kept = catalogue.kept(topic)
+            for name in () if kept is None else kept.waits:
+                if unit_of(name, placed) not in mine:
+                    continue
+                if self._broker.has_let_go(name):
+                    catalogue.let_go(topic, name)
+                else:
+                    all_left = False
+        return all_left
+
+    def _bury(self, catalogue: ClusterCatalogue) -> None:
+        """Drop the journals of topics that everybody has let go of: one broker does, any may."""
+        assert self._broker is not None
+        staying = [member.node for member in self._view.members.values() if not member.leaving]
+        for topic in catalogue.leaving():
+            kept = catalogue.kept(topic)
+            if kept is None or kept.waits or topic in self._burying:
+                continue
+            if preferred(self._unit(topic), staying) == self.name:
+                self._burying.add(topic)
+                self._where.start("dejaq-bury", lambda kept=kept: self._bury_one(kept))  # type: ignore[misc]
+        words = catalogue.words()
+        if self._tidied - words:
+            self._broker.store.tidy(words)
+        self._tidied = words
+
+    def _bury_one(self, kept: Kept) -> None:
+        assert self._broker is not None
+        assert self._catalogue is not None
+        name = kept.topic.name
+        try:
+            self._broker.store.drop(kept.journals)
+            self._catalogue.buried(name)
+        except DejaQError as error:
+            log.warning("what is left of topic %s stays for now: %s", name, error)
+        finally:
+            self._burying.discard(name)
+            self._see_topics()
+
+    def _forget_units(self, units: dict[str, list[str]], session: str) -> None:
+        """Let owners of what is not there any more be forgotten."""
+        staying = [member.node for member in self._view.members.values() if not member.leaving]
+        for unit, owner in list(self._view.owners.items()):
+            if unit in units:
+                continue
+            is_mine = owner.session == session
+            is_nobodys = self._view.living_owner(unit) is None
+            if is_mine or (is_nobodys and preferred(unit, staying) == self.name):
+                with suppress(Conflict):
+                    self.coordinator.delete(ownership.key_of(unit), owner.revision)
+                self._mine.pop(unit, None)
+
+    # --- taking and giving ----------------------------------------------------------------------
 
     def _claim_all(self, units: Sequence[str], session: str) -> list[str]:
         """Those of the units that are ours now: several are asked for at once, each a change."""

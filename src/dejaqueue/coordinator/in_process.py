@@ -16,12 +16,14 @@ import heapq
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from dejaqueue.clock import Clock, SystemClock, Wake
 from dejaqueue.coordinator.bells import Bells, check_fact, check_key, check_prefix
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact, Watch
 from dejaqueue.errors import Unavailable
 
+Adopted = TypeVar("Adopted", bound="ProcessCoordinator")
 At = Callable[[int, Callable[[], None]], None]
 """Plans a call at an instant (microseconds of the clock), or soon if that is past."""
 
@@ -108,10 +110,13 @@ class ProcessFacts:
 
     def open(self) -> ProcessCoordinator:
         """A coordinator upon these facts, for one broker."""
-        opened = ProcessCoordinator(self)
+        return self.adopt(ProcessCoordinator(self))
+
+    def adopt(self, coordinator: Adopted) -> Adopted:
+        """Let a coordinator upon these facts hear of changes; a test brings one of its own kind."""
         with self._lock:
-            self._open.append(opened)
-        return opened
+            self._open.append(coordinator)
+        return coordinator
 
     def leave(self, coordinator: ProcessCoordinator) -> bool:
         """A coordinator is closed; True if it was the last one."""

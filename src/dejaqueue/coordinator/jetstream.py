@@ -6,7 +6,8 @@ too, which carries the revision that the fact keeps; it is no change. What was d
 vanished leaves a marker with a sequence of its own, so revisions grow.
 Limits: a ttl is rounded up to whole seconds; the fact vanishes up to two seconds after it. A value
 with its headers has to fit into the server's `max_payload`. Reads are answered by the stream's
-leader, which may not know for a few seconds that it is the leader no more.
+leader. One that was cut off may believe for a few seconds to be the leader still: `get` has it
+store a mark before, which takes most of the servers, and `list` may leave out what is new.
 See: interface.py; connections/nats.py; docs/guides/coordinators.md.
 """
 
@@ -43,6 +44,8 @@ NO_PEERS, NO_MESSAGE, NAME_IN_USE, WRONG_LAST = 10005, 10037, 10058, 10071
 REVISION = "Dejaq-Revision"
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _GONE = ("KV-Operation", "Nats-Marker-Reason")
+_MARK = "~mark"
+"""No fact's key: stored to find out whether most servers are there."""
 
 
 def open_url(url: str) -> JetStreamCoordinator:
@@ -92,7 +95,11 @@ class JetStreamCoordinator(Coordinator):
 
     def get(self, key: str) -> Fact | None:
         """A fact, None if it is not there. Raises Unavailable."""
-        return self._last([check_key(key)])[0].fact
+        check_key(key)
+        # A leader that most servers have left answers, but can store nothing; and to be replaced
+        # takes longer than an answer may.
+        self._publish(_MARK, b"", {REVISION: "0"})
+        return self._last([key])[0].fact
 
     def list(self, prefix: str) -> list[Fact]:
         """The facts whose keys begin so, sorted by key. Raises Unavailable."""
@@ -240,7 +247,7 @@ class JetStreamCoordinator(Coordinator):
             page = list(state["state"].get("subjects") or {})
             found.extend(self._key(subject) for subject in page)
             if len(page) < SUBJECTS_PAGE:
-                return found
+                return [key for key in found if key != _MARK]
 
     def _count(self) -> int:
         return int(self._api(f"STREAM.INFO.{self._stream}")["state"]["last_seq"])

@@ -1,4 +1,4 @@
-"""How many streams are open at once.
+"""How many streams are open at once, and how much a call may hold.
 
 Room: flight.
 Holds: a stream beyond the bound is refused at once, and those that are open go on.
@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import threading
 
-from dejaqueue.errors import ResourceExhausted
+import pyarrow as pa
+
+from dejaqueue import limits
+from dejaqueue.errors import BadRequest, ResourceExhausted
 
 RETRY_MS = 1_000
 
@@ -40,3 +43,12 @@ class OpenStreams:
     def __exit__(self, *_: object) -> None:
         with self._mutex:
             self.count -= 1
+
+
+def bounded(content: pa.Buffer | None, field: str) -> bytes:
+    """The bytes, if they are not too many: parsing takes many times their size."""
+    if content is None:
+        return b""
+    if content.size > limits.ACTION_BYTES_MAX:
+        raise BadRequest(field, f"at most {limits.ACTION_BYTES_MAX} bytes", content.size)
+    return bytes(content.to_pybytes())

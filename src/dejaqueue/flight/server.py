@@ -25,9 +25,10 @@ from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.access.tls import ServerTls
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
+from dejaqueue.broker.peers import PEER_ACTIONS
 from dejaqueue.client.flight_transport import flight_location
 from dejaqueue.errors import BadRequest, Elsewhere
-from dejaqueue.flight.bounds import OpenStreams
+from dejaqueue.flight.bounds import OpenStreams, bounded
 from dejaqueue.flight.callers import (
     KEY,
     Caller,
@@ -42,6 +43,7 @@ from dejaqueue.flight.errors import translated
 from dejaqueue.flight.forwarding import Forwarding
 from dejaqueue.flight.gathering import stats_of_all
 from dejaqueue.flight.generations import Generations
+from dejaqueue.flight.peers import FlightPeers
 from dejaqueue.flight.produce import serve_writer
 from dejaqueue.flight.sharded import ShardedBrokers
 from dejaqueue.model import Topic
@@ -80,6 +82,7 @@ class FlightServer:
     ) -> None:
         self.forwarding = forwarding or Forwarding()
         self.sharded = ShardedBrokers(broker, self.forwarding.tls)
+        self._peers = FlightPeers(self.forwarding, lambda: broker.keys.peers_key)
         self._broker = broker
         self._gate = gate or Gate(broker.keys)
         self._tls = tls
@@ -98,8 +101,14 @@ class FlightServer:
             self._generations.start(self._port)
         except (OSError, pa.ArrowException) as error:
             raise BadRequest("server.port", f"a free port of {self._host}", self._port) from error
+        self._broker.peers = self._peers
         if self._tls is not None:
             self._tls.on_change.append(self._generations.renew)
+
+    def drop(self, url: str) -> None:
+        """A broker is gone: what was passed on or said to it ends now."""
+        self.forwarding.drop(url)
+        self._peers.drop(url)
 
     @property
     def port(self) -> int:
@@ -122,6 +131,7 @@ class FlightServer:
         all_ended = self._generations.stop(timeout_seconds)
         if self._tls is not None and self._generations.renew in self._tls.on_change:
             self._tls.on_change.remove(self._generations.renew)
+        self._peers.close()
         self.forwarding.close()
         self.sharded.close()
         return all_ended
@@ -183,6 +193,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "commit_epoch": self._commit_epoch,
             "abort_transaction": self._abort_transaction,
             "transactions": self._transactions,
+            **{name: partial(self._between_brokers, name) for name in PEER_ACTIONS},
             "note_write": self._note_write,
             "writes": self._writes,
             **{name: partial(self._key, name) for name in administration.ACTIONS},
@@ -276,7 +287,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             call = self._actions.get(action.type)
             if call is None:
                 raise BadRequest("action", f"one of {', '.join(self._actions)}", action.type)
-            body = _bounded(action.body, "action.body")
+            body = bounded(action.body, "action.body")
             values = descriptors.json_object(body or b"{}", "action.body")
             try:
                 answer = self._act(action.type, call, values, caller_of(context), context.peer())
@@ -331,7 +342,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         """Rows without leasing: {"op": "peek", …}, scan, claim or history."""
         with translated():
             values = descriptors.json_object(
-                _bounded(pa.py_buffer(ticket.ticket), "ticket"), "ticket"
+                bounded(pa.py_buffer(ticket.ticket), "ticket"), "ticket"
             )
             op = values.pop("op", None)
             if op not in rules.FLIGHT_TICKETS:
@@ -553,6 +564,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         """Undecided transactions that have something staged in a topic: topic."""
         return self._broker.transactions.act("transactions", body).result()
 
+    def _between_brokers(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """What brokers of a cluster say to one another of transactions (broker/peers.py)."""
+        return self._broker.transactions.hear(name, body).result()
+
     def _note_write(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
         """Keep what became of a write, for `writes`: topic, label, epoch, committed, counts."""
         return self._broker.note_write(body, sender)
@@ -567,15 +582,6 @@ def _topic_name(body: dict[str, Any]) -> str:
     if not isinstance(name, str):
         raise BadRequest("name", "the name of a topic", name)
     return name
-
-
-def _bounded(content: pa.Buffer | None, field: str) -> bytes:
-    """The bytes, if they are not too many: parsing takes many times their size."""
-    if content is None:
-        return b""
-    if content.size > limits.ACTION_BYTES_MAX:
-        raise BadRequest(field, f"at most {limits.ACTION_BYTES_MAX} bytes", content.size)
-    return bytes(content.to_pybytes())
 
 
 def _translating(

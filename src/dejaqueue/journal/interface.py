@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -251,11 +251,23 @@ _CHANGING = threading.Lock()
 
 
 class JournalStore(ABC):
-    """All journals of one broker: a directory, a database, a cluster."""
+    """All journals of one broker: a directory, a database, a cluster.
+
+    Only the making of a topic lets journals come into being: what was dropped stays so, whoever
+    still believes to serve it.
+    """
 
     @abstractmethod
-    def open(self, topic: str, partition: int) -> Journal:
+    def make(self, topic: str) -> None:
+        """Let journals of a topic be opened, until `drop`. Again is fine. Raises Unavailable."""
+
+    @abstractmethod
+    def open(self, topic: str, partition: int, *, only_made: bool = False) -> Journal:
         """Open a partition's journal, creating it if needed.
+
+        Args:
+            only_made: only if the topic was made and not dropped since; brokers ask so always. A
+                first append checks it once more, because others may drop meanwhile.
 
         Raises:
             JournalDamaged, Unavailable.
@@ -263,7 +275,12 @@ class JournalStore(ABC):
 
     @abstractmethod
     def drop(self, topic: str) -> None:
-        """Delete all journals of a topic; none of them is open."""
+        """Delete all journals of a topic; none of them is open. Again is fine."""
+
+    def tidy(self, topics: Collection[str]) -> None:
+        """Forget what is kept here of journals that are on a server, but for those of these topics
+        and those that are open."""
+        return
 
     @abstractmethod
     def load_catalog(self) -> str | None:

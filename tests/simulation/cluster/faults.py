@@ -43,6 +43,7 @@ class ClusterFaults:
             (6, self._server_full),
             (6, self._facts_down),
             (10, self._answers_lost),
+            (15, self._lists_spoilt),
             (7, lambda: world.random.choice(consumers).lose()),
             (8, lambda: world.random.choice(producers).lose()),
         ]
@@ -72,6 +73,7 @@ class ClusterFaults:
                 machine.line.heal()
             if machine.coordinator is not None and machine.is_up:
                 machine.coordinator.answers_lost = 0
+                machine.coordinator.lists_spoilt = 0
                 machine.coordinator.mend()
             machine.start()
 
@@ -144,6 +146,13 @@ class ClusterFaults:
         coordinator = self._one().coordinator
         if coordinator is not None:
             coordinator.answers_lost = self._world.between(1, 3)
+
+    def _lists_spoilt(self) -> None:
+        machine = self._one()
+        coordinator, node = machine.coordinator, machine.node
+        if coordinator is not None and node is not None:
+            coordinator.lists_spoilt = self._world.between(1, 6)
+            self._world.after(0, node._see_topics, machine.life)  # as after any change
 
     def _step_clock(self) -> None:
         machine = self._one()

@@ -12,6 +12,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.in_process import ProcessCoordinator, ProcessFacts
+from dejaqueue.coordinator.interface import Fact
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.settings import BrokerSettings, DispatchSettings, JournalSettings
@@ -20,6 +21,7 @@ from dejaqueue.testing.simulation.machine import Machine
 from dejaqueue.testing.simulation.threads import Gone
 from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
 from tests.simulation.cluster.fibers import FiberClock, Fibers
+from tests.simulation.cluster.peers import SimulatedPeers
 from tests.simulation.cluster.server import Line, Server
 from tests.simulation.cluster.threads import FiberThreads, FiberWaits
 
@@ -28,6 +30,31 @@ PATIENCE_SECONDS = 2.0
 
 
 KeysOf = Callable[["ClusterMachine", ProcessCoordinator, Fibers], SharedKeys]
+
+
+class LateReader(ProcessCoordinator):
+    """A coordinator whose lists may be not whole, or as they were before.
+
+    Attributes:
+        lists_spoilt: so many of the next lists.
+    """
+
+    def __init__(self, facts: ProcessFacts, world: World) -> None:
+        super().__init__(facts)
+        self._world = world
+        self._before: dict[str, list[Fact]] = {}
+        self.lists_spoilt = 0
+
+    def list(self, prefix: str) -> list[Fact]:
+        """See Coordinator.list."""
+        facts = super().list(prefix)
+        if self.lists_spoilt:
+            self.lists_spoilt -= 1
+            if prefix in self._before and self._world.chance(0.5):
+                return self._before[prefix]
+            return [fact for fact in facts if self._world.chance(0.5)]
+        self._before[prefix] = facts
+        return facts
 
 
 class ClusterMachine(Machine):
@@ -45,7 +72,7 @@ class ClusterMachine(Machine):
         self._cluster = cluster
         self.node: Node | None = None
         self.line: Line | None = None
-        self.coordinator: ProcessCoordinator | None = None
+        self.coordinator: LateReader | None = None
         self.is_up = False
         self.life.over = True
 
@@ -73,7 +100,7 @@ class ClusterMachine(Machine):
             dispatch=DispatchSettings(workers=random.choice([1, 2])),
         )
         self.line = Line(world, fibers.life, cluster.server, cluster.trouble)
-        self.coordinator = cluster.facts.open()
+        self.coordinator = cluster.facts.adopt(LateReader(cluster.facts, world))
         threads = FiberThreads(fibers)
         try:
             store = RecordJournalStore(
@@ -85,11 +112,13 @@ class ClusterMachine(Machine):
             keys = cluster.keys_of(self, self.coordinator, fibers) if cluster.keys_of else None
             node = Node(self.name, self.coordinator, LEASE_MS, FiberClock(fibers), threads, keys)
             broker = Broker(settings, self.clock, store, threads, shared=node)
+            broker.peers = SimulatedPeers(world, cluster, fibers.life)
             broker.start()
             node.start(broker, f"dejaq://{self.name}:1", f"http://{self.name}:2")
             self.node, self.broker = node, broker
             for tell in self.on_start:
                 tell(broker)
+            cluster.is_made = True
         except DejaQError:
             self.die(power_cut=False)
 
@@ -143,11 +172,13 @@ class Cluster:
         trouble: the share of calls to the server that get lost though nothing is cut.
 
     Attributes:
+        is_made: the topics are there; before that a broker may die while it makes them.
         keys_of: how a broker reaches the API keys of the cluster; None = as everything else.
     """
 
     moves = True
     keys_of: KeysOf | None = None
+    is_made = False
 
     def __init__(self, world: World, count: int, trouble: float) -> None:
         self.world = world

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dejaqueue.broker import opening
+from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.commit import Commits
+from dejaqueue.broker.peers import TELL
+from dejaqueue.broker.transactions import Transactions
+from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue, Kept, State
 from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.ownership import View
+from dejaqueue.coordinator.interface import Conflict
 from dejaqueue.engine.engine import Engine
 from dejaqueue.errors import Fenced
 from dejaqueue.journal.records.interface import Bytes
 from dejaqueue.journal.records.journal import RecordJournal
 from dejaqueue.journal.records.memory import MemoryRecords
+from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.journal.records.writer import RecordWriter
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -129,3 +136,96 @@ def the_next_owner_overlooks_an_entry(patch: pytest.MonkeyPatch) -> None:
 def a_sleeper_sends_what_it_leased(patch: pytest.MonkeyPatch) -> None:
     """A broker that slept in an append does not ask who owns the partition now."""
     patch.setattr(Commits, "_keep_back", lambda self, group: None)
+
+
+# --- topics that are made and deleted, and transactions over several ------------------------------
+
+
+@mutant
+def a_topic_is_deleted_in_one_step(patch: pytest.MonkeyPatch) -> None:
+    """Whoever is asked drops the journals; whoever serves it goes on, and makes them again."""
+
+    def delete_topic(self: Broker, name: str) -> None:
+        catalogue = self._catalogue
+        assert isinstance(catalogue, ClusterCatalogue)
+        catalogue.refresh()
+        catalogue.get(name)
+        kept = catalogue.kept(name)
+        assert kept is not None
+        with contextlib.suppress(Conflict):
+            catalogue._write(replace(kept, state=State.DELETED))
+            self.store.drop(kept.journals)
+
+    def catalogue_changed(self: Broker) -> None:
+        """It compares names, and not what the journals are called."""
+        with self._lock:
+            topics = {name: self._catalogue.find(name) for name in self._topics}
+            gone = [self._topics.pop(name) for name, topic in topics.items() if topic is None]
+        self._endings.close(gone)
+
+    patch.setattr(Broker, "delete_topic", delete_topic)
+    patch.setattr(Broker, "catalogue_changed", catalogue_changed)
+    patch.setattr(RecordJournalStore, "_check_made", lambda self, topic: None)
+
+
+@mutant
+def what_is_not_listed_is_gone(patch: pytest.MonkeyPatch) -> None:
+    def read(self: ClusterCatalogue) -> None:
+        with self._refreshing:
+            kept: dict[str, Kept] = {}
+            for fact in self._coordinator.list(PREFIX):
+                self._take(kept, fact)
+            self._adopt(kept)
+
+    def ask(self: ClusterCatalogue, name: str) -> Kept | None:
+        self._read()
+        return self._kept.get(name)
+
+    patch.setattr(ClusterCatalogue, "_read", read)
+    patch.setattr(ClusterCatalogue, "_ask", ask)
+
+
+@mutant
+def nobody_finishes_what_a_dead_broker_began(patch: pytest.MonkeyPatch) -> None:
+    """Only the broker that was asked to delete a topic drops its journals."""
+    inner = Broker.delete_topic
+    begun: set[tuple[Broker, str]] = set()
+
+    def delete_topic(self: Broker, name: str) -> None:
+        begun.add((self, name))
+        inner(self, name)
+
+    def bury(self: Node, catalogue: ClusterCatalogue) -> None:
+        for topic in catalogue.leaving():
+            kept = catalogue.kept(topic)
+            if self._broker is None or kept is None or kept.waits:
+                continue
+            if (self._broker, topic) in begun and topic not in self._burying:
+                self._bury_one(kept)
+
+    patch.setattr(Broker, "delete_topic", delete_topic)
+    patch.setattr(Node, "_bury", bury)
+
+
+@mutant
+def owners_of_what_is_gone_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Node, "_forget_units", lambda self, units, session: None)
+
+
+@mutant
+def a_decision_is_for_those_who_are_here(patch: pytest.MonkeyPatch) -> None:
+    """Whoever has something staged at another broker is neither told nor answered."""
+    patch.setattr(Transactions, "_ask_far", lambda self, other, action, body, then: then({}, other))
+
+
+@mutant
+def who_is_elsewhere_knows_it_already(patch: pytest.MonkeyPatch) -> None:
+    """It is taken for told, and its questions for answered."""
+
+    def ask_far(self: Transactions, other: Any, action: str, body: Any, then: Any) -> None:
+        if action == TELL:
+            then({}, None)
+        else:
+            then({"commit": False}, None)
+
+    patch.setattr(Transactions, "_ask_far", ask_far)

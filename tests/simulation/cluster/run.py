@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from dataclasses import replace
+from functools import partial
 
+from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.writer import Writer
+from dejaqueue.errors import TopicUnknown
+from dejaqueue.model import Topic
 from dejaqueue.testing.simulation.world import START_US, World
 from tests.checker.judge import judge
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.machines import Cluster
+from tests.simulation.cluster.remakers import Remaker, leftovers
+from tests.simulation.consumers import FarConsumer
 from tests.simulation.run import DRAIN_SECONDS, SECOND, Run, history_of, people_of
 from tests.simulation.scenario import choose
+
+REMADE = ("m1", "m2", "m3")
+FAR_NAMES = ("u", "v", "w", "x")
+
+
+def _make_far(topic: Topic, broker: Broker) -> None:
+    try:
+        broker.topic(topic.name)
+    except TopicUnknown:
+        broker.create_topic(topic)
 
 
 def simulate_cluster(seed: int) -> Run:
@@ -21,31 +38,57 @@ def simulate_cluster(seed: int) -> Run:
     random = world.random
     cluster = Cluster(world, random.choice([2, 3, 3, 4]), random.choice([0.0, 0.0, 0.01, 0.05]))
     scenario = choose(world)
+    far = None
+    if scenario.transacts and world.chance(0.7):
+        # Without letters, of which only those of one topic are read.
+        scenario = replace(scenario, topic=replace(scenario.topic, max_attempts=0))
+        partitions = random.choice([1, 2])
+        far = replace(scenario.topic, name=random.choice(FAR_NAMES), partitions=partitions)
     history = history_of(scenario)
     for machine in cluster.machines:
         machine.on_start.append(scenario.make_topics)
+        if far is not None:
+            machine.on_start.append(partial(_make_far, far))
         machine.start()
     people = people_of(world, cluster, history, scenario)
+    if far is not None:
+        people.consumers.append(FarConsumer(92, world, cluster, history, far.name))
+        world.after(world.between(0, SECOND), people.consumers[-1].begin)
+        for transactor in people.transactors:
+            transactor.far = (far.name, far.partitions)
+    names = REMADE[: random.choice([0, 0, 1, 2, 3])]
+    remakers = [Remaker(name, world, cluster, world.chance(0.5)) for name in names]
+    for remaker in remakers:
+        world.after(world.between(0, 2 * SECOND), remaker.act)
     end_us = world.now_us + random.choice([4, 8, 12]) * SECOND
     faults = ClusterFaults(world, cluster, scenario, people.consumers, people.producers, end_us)
     faults.begin()
     world.run(end_us)
     faults.heal()
     people.heal()
+    for remaker in remakers:
+        remaker.stopped = True
     history.healed_us = world.now_us
     history.healed_broker_us = cluster.time_us + 5 * SECOND
     world.run(world.now_us + DRAIN_SECONDS * SECOND)
     people.check_idle()
     history.drained = True
+    assert all(remaker.idle for remaker in remakers), "a topic was never made or deleted"
+    for remaker in remakers:
+        remaker.look()
+    world.run(world.now_us + 5 * SECOND)
+    faults_seen = [fault for remaker in remakers for fault in remaker.faults]
+    faults_seen += leftovers(cluster)
     for machine in cluster.machines:
         machine.stop()
     world.run(world.now_us + 10 * SECOND)
     assert not any(machine.is_up for machine in cluster.machines), "a broker did not stop"
     digest = hashlib.blake2b(history.text().encode(), digest_size=12)
-    digest.update(f"{world.happened} {world.now_us}".encode())
+    lives = [remaker.lives for remaker in remakers]
+    digest.update(f"{world.happened} {world.now_us} {lives}".encode())
     return Run(
         seed,
-        judge(history),
+        [*judge(history), *faults_seen],
         history,
         digest.hexdigest(),
         (world.now_us - START_US) / SECOND,

@@ -27,11 +27,11 @@ class Held:
         self.asked, self.may = threading.Event(), threading.Event()
         self.opened: list[Journal] = []
 
-    def __call__(self, topic: str, partition: int) -> Journal:
+    def __call__(self, topic: str, partition: int, *, only_made: bool = False) -> Journal:
         if partition == self._partition:
             self.asked.set()
             assert self.may.wait(SECONDS_MAX)
-        journal: Journal = self._open(topic, partition)
+        journal: Journal = self._open(topic, partition, only_made=only_made)
         if partition == self._partition:
             self.opened.append(journal)
         return journal

@@ -1,15 +1,23 @@
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue
+from dejaqueue.clock import SteadyClock
+from dejaqueue.cluster.catalogue import PREFIX, TOMBSTONE_MS, ClusterCatalogue, Kept, State
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.errors import BadRequest, JournalDamaged, TopicExists, TopicUnknown, Unavailable
 from dejaqueue.model import Topic
+
+
+class SteppedClock(SteadyClock):
+    """Elapsed time that a test lets pass."""
+
+    us = 0
+
+    def now_us(self) -> int:
+        return super().now_us() + self.us
 
 
 @pytest.fixture
@@ -65,15 +73,133 @@ def test_what_cannot_change_is_refused(two: Two) -> None:
         second.alter("u", {"lease_ms": 7_000})
 
 
-def test_a_topic_made_again_has_other_journals(two: Two) -> None:
+def test_a_topic_is_deleted_in_two_steps(two: Two) -> None:
     first, second = two
     first.create(Topic("t"), exist_ok=False)
+    second.delete("t")
+    second.delete("t")  # who did not hear of it may say so again
+    with pytest.raises(TopicUnknown):
+        second.get("t")
+    with pytest.raises(TopicUnknown):
+        second.journals("t")
+    assert second.leaving() == ("t",)
+    with pytest.raises(Unavailable, match="is being deleted"):
+        first.create(Topic("t"), exist_ok=True)
+    first.buried("t")
+    assert first.leaving() == ("t",)  # its owner has not let go of it
+
+
+def test_a_topic_that_was_let_go_of_is_buried_and_made_again_with_other_journals(two: Two) -> None:
+    first, second = two
+    first.create(Topic("t", spread=2, partitions=2), exist_ok=False)
     before = first.journals("t")
     second.delete("t")
+    shards = Topic("t", spread=2, partitions=2).shards
+    for shard in shards:
+        second.buried("t")
+        second.refresh()
+        assert second.leaving() == ("t",)
+        first.let_go("t", shard)
+        first.let_go("t", shard)
+    second.buried("t")
+    assert second.leaving() == ()
+    assert second.words() == set()
+    with pytest.raises(TopicUnknown):
+        second.delete("t")
     first.create(Topic("t"), exist_ok=False)
     assert first.journals("t") != before
     with pytest.raises(TopicUnknown):
         second.delete("u")
+
+
+def test_a_topic_is_there_when_its_journals_may_be_opened(two: Two) -> None:
+    first, second = two
+    seen: list[object] = []
+
+    def make(journals: str) -> None:
+        second.refresh()
+        seen.append((journals, second.find("t")))
+        with pytest.raises(Unavailable, match="is being made"):
+            second.create(Topic("t"), exist_ok=True)
+
+    first.create(Topic("t"), exist_ok=False, make=make)
+    assert seen == [(first.journals("t"), None)]
+    second.refresh()
+    assert second.journals("t") == first.journals("t")
+
+
+def test_what_could_not_be_made_is_deleted(two: Two) -> None:
+    first, second = two
+
+    def make(journals: str) -> None:
+        raise Unavailable("no server", 100)
+
+    with pytest.raises(Unavailable, match="no server"):
+        first.create(Topic("t"), exist_ok=False, make=make)
+    second.refresh()
+    assert second.leaving() == ("t",)
+    second.buried("t")
+    second.create(Topic("t"), exist_ok=False)
+
+
+def test_what_a_dead_broker_was_making_is_deleted_and_nothing_else(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = two
+    first.maker, second.maker = "one", "two"
+    monkeypatch.setattr(first, "_add", lambda topic, make: topic)
+    made = Kept(Topic("t"), (1,), "t.word", 0, State.MAKING, "one")
+    first._write(made)
+    second.refresh()
+    second.give_up(["one", "two"])
+    assert second.leaving() == ()
+    second.give_up(["two"])
+    assert second.leaving() == ("t",)
+
+
+def test_what_is_not_in_a_list_is_not_gone(
+    two: Two, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine, other = two
+    other.create(Topic("t"), exist_ok=False)
+    mine.refresh()
+    with monkeypatch.context() as patch:
+        patch.setattr(mine._coordinator, "list", lambda prefix: [])
+        assert not mine.refresh()
+        assert not mine.refresh()
+        assert mine.get("t").name == "t"
+    assert caplog.text.count("nobody deleted them: t") == 1
+    other.delete("t")
+    mine.refresh()
+    assert mine.find("t") is None
+
+
+def test_an_older_answer_changes_nothing(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, other = two
+    other.create(Topic("t"), exist_ok=False)
+    stale = other._coordinator.list(PREFIX)
+    other.delete("t")
+    mine.refresh()
+    monkeypatch.setattr(mine._coordinator, "list", lambda prefix: stale)
+    monkeypatch.setattr(mine._coordinator, "get", lambda key: stale[0])
+    mine.refresh()
+    with pytest.raises(TopicUnknown):
+        mine.get("t")
+
+
+def test_who_heard_nothing_for_longer_than_tombstones_stay_begins_anew(
+    facts: ProcessFacts,
+) -> None:
+    clock = SteppedClock()
+    mine, other = ClusterCatalogue(facts.open(), clock), ClusterCatalogue(facts.open())
+    other.create(Topic("t"), exist_ok=False)
+    mine.refresh()
+    other._coordinator.delete(f"{PREFIX}t")  # as when its tombstone has vanished
+    mine.refresh()
+    assert mine.find("t") is not None
+    clock.us += TOMBSTONE_MS * 1_000
+    mine.refresh()
+    assert mine.find("t") is None
 
 
 def test_a_fact_that_is_no_topic_is_named(facts: ProcessFacts) -> None:
@@ -93,21 +219,17 @@ def test_a_topic_that_another_broker_made_is_known_before_any_bell(two: Two) -> 
         mine.get("u")
 
 
-def test_a_list_that_failed_answers_nobody(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_cannot_ask_does_not_say_that_a_topic_is_unknown(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mine, other = two
     other.create(Topic("t"), exist_ok=False)
-    answers, listing = mine._coordinator.list, threading.Event()
 
-    def fails_once(prefix: str) -> object:
-        if listing.is_set():
-            return answers(prefix)
-        listing.set()
+    def fails(key: str) -> object:
         raise Unavailable("the coordinator is away")
 
-    monkeypatch.setattr(mine._coordinator, "list", fails_once)
-    with ThreadPoolExecutor(2) as threads:
-        with mine._refreshing:  # both want to know before the first has asked
-            found = [threads.submit(mine.get, "t") for _ in range(2)]
-            threading.Event().wait(0.2)
-        outcomes = [one.exception(10) for one in found]
-    assert sorted(type(one).__name__ for one in outcomes) == ["NoneType", "Unavailable"]
+    with monkeypatch.context() as patch:
+        patch.setattr(mine._coordinator, "get", fails)
+        with pytest.raises(Unavailable):
+            mine.get("t")
+    assert mine.get("t").name == "t"

@@ -107,7 +107,9 @@ class RecordJournal(Journal):
         background: Executor | None,
         waits: Waits | None = None,
         on_close: Callable[[], None] = lambda: None,
+        check_made: Callable[[], None] | None = None,
     ) -> None:
+        self._check_made = check_made
         self._store, self._log, self._mirror = store, records, mirror
         self._place, self._background, self._on_close = place, background, on_close
         self._prefix = prefix
@@ -140,6 +142,8 @@ class RecordJournal(Journal):
             self._shelf = RecordShelf(self._store, self._prefix)
             try:
                 self._recover()
+                if self._check_made is not None and self._ledger.tail == 0:
+                    self._check_made()  # it may have come into being just now, after a drop
                 return
             except JournalDamaged:
                 # The owner before may have taken a snapshot meanwhile, and dropped what was before.
@@ -222,6 +226,13 @@ class RecordJournal(Journal):
         except Unavailable as failure:
             self._failure = str(failure)
             raise
+        if self._check_made is not None and after == 0:
+            # It may have been dropped between opening and this: what came after that is nobody's.
+            try:
+                self._check_made()
+            except DejaQError as failure:
+                self._failure = str(failure)
+                raise
         self._no_room = max(self._no_room - 1, 0)
         self._land(landed, facts, byte_count)
         self._mirror.add(after + 1, chain, pieces, facts)

@@ -19,11 +19,13 @@ class MemoryRecords(RecordLog):
 
     Attributes:
         contents: records by number; tests may alter them, as rot does.
+        is_dropped: whoever still has it open can append nothing.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.contents: dict[int, bytes] = {}
+        self.is_dropped = False
         self._last = 0
         self._guard = threading.Lock()
 
@@ -34,6 +36,8 @@ class MemoryRecords(RecordLog):
     def append(self, after: int, records: Sequence[Sequence[Bytes]]) -> None:
         """See RecordLog.append."""
         with self._guard:
+            if self.is_dropped:
+                raise Fenced(f"{self.name} was dropped")
             if after != self._last:
                 raise Fenced(f"{self.name} ends at record {self._last}, not {after}")
             for pieces in records:
@@ -84,7 +88,7 @@ class MemoryRecordStore(RecordStore):
     def drop(self, topic: str) -> None:
         """See RecordStore.drop."""
         for name in [name for name in self.logs if name[0] == topic]:
-            del self.logs[name]
+            self.logs.pop(name).is_dropped = True
 
     def put_object(self, name: str, content: bytes | memoryview) -> None:
         """See RecordStore.put_object."""

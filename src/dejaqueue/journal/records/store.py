@@ -2,18 +2,22 @@
 
     object catalogue                            the topic catalogue, with its checksum
     object documents/keys                       API keys (no secrets), with their checksum
+    object made/<topic>                         it was made, and not dropped since
     object dropped/<topic>                      a topic on its way out
     objects topics/<topic>/<partition>/…        snapshots; see shelf.py
     log <topic>, <partition>                    records; see record.py
 
 Room: journal. Knows names and texts, not what is in the catalogue.
-Holds: a dropped topic never comes back in part; a copy that another process uses is not touched.
+Holds: a dropped topic never comes back in part, nor by whoever still serves it; a
+copy that another process uses is not touched.
 See: interface.py beside, and journal/interface.py, JournalStore.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -30,6 +34,8 @@ from dejaqueue.journal.records.waits import Waits
 from dejaqueue.journal.segments.files import FileSystem
 from dejaqueue.journal.segments.snapshots import open_text, seal_text
 from dejaqueue.journal.segments.store import DirectoryLock
+
+log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 10.0
 """How long a server is asked what became of an append whose answer was lost."""
@@ -88,7 +94,12 @@ class RecordJournalStore(JournalStore):
                 raise Unavailable(f"{mirror} cannot be used: {failure}") from failure
         self._background = self._waits.executor()
 
-    def open(self, topic: str, partition: int) -> RecordJournal:
+    def make(self, topic: str) -> None:
+        """See JournalStore.make. Raises ResourceExhausted, Unavailable."""
+        self._check_usable()
+        self.records.put_object(_made(topic), b"")
+
+    def open(self, topic: str, partition: int, *, only_made: bool = False) -> RecordJournal:
         """See JournalStore.open; a journal that is open already is Unavailable."""
         with self._guard:
             self._check_usable()
@@ -96,14 +107,14 @@ class RecordJournalStore(JournalStore):
                 raise Unavailable(f"the journal of {topic}/{partition} is open already")
             self._open[topic, partition] = None  # several are opened at once by several threads
         try:
-            journal = self._opened(topic, partition)
+            journal = self._opened(topic, partition, only_made)
         except BaseException:
             self._forget(topic, partition)
             raise
         self._open[topic, partition] = journal
         return journal
 
-    def _opened(self, topic: str, partition: int) -> RecordJournal:
+    def _opened(self, topic: str, partition: int, only_made: bool) -> RecordJournal:
         with self._dropping:
             if topic not in self._not_dropped:  # asked once, not for each partition
                 if self.records.get_object(f"dropped/{topic}") is not None:
@@ -129,10 +140,18 @@ class RecordJournalStore(JournalStore):
                 background=self._background,
                 waits=self._waits,
                 on_close=lambda: self._forget(topic, partition),
+                check_made=(lambda: self._check_made(topic)) if only_made else None,
             )
         except BaseException:
             log.close()
             raise
+
+    def _check_made(self, topic: str) -> None:
+        """Raise Unavailable if a topic was dropped; then nothing stays of what was opened of it."""
+        if self.records.get_object(_made(topic)) is None:
+            # Nobody makes journals of this name again, or the mark would be there.
+            self.records.drop(topic)
+            raise Unavailable(f"the journals of {topic} were dropped, or never made", 100)
 
     def _forget(self, topic: str, partition: int) -> None:
         self._open.pop((topic, partition), None)
@@ -148,6 +167,7 @@ class RecordJournalStore(JournalStore):
             if any(name == topic for name, _ in self._open):
                 raise Unavailable(f"journals of {topic} are open")
         self._not_dropped.discard(topic)
+        self.records.drop_objects([_made(topic)])
         # Noted first: half a topic would look like a damaged one to who creates it again.
         self.records.put_object(f"dropped/{topic}", b"")
         self._finish_drop(topic)
@@ -163,6 +183,17 @@ class RecordJournalStore(JournalStore):
         except OSError as failure:
             raise Unavailable(f"{directory} could not be deleted: {failure}") from failure
         self.records.drop_objects([f"dropped/{topic}"])
+
+    def tidy(self, topics: Collection[str]) -> None:
+        """See JournalStore.tidy: copies here of what others have dropped. Never raises."""
+        with self._guard:
+            keep = {*topics, *(name for name, _ in self._open)}
+            gone = [name for name in self._files.names(self._root / "topics") if name not in keep]
+            for name in gone:
+                try:
+                    self._files.remove_tree(self._root / "topics" / name)
+                except OSError as failure:
+                    log.warning("a copy that nobody needs stays for now: %s", failure)
 
     def load_catalog(self) -> str | None:
         """See JournalStore.load_catalog. Raises JournalDamaged, Unavailable."""
@@ -208,6 +239,10 @@ class RecordJournalStore(JournalStore):
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
+
+
+def _made(topic: str) -> str:
+    return f"made/{topic}"
 
 
 def _document(name: str) -> str:

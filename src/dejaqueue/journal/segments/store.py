@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dejaqueue.directories import warn_if_open
-from dejaqueue.errors import BadRequest, Locked, ResourceExhausted, Unavailable
+from dejaqueue.errors import BadRequest, JournalDamaged, Locked, ResourceExhausted, Unavailable
 from dejaqueue.journal.interface import DOCUMENTS, JournalStore
 from dejaqueue.journal.segments.files import FULL, FileSystem, read_file, replace_file
 from dejaqueue.journal.segments.journal import SEGMENT_BYTES, SegmentJournal
@@ -97,10 +97,23 @@ class SegmentStore(JournalStore):
     def _directory(self, topic: str) -> Path:
         return self.root / "topics" / topic
 
-    def open(self, topic: str, partition: int) -> SegmentJournal:
+    def make(self, topic: str) -> None:
+        """See JournalStore.make: its directory is there."""
+        self._check_usable()
+        try:
+            self._files.make_directory(self._directory(topic))
+            self._files.sync_directory(self.root / "topics")
+        except OSError as failure:
+            if failure.errno in FULL:
+                raise ResourceExhausted(f"no room for {self._directory(topic)}") from failure
+            raise Unavailable(f"{topic} could not be made: {failure}") from failure
+
+    def open(self, topic: str, partition: int, *, only_made: bool = False) -> SegmentJournal:
         """See JournalStore.open; a journal that is open already is Unavailable."""
         with self._guard:
             self._check_usable()
+            if only_made and topic not in self._files.names(self.root / "topics"):
+                raise JournalDamaged(f"{self._directory(topic)}: is missing")
             if (topic, partition) in self._open:
                 raise Unavailable(f"the journal of {topic}/{partition} is open already")
             self._open[topic, partition] = None  # recovery of several at once takes several threads

@@ -1,0 +1,30 @@
+"""What brokers of a cluster say to one another about transactions.
+
+    tell_transaction    what a home decided, to the owner of a partition that takes part
+    ask_transaction     what a home decided, asked by the owner of such a partition
+
+Room: broker. A port: the Flight server is behind it; a broker that is alone has none.
+Holds: a tell is answered when the decision is durable there; both may be said again at any time.
+See: transactions.py; flight/peers.py; docs/adr/0019.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+TELL, ASK = "tell_transaction", "ask_transaction"
+PEER_ACTIONS = {
+    TELL: ("transaction", "place", "commit", "record"),
+    ASK: ("transaction",),
+}
+"""Actions between brokers, and what their bodies hold."""
+
+
+class Peers(Protocol):
+    """The way to other brokers."""
+
+    def ask(self, url: str, action: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+        """Have another broker do one of PEER_ACTIONS. Returns at once; fails with what it says, or
+        with Unavailable: then it may have been done."""
+        ...
