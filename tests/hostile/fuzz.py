@@ -385,19 +385,18 @@ def _one_child(seed: int, end: int, planted: str, found: Found, faults_max: int)
         note.flush()
         command = [sys.executable, "-m", "tests.hostile.fuzz", "--child", note.name]
         command += ["--seed", str(seed), "--batches", str(end - seed), "--planted", planted]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
-        assert child.stdout is not None
-        for line in child.stdout:
-            said = json.loads(line)
-            if "outcomes" in said:
-                found.outcomes.update(said["outcomes"])
-                continue
-            found.add(said["seed"], said["fault"])
-            if len(found.faults) >= faults_max:
-                child.kill()
-                child.wait()
-                return int(said["seed"]) + 1
-        status = child.wait()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as child:
+            assert child.stdout is not None
+            for line in child.stdout:
+                said = json.loads(line)
+                if "outcomes" in said:
+                    found.outcomes.update(said["outcomes"])
+                    continue
+                found.add(said["seed"], said["fault"])
+                if len(found.faults) >= faults_max:
+                    child.kill()
+                    return int(said["seed"]) + 1
+            status = child.wait()
         (last,) = struct.unpack("<q", Path(note.name).read_bytes()[:8])
         if status == 0:
             return end

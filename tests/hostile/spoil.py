@@ -78,6 +78,7 @@ def good() -> list[tuple[str, list[Message]]]:
     )
     whole = pa.array([5, 6, 7, 8])
     dues = pa.array(np.arange(4) + 1_700_000_000_000)
+    instants = dues.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
     some = pa.array([1_800_000_000_000, None, 1_900_000_000_000, None])
     views = pa.array([b"one" * 9, b"", b"three", b""], pa.binary_view())
     encoded = pa.ListArray.from_arrays(
@@ -110,7 +111,7 @@ def good() -> list[tuple[str, list[Message]]]:
         {"payload": views, "group": pa.array(["word" * 9, "b", "", "c"], pa.string_view())},
         {
             "payload": payloads,
-            "due": dues.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
+            "due": instants,
             "expires": some,
         },
         {"payload": pa.array([b"x" * 90] * 70), "tags": pa.array([["t", "u"]] * 70)},
