@@ -78,8 +78,9 @@ def mended(column: pa.Array) -> pa.Array:
 
 def mended_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch, every text in it mended, in lists and maps too."""
-    columns = [_mended_nested(column) for column in batch.columns]
-    if all(new is old for new, old in zip(columns, batch.columns, strict=True)):
+    stored = batch.columns  # new objects each time that they are asked for
+    columns = [_mended_nested(column) for column in stored]
+    if all(new is old for new, old in zip(columns, stored, strict=True)):
         return batch
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
