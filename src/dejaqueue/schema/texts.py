@@ -103,8 +103,8 @@ def _mended_nested(column: pa.Array) -> pa.Array:
     column = pa.concat_arrays([column])  # offsets from 0
     nulls = pa.array(np.asarray(column.is_null()))
     if pa.types.is_map(kind):
-        keys, items = mended(column.keys), mended(column.items)
-        return pa.MapArray.from_arrays(column.offsets, keys, items, mask=nulls)
+        names, values = mended(column.keys), mended(column.items)
+        return pa.MapArray.from_arrays(column.offsets, names, values, mask=nulls)
     return pa.ListArray.from_arrays(column.offsets, mended(column.values), mask=nulls)
 
 
