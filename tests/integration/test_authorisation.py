@@ -244,7 +244,7 @@ def test_every_action_has_a_rule_and_a_line_here(site: Site) -> None:
 
 def test_every_way_in_is_known() -> None:
     ways = {"do_put", "do_get", "do_exchange", "do_action"}
-    ways |= {"list_flights", "get_flight_info", "list_actions"}
+    ways |= {"list_flights", "get_flight_info", "get_schema", "list_actions"}
     ours = {name for name in vars(flight_server._Service) if hasattr(flight.FlightServerBase, name)}
     assert {name for name in ours if not name.startswith("_")} == ways
     assert set(WRITE_OPS) == set(rules.WRITES)

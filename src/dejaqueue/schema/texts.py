@@ -78,8 +78,9 @@ def mended(column: pa.Array) -> pa.Array:
 
 def mended_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch, every text in it mended, in lists and maps too."""
-    columns = [_mended_nested(column) for column in batch.columns]
-    if all(new is old for new, old in zip(columns, batch.columns, strict=True)):
+    stored = batch.columns  # new objects each time that they are asked for
+    columns = [_mended_nested(column) for column in stored]
+    if all(new is old for new, old in zip(columns, stored, strict=True)):
         return batch
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
@@ -102,8 +103,8 @@ def _mended_nested(column: pa.Array) -> pa.Array:
     column = pa.concat_arrays([column])  # offsets from 0
     nulls = pa.array(np.asarray(column.is_null()))
     if pa.types.is_map(kind):
-        keys, items = mended(column.keys), mended(column.items)
-        return pa.MapArray.from_arrays(column.offsets, keys, items, mask=nulls)
+        names, values = mended(column.keys), mended(column.items)
+        return pa.MapArray.from_arrays(column.offsets, names, values, mask=nulls)
     return pa.ListArray.from_arrays(column.offsets, mended(column.values), mask=nulls)
 
 
