@@ -54,10 +54,11 @@ class _Replies:
     def finish(self) -> None:
         """Return when every expected reply was sent, or the client is gone."""
         with self._lock:
-            if not self._waiting:
-                return
             self._all_answered = threading.Event()
+            if not self._waiting:
+                self._all_answered.set()
         self._all_answered.wait()
+        self._lane.finish()
 
     def _send(self) -> bool:
         reply = self._lane.take()

@@ -127,12 +127,16 @@ class Lane(Generic[Queued]):
             self._queue.appendleft(queued)
 
     def finish(self) -> None:
-        """Return when all was sent, or cannot be."""
-        with self._mutex:
-            if not self._is_sending:
-                return
-            self._quiet = self._quiet or threading.Event()
-        self._quiet.wait()
+        """Return when all was sent, or cannot be. What is put from then on is not sent: gRPC has
+        given the stream's memory to others."""
+        while True:
+            with self._mutex:
+                if not self._is_sending:
+                    self._is_dead = True
+                    self._queue.clear()
+                    return
+                quiet = self._quiet = threading.Event()
+            quiet.wait()
 
     def _drain(self) -> None:
         try:

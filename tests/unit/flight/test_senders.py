@@ -85,12 +85,25 @@ def test_a_client_that_takes_nothing_holds_up_nobody_else() -> None:
 def test_nothing_is_sent_before_a_lane_is_open() -> None:
     client = Client(Senders(), is_open=False)
     client.lane.put(1)
-    client.lane.finish()  # does not wait for what is not sent yet
     assert client.got == []
     client.lane.open()
     client.lane.put(2)
     client.lane.finish()
     assert client.got == [1, 2]
+
+
+def test_what_is_put_after_the_end_is_not_sent() -> None:
+    """The stream's memory is gone by then: sending would end the process."""
+    client = Client(Senders())
+    client.lane.put(1)
+    client.lane.finish()
+    client.lane.put(2)
+    client.lane.finish()
+    never = Client(Senders(), is_open=False)
+    never.lane.put(1)
+    never.lane.finish()
+    never.lane.open()
+    assert (client.got, never.got) == ([1], [])
 
 
 def test_a_client_that_is_gone_is_sent_nothing_more() -> None:
