@@ -154,7 +154,7 @@ def test_an_observer_sees_messages_but_not_what_is_in_them() -> None:
         watcher = make("watcher", ["observe:*"])[1]
         with Client(f"dejaq://127.0.0.1:{site.flight.port}", api_key=root) as client:
             client.create_topic("t")
-            client.send("t", b"secret", key="k", due=1_000)
+            client.send("t", b"secret", key="k")
         columns, one, by_id = looked_at(site, watcher)
         assert "payload" not in columns
         assert {"id", "due", "key", "state"} <= set(columns)
