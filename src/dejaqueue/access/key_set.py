@@ -4,7 +4,7 @@ Room: access. Pure values.
 Holds: a key that was revoked is in no merger of two sets, whichever is the older one: its id is
 remembered until the key would have ended, and for ever if it had no end. So no document from
 before, restored or slipped in, makes it work again.
-See: key_ring.py, which keeps one; seal.py; docs/adr/0018-keys-of-a-cluster.md.
+See: key_ring.py, which keeps one; seal.py; docs/adr/0020-keys-of-a-cluster.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Room: access. Headers in, a refusal or nothing out; no sockets.
 Holds: what no API key came with does nothing for a page of another origin, whatever the page makes
 the browser send; a page cannot leave out or forge the headers that are looked at.
-See: docs/adr/0018-no-key-at-first.md; docs/guides/security.md, "Web pages";
+See: docs/adr/0023-no-key-at-first.md; docs/guides/security.md, "Web pages";
 tests/hostile/test_web_page.py, where a real browser tries.
 
 A page of another site can have a browser send nearly any request to this machine. It cannot read

@@ -4,7 +4,7 @@ Room: broker. Any thread may call it.
 Holds: journals are dropped only after the catalogue says that the topic is deleted, and it says so
 until they are: whatever breaks off in between is finished later. What is closed counts as let go of
 when nothing here reads its journals any more.
-See: topics.py and cluster/catalogue.py, which keep the two steps; docs/adr/0018.
+See: topics.py and cluster/catalogue.py, which keep the two steps; docs/adr/0024.
 """
 
 from __future__ import annotations

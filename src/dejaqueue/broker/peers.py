@@ -5,7 +5,7 @@
 
 Room: broker. A port: the Flight server is behind it; a broker that is alone has none.
 Holds: a tell is answered when the decision is durable there; both may be said again at any time.
-See: transactions.py; flight/peers.py; docs/adr/0019.
+See: transactions.py; flight/peers.py; docs/adr/0025.
 """
 
 from __future__ import annotations

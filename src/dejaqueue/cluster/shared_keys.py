@@ -7,7 +7,7 @@ Holds: of two brokers that change the keys at once one wins, and the other tries
 then finds; what is known counts for four fifths of the lease from before it was asked for, as a
 membership does, and not before it is in force. So a key that was revoked works nowhere later than
 that after the answer, also not at a broker that is cut off.
-See: access/key_ring.py; node.py, which calls `refresh`; docs/adr/0018-keys-of-a-cluster.md.
+See: access/key_ring.py; node.py, which calls `refresh`; docs/adr/0020-keys-of-a-cluster.md.
 """
 
 from __future__ import annotations
