@@ -136,7 +136,7 @@ class Probe:
                 rows = len(partitions)
                 columns = {
                     "payload": pa.array([mark] * rows, pa.binary()),
-                    "due": pa.array([1] * rows, pa.int64()),
+                    "due": pa.array([0] * rows, pa.int64()),
                     "partition": partitions,
                 }
                 sent = producer.send_batch(pa.RecordBatch.from_pydict(columns))

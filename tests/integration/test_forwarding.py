@@ -66,11 +66,8 @@ class AllElsewhere:
 
     def placed(self, topic: str) -> None: ...
 
-    def load_document(self, name: str) -> str | None:
-        return self.documents.get(name)
-
-    def store_document(self, name: str, text: str) -> None:
-        self.documents[name] = text
+    def open_keys(self, keys: KeyRing) -> None:
+        keys.open(Kept(self.documents))
 
 
 @dataclass

@@ -84,7 +84,7 @@ def test_grants_are_read_and_written_alike() -> None:
 
 
 def test_own_goes_with_roles_that_reach_messages_of_senders() -> None:
-    with pytest.raises(BadRequest, match="own: with produce or manage, got: 'consume:own:a'"):
+    with pytest.raises(BadRequest, match="own: with produce or manage, and not denied, got: 'consume:own:a'"):
         grants_of(["consume:own:a"])
     assert [grant.own for grant in grants_of(["produce:own:a", "manage:own:*", "manage:a"])] == [
         True,

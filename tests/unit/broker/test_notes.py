@@ -28,13 +28,13 @@ def test_what_was_noted_is_found_by_its_label_or_with_all_others(runtime: Any) -
     note(runtime, "q", now_ms=7, epoch=1, committed=False)
     first = {"label": "a", "epoch": -1, "committed": True, "at_ms": 5}
     first["counts"] = {"OK": 3, "DUPLICATE": 2}
-    found = writes(runtime, {"topic": "t"}, None)["writes"]
+    found = writes(runtime, {"topic": "t"}, NOBODY)["writes"]
     assert found[0] == first
     assert [one["at_ms"] for one in found] == [5, 6, 7]
-    assert writes(runtime, {"topic": "t", "label": "a"}, None)["writes"] == [first]
+    assert writes(runtime, {"topic": "t", "label": "a"}, NOBODY)["writes"] == [first]
     assert [one["committed"] for one in found] == [True, True, False]
     note(runtime, "a", now_ms=8)  # again: as the newest one
-    assert [one["label"] for one in writes(runtime, {"topic": "t"}, None)["writes"]] == [
+    assert [one["label"] for one in writes(runtime, {"topic": "t"}, NOBODY)["writes"]] == [
         "q",
         "q",
         "a",
@@ -44,7 +44,7 @@ def test_what_was_noted_is_found_by_its_label_or_with_all_others(runtime: Any) -
 def test_the_oldest_goes_first(runtime: Any) -> None:
     for number in range(NOTES_MAX + 3):
         note(runtime, f"n{number}")
-    found = [one["label"] for one in writes(runtime, {"topic": "t"}, None)["writes"]]
+    found = [one["label"] for one in writes(runtime, {"topic": "t"}, NOBODY)["writes"]]
     assert found == [f"n{number}" for number in range(3, NOTES_MAX + 3)]
 
 
@@ -69,4 +69,4 @@ def test_a_wrong_note_is_refused_by_its_field(
 ) -> None:
     with pytest.raises(BadRequest, match=field):
         note(runtime, **({"label": "x"} | wrong))
-    assert writes(runtime, {"topic": "t"}, None)["writes"] == []
+    assert writes(runtime, {"topic": "t"}, NOBODY)["writes"] == []

@@ -20,7 +20,7 @@ def test_a_key_goes_as_a_bearer() -> None:
     assert headers_of("dq_1_2", NEAR) == [(b"authorization", b"Bearer dq_1_2")]
 
 
-@pytest.mark.parametrize("key", ["", "a b", "a\n", "é", "x" * 257, 5])
+@pytest.mark.parametrize("key", ["", "a b", "a\n", "é", "x" * 7_169, 5])
 def test_what_is_no_key_is_refused_and_not_shown(key: str) -> None:
     with pytest.raises(BadRequest, match="api_key") as caught:
         headers_of(key, NEAR)

@@ -36,10 +36,10 @@ def test_without_memory_for_a_delivery_the_client_is_told_to_open_anew(
 
     writer = Written()
     outbound = _Outbound(None, writer)  # type: ignore[arg-type]
-    monkeypatch.setattr(_Outbound, "_next", lambda self: self._queue.get())
+    monkeypatch.setattr(_Outbound, "_next", lambda self: self._lane.take())
     monkeypatch.setattr(_Outbound, "_deliver", deliver)
     outbound.start()
-    outbound._queue.put([])  # type: ignore[arg-type]
+    outbound._lane.put([])  # type: ignore[arg-type]
     said = writer.frames.get(timeout=10)
     assert isinstance(said, StreamError)
     assert isinstance(said.error, Unavailable)

@@ -14,6 +14,7 @@ from dejaqueue.http.catalogue import GROUPS, METRICS, Metric
 LABELS = {
     *("topic", "kind", "state", "within", "consumer", "op", "status", "outcome"),
     *("method", "route", "version", "python", "pyarrow", "server"),
+    *("reason", "quota", "principal"),
 }
 
 

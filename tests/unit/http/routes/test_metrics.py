@@ -26,7 +26,7 @@ class OneGate(Gate):
     def __init__(self, role: Role, pattern: str) -> None:
         self._principal = Principal("somebody", (Grant(role, pattern),))
 
-    def principal(self, api_key: str | None) -> Principal:
+    def principal(self, api_key: str | None, certificate: str = "") -> Principal:
         return self._principal
 
 
