@@ -16,33 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from dejaqueue import limits
+from dejaqueue.setting_groups import Group, OidcSettings, QuotaSettings
 
 LIVE_WORDS = "Can change live."
 FIXED_WORDS = "Cannot change live."
 """One of them ends the description of every setting."""
-OIDC_ALGORITHMS = frozenset(
-    f"{kind}{size}" for kind in ("RS", "PS", "ES") for size in (256, 384, 512)
-) | {"EdDSA"}
-"""Ways of signing that a token can be believed by."""
-
-
-class Group(BaseModel):
-    """Settings of one meaning. Unknown fields are refused, built values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _refuse_truth_as_number(cls, value: object, field: ValidationInfo) -> object:
-        """`true` is no number, though Python takes it for one."""
-        if isinstance(value, bool) and cls.model_fields[field.field_name or ""].annotation is int:
-            raise ValueError("true and false are no numbers")
-        return value
 
 
 class JournalSettings(Group):
@@ -302,77 +285,6 @@ class ServerSettings(Group):
         return self
 
 
-class QuotaSettings(Group):
-    """How much of the broker one principal may have: an API key, or an address without one."""
-
-    percent: int = Field(
-        default=10,
-        ge=1,
-        le=100,
-        description="Share of the whole that each principal may have, in percent, where nothing "
-        "else is said below. 10: nine others still find room beside one that takes all it gets. "
-        "Programs on the broker's own machine that need no key may have all of it. "
-        "Can change live.",
-    )
-    percents: dict[str, int] = Field(
-        default={},
-        description="Shares of single principals by the name of their key, or by address, which "
-        'win over all others: `"campaign" = 50`. 100 = all of it. Can change live.',
-    )
-    streams_max: int = Field(
-        default=0,
-        ge=0,
-        le=limits.FLIGHT_STREAMS_MAX,
-        description="Streams over Flight that one principal has open. 0 = its share of "
-        "16,384: 1,638. Can change live.",
-    )
-    openings_per_s: int = Field(
-        default=0,
-        ge=0,
-        description="Streams that one principal opens in a second, and as many at once; those "
-        "beyond wait up to five seconds, then they are refused. 0 = its share of what a broker "
-        "does when it does nothing else, 1,000: 100. Can change live.",
-    )
-    connections_max: int = Field(
-        default=0,
-        ge=0,
-        le=100_000,
-        description="HTTP connections from one address; a proxy in front of the broker needs more, "
-        "or a share in `percents`. 0 = its share of `server.http_connections_max`: 409. "
-        "Can change live.",
-    )
-    transactions_max: int = Field(
-        default=0,
-        ge=0,
-        le=limits.TRANSACTIONS_OPEN_MAX,
-        description="Undecided transactions of one principal in one partition. 0 = its share of "
-        "10,000, what a partition takes: 1,000. Can change live.",
-    )
-    bytes_in_flight_max: int = Field(
-        default=0,
-        ge=0,
-        description="Bytes of one principal's batches over Flight that are not answered yet, and "
-        "of bodies over HTTP from one address. What goes beyond waits up to five seconds, over "
-        "HTTP not at all, then it is refused; a larger batch is let in alone. 0 = its share of "
-        "`dispatch.inbox_bytes_max` for each worker: 51 MiB. Can change live.",
-    )
-    rows_per_s: int = Field(
-        default=0,
-        ge=0,
-        description="Messages that one principal sends in a second; it may be ahead by one "
-        "second's worth. 0 = its share of `dispatch.partition_rows_per_s` for each worker: "
-        "100,000. "
-        "Can change live.",
-    )
-
-    @model_validator(mode="after")
-    def _check_percents(self) -> Self:
-        for name, percent in self.percents.items():
-            if not 1 <= percent <= 100:
-                raise ValueError(f"percents: from 1 to 100 percent, got: {name} = {percent}")
-        return self
-
-
 class HistorySettings(Group):
     """Where the history of topics that keep one goes, and for how long."""
 
@@ -511,64 +423,6 @@ class ClusterSettings(Group):
     def _check_pair(self) -> Self:
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise ValueError("tls_certificate and tls_key belong together: set both, or neither")
-        return self
-
-
-class OidcSettings(Group):
-    """Bearer tokens of an OpenID Connect issuer, beside API keys."""
-
-    issuer: str = Field(
-        default="",
-        description="The issuer whose tokens are believed, as their claim `iss` has it: "
-        "`https://…`. From then on every call needs an API key or a token, also while there are no "
-        "keys. Needs the extra `oidc`. Empty = none. Cannot change live.",
-    )
-    audience: str = Field(
-        default="",
-        description="What the claim `aud` of a token has to name: this broker, as the issuer knows "
-        "it. Cannot change live.",
-    )
-    keys: str = Field(
-        default="",
-        description="Where the issuer's public keys are (a JSON Web Key Set): a URL, or a file. "
-        "Empty = where the issuer's `/.well-known/openid-configuration` says. "
-        "Cannot change live.",
-    )
-    ca: str = Field(
-        default="",
-        description="PEM file with the certificates that sign the issuer's. Empty = the system's. "
-        "Cannot change live.",
-    )
-    roles_claim: str = Field(
-        default="roles",
-        description="Claim with the caller's roles: a list, or a text with spaces between; dots "
-        "lead inwards, as in `realm_access.roles`. What a role may do is said by the key "
-        "`oidc:ROLE`. Cannot change live.",
-    )
-    name_claim: str = Field(
-        default="sub",
-        description="Claim with the caller's name, for logs and the audit log. Cannot change live.",
-    )
-    algorithms: str = Field(
-        default="RS256,PS256,ES256,ES384,EdDSA",
-        description="Algorithms that a token may be signed with; none that shares a secret, "
-        "with which whoever checks could sign. Cannot change live.",
-    )
-    leeway_ms: int = Field(
-        default=30_000,
-        ge=0,
-        le=300_000,
-        description="So much may the issuer's clock differ, in milliseconds; a token counts for so "
-        "much longer. Cannot change live.",
-    )
-
-    @model_validator(mode="after")
-    def _check_relations(self) -> Self:
-        if self.issuer and not self.audience:
-            raise ValueError("issuer needs audience: tokens for others would count here")
-        names = set(self.algorithms.split(","))
-        if not names or not names <= OIDC_ALGORITHMS:
-            raise ValueError(f"algorithms: of {', '.join(sorted(OIDC_ALGORITHMS))}")
         return self
 
 

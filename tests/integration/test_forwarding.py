@@ -18,6 +18,7 @@ from pyarrow import flight
 
 import dejaqueue
 from dejaqueue.access.gate import Gate
+from dejaqueue.access.key_ring import InMemory, KeyRing
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.client.flight_transport import FlightTransport
@@ -47,7 +48,7 @@ THERE = "there"
 class AllElsewhere:
     """A broker that serves nothing: what it knows of the cluster."""
 
-    documents: dict[str, str]
+    documents: InMemory
     url: str = ""
     store: MemoryStore = field(default_factory=MemoryStore)
 
@@ -67,7 +68,7 @@ class AllElsewhere:
     def placed(self, topic: str) -> None: ...
 
     def open_keys(self, keys: KeyRing) -> None:
-        keys.open(Kept(self.documents))
+        keys.open(self.documents)
 
 
 @dataclass
@@ -91,7 +92,7 @@ def pair() -> Iterator[Pair]:
     far = FlightServer(far_broker, gate=Gate(far_broker.keys))
     far.start()
     proxy = CuttingProxy(far.port)
-    shared = AllElsewhere({}, f"dejaq://127.0.0.1:{proxy.port}")
+    shared = AllElsewhere(InMemory(), f"dejaq://127.0.0.1:{proxy.port}")
     near_broker = Broker(settings, shared=shared)
     near_broker.start()
     near = FlightServer(near_broker, gate=Gate(near_broker.keys))

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from dejaqueue.access.gate import Gate
+from dejaqueue.access.key_ring import InMemory, KeyRing
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.errors import DejaQError, Elsewhere
@@ -31,7 +32,7 @@ MESSAGES, LEASE, ACK = (f"/v1/topics/{THERE}/{name}" for name in ("messages", "l
 class AllElsewhere:
     """A broker that serves nothing: what it knows of the cluster."""
 
-    documents: dict[str, str] = field(default_factory=dict)
+    documents: InMemory = field(default_factory=InMemory)
     http_url: str = ""
     store: MemoryStore = field(default_factory=MemoryStore)
 
@@ -54,7 +55,7 @@ class AllElsewhere:
         return {}
 
     def open_keys(self, keys: KeyRing) -> None:
-        keys.open(Kept(self.documents))
+        keys.open(self.documents)
 
 
 @dataclass

@@ -20,6 +20,7 @@ import pytest
 
 from dejaqueue.access import administration
 from dejaqueue.access.gate import Gate
+from dejaqueue.access.key_ring import InMemory
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
 from dejaqueue.flight.server import FlightServer
@@ -153,7 +154,7 @@ def far(far_broker: Broker) -> Iterator[FlightServer]:
 @pytest.fixture(scope="module")
 def near(far: FlightServer) -> Iterator[FlightServer]:
     """A broker that serves nothing and passes calls on."""
-    shared = AllElsewhere({}, far.url)
+    shared = AllElsewhere(InMemory(), far.url)
     broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")), shared=shared)
     broker.start()
     server = FlightServer(broker, gate=Gate(broker.keys))

@@ -29,7 +29,8 @@ from dejaqueue.errors import Forbidden, Unauthenticated, Unavailable
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
-from dejaqueue.settings import BrokerSettings, JournalSettings, OidcSettings
+from dejaqueue.setting_groups import OidcSettings
+from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.cli.test_serve import Start, start
 
 __all__ = ["start"]

@@ -26,7 +26,7 @@ import jwt
 from dejaqueue import limits
 from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.errors import BadRequest
-from dejaqueue.settings import OidcSettings
+from dejaqueue.setting_groups import OidcSettings
 
 log = logging.getLogger("dejaqueue.oidc")
 

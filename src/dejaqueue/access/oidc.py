@@ -26,7 +26,7 @@ from dejaqueue.access.issuer_keys import IssuerKeys
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.access.roles import TokenPrincipal
 from dejaqueue.errors import Unauthenticated, Unavailable
-from dejaqueue.settings import OidcSettings
+from dejaqueue.setting_groups import OidcSettings
 
 REFUSAL = "this token is not valid here: {}"
 FETCHING_MS = 1_000

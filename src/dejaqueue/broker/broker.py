@@ -47,7 +47,6 @@ from dejaqueue.errors import (
     Elsewhere,
     InternalError,
     Refused,
-    TopicUnknown,
     Unavailable,
     no_transactions,
 )
@@ -117,7 +116,12 @@ class Broker:
         self.phase = "not started"
         self.started_us = 0
         self.peers: Peers | None = None
-        self.transactions = Transactions(self.runtime, self.clock, self._has, lambda: self.peers)
+        self.transactions = Transactions(
+            self.runtime,
+            self.clock,
+            lambda *of: self._catalogue.has_partition(*of),
+            lambda: self.peers,
+        )
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -418,11 +422,8 @@ class Broker:
     def open_write(
         self, stream: WriteStream, sender: Sender = NOBODY, account: Account | None = None
     ) -> Writer:
-        """A stream of batches of one sender. Raises TopicUnknown, BadRequest, Refused.
-
-        Args:
-            account: whose quotas count; None = the broker's own, or the program's it is part of.
-        """
+        """A stream of batches of one sender, for whose `account` quotas count; None = they do not.
+        Raises TopicUnknown, BadRequest, Refused."""
         runtime, stage = self.runtime(stream.topic), None
         if stream.transaction:
             if runtime.shard is not None:
@@ -437,22 +438,6 @@ class Broker:
             stage,
             sender,
         )
-
-    def _has(self, name: str, partition: int) -> bool:
-        """Whether there is such a partition, here or elsewhere, for a transaction.
-
-        Raises:
-            Refused: it is of a topic in shards.
-        """
-        try:
-            topic = self._catalogue.get(name)
-            if partition >= topic.partitions:
-                topic = self._catalogue.newest(name)
-        except TopicUnknown:
-            return False
-        if self._shared is not None and topic.spread > 1:
-            raise no_transactions(name)
-        return partition < topic.partitions
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
         """A consumer, without credit yet. Raises TopicUnknown, ResourceExhausted."""

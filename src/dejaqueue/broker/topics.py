@@ -107,6 +107,20 @@ class Catalogue:
         make(topic.name)
         return self._put(topic)
 
+    def has_partition(self, name: str, partition: int) -> bool:
+        """Whether there is such a partition, here or elsewhere, for a transaction.
+
+        Raises:
+            Refused: it is of a topic in shards.
+        """
+        try:
+            topic = self.get(name)
+            if partition >= topic.partitions:
+                topic = self.newest(name)
+        except TopicUnknown:
+            return False
+        return partition < topic.partitions
+
     def alter(self, name: str, changes: dict[str, Any]) -> Topic:
         """Change settings that may change; the others are refused."""
         topic = self.get(name)

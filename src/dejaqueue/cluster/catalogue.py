@@ -25,7 +25,13 @@ from typing import Any
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.clock import Clock, SteadyClock
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact
-from dejaqueue.errors import DejaQError, JournalDamaged, TopicUnknown, Unavailable
+from dejaqueue.errors import (
+    DejaQError,
+    JournalDamaged,
+    TopicUnknown,
+    Unavailable,
+    no_transactions,
+)
 from dejaqueue.model import Topic
 
 PREFIX = "topics/"
@@ -231,6 +237,14 @@ class ClusterCatalogue(Catalogue):
             return super(ClusterCatalogue, self).create(topic, exist_ok=exist_ok, make=make)
 
         return self._again(add)
+
+    def has_partition(self, name: str, partition: int) -> bool:
+        """See Catalogue.has_partition. Decisions are not told to shards."""
+        is_there = super().has_partition(name, partition)  # asks the coordinator if it must
+        topic = self.find(name)
+        if topic is not None and topic.spread > 1:
+            raise no_transactions(name)
+        return is_there
 
     def alter(self, name: str, changes: dict[str, Any]) -> Topic:
         """Change settings that may change; the others are refused."""

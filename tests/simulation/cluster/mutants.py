@@ -186,28 +186,6 @@ def what_is_not_listed_is_gone(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant
-def nobody_finishes_what_a_dead_broker_began(patch: pytest.MonkeyPatch) -> None:
-    """Only the broker that was asked to delete a topic drops its journals."""
-    inner = Broker.delete_topic
-    begun: set[tuple[Broker, str]] = set()
-
-    def delete_topic(self: Broker, name: str) -> None:
-        begun.add((self, name))
-        inner(self, name)
-
-    def bury(self: Node, catalogue: ClusterCatalogue) -> None:
-        for topic in catalogue.leaving():
-            kept = catalogue.kept(topic)
-            if self._broker is None or kept is None or kept.waits:
-                continue
-            if (self._broker, topic) in begun and topic not in self._burying:
-                self._bury_one(kept)
-
-    patch.setattr(Broker, "delete_topic", delete_topic)
-    patch.setattr(Node, "_bury", bury)
-
-
-@mutant
 def owners_of_what_is_gone_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Node, "_forget_units", lambda self, units, session: None)
 

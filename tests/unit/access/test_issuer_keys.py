@@ -14,7 +14,7 @@ import pytest
 from dejaqueue import limits
 from dejaqueue.access.issuer_keys import IssuerKeys
 from dejaqueue.errors import BadRequest
-from dejaqueue.settings import OidcSettings
+from dejaqueue.setting_groups import OidcSettings
 from tests.unit.access.test_oidc import EC, RSA, jwk
 
 

@@ -18,7 +18,7 @@ from dejaqueue.access.key_ring import InMemory, KeyRing
 from dejaqueue.access.oidc import Tokens
 from dejaqueue.access.roles import Role
 from dejaqueue.errors import Unauthenticated
-from dejaqueue.settings import OidcSettings
+from dejaqueue.setting_groups import OidcSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
 
 ISSUER, AUDIENCE = "https://issuer.example", "queue"

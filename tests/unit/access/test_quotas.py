@@ -26,7 +26,8 @@ from dejaqueue.access.quotas import (
 )
 from dejaqueue.access.roles import EVERYBODY, Principal
 from dejaqueue.errors import ResourceExhausted
-from dejaqueue.settings import BrokerSettings, QuotaSettings
+from dejaqueue.setting_groups import QuotaSettings
+from dejaqueue.settings import BrokerSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
 
 SHOP, MILL = Principal("shop", (), "k1"), Principal("mill", (), "k2")

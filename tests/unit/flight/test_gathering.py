@@ -13,6 +13,7 @@ import pytest
 
 import dejaqueue
 from dejaqueue.access.gate import Gate
+from dejaqueue.access.key_ring import InMemory
 from dejaqueue.broker.broker import Broker
 from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.flight.gathering import stats_of_all
@@ -58,7 +59,7 @@ def brokers() -> Iterator[Brokers]:
         served = FlightServer(far, gate=Gate(far.keys))
         served.start()
         stack.callback(served.stop)
-        shared = Many({}, served.url)
+        shared = Many(InMemory(), served.url)
         near = Broker(settings, shared=shared)
         near.start()
         stack.callback(near.stop)

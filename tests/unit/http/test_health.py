@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
-import ssl
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from dejaqueue.access.gate import Gate
 from dejaqueue.access.tls import ServerTls
 from dejaqueue.errors import Unavailable
 from dejaqueue.http.health import HealthServer
+from dejaqueue.settings import ServerSettings
 
 
 class Broker:
@@ -124,12 +125,16 @@ def test_numbers_are_for_those_with_a_key_once_there_is_one(broker: Broker) -> N
 
 
 def test_broken_connections_are_lines_of_the_log_and_no_tracebacks(
-    broker: Broker, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    broker: Broker,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     issued = trustme.CA().issue_cert("localhost")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    issued.configure_cert(context)
-    tls = ServerTls(b"", b"", None, context)
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    issued.cert_chain_pems[0].write_to_path(certificate)
+    issued.private_key_pem.write_to_path(key)
+    tls = ServerTls(ServerSettings(tls_certificate=str(certificate), tls_key=str(key)))
     server = HealthServer("127.0.0.1", 0, lambda: True, broker.stats, tls=tls)
     server.start()
     try:
