@@ -66,7 +66,7 @@ def store(broker: Broker) -> None:
         payload_bytes=COUNT,
     )
     replied: Future[Reply] = Future()
-    broker.open_write(WriteStream("t")).submit_columns(1, columns, replied.set_result)
+    broker.open_write(WriteStream("t")).submit_columns(1, columns, None, replied.set_result)
     assert replied.result(20).error is None
 
 

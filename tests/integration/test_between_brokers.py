@@ -11,6 +11,7 @@ import pytest
 
 import dejaqueue
 from dejaqueue.access.gate import Gate
+from dejaqueue.access.key_ring import InMemory
 from dejaqueue.access.tls import BrokerPapers, load_papers
 from dejaqueue.broker.broker import Broker
 from dejaqueue.client.credentials import Tls
@@ -52,7 +53,7 @@ def two(papers: Papers, shown: BrokerPapers) -> Iterator[Site]:
     with ExitStack() as stack:
         far = stack.enter_context(running(server_tls(papers.broker, papers.ca)))
         far.broker.create_topic(dejaqueue.Topic(THERE))
-        shared = Near({}, f"dejaqs://{HOST}:{far.flight.port}")
+        shared = Near(InMemory(), f"dejaqs://{HOST}:{far.flight.port}")
         shared.http_url = f"https://{HOST}:{far.http.port}"
         broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")), shared=shared)
         broker.start()

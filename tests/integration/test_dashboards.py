@@ -111,7 +111,8 @@ def selectors(expression: str) -> list[tuple[str, list[tuple[str, str, str]]]]:
 
 
 def test_everything_in_the_catalogue_is_shown(page: Page) -> None:
-    assert set(METRICS) - families(page) == OF_SERVERS
+    nobody_was_refused = {"dejaq_quota_refusals"}
+    assert set(METRICS) - families(page) == OF_SERVERS | nobody_was_refused
 
 
 @pytest.mark.parametrize(("where", "expression", "texts"), expressions())

@@ -173,7 +173,7 @@ def test_the_callers_own_key_goes_along(pair: Pair) -> None:
     keys = pair.near_broker.keys
     keys.create("root", ["admin:*"])
     key, secret = keys.create("sender", [f"produce:{THERE}"])
-    pair.far_broker.keys.open(pair.shared)
+    pair.far_broker.keys.open(pair.shared.documents)
     with through(pair, secret) as client:
         assert client.send(THERE, b"1") >= 0
         with pytest.raises(Forbidden), client.consume(THERE) as consumer:

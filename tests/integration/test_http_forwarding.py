@@ -144,7 +144,7 @@ def test_the_callers_own_key_goes_along(pair: Pair) -> None:
     keys = pair.near_broker.keys
     keys.create("root", ["admin:*"])
     key, secret = keys.create("sender", [f"produce:{THERE}"])
-    pair.far_broker.keys.open(pair.shared)
+    pair.far_broker.keys.open(pair.shared.documents)
     headers = {"authorization": f"Bearer {secret}"}
     assert pair.near.post(MESSAGES, json={"payload": "1"}, headers=headers).status_code == 201
     assert pair.near.post(LEASE, json={"max": 1}, headers=headers).status_code == 403

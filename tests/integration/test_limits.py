@@ -395,6 +395,12 @@ CASES: dict[str, Case] = {
 }
 
 ELSEWHERE: dict[str, str] = {
+    "API_KEYS_REVOKED_MAX": (
+        "unit/access/test_key_ring.py::test_revoked_keys_are_remembered_up_to_a_limit"
+    ),
+    "CLUSTER_SECRET_LENGTH_MIN": (
+        "unit/cluster/test_secret.py::test_a_secret_that_is_short_is_refused"
+    ),
     "UNPACKED_BYTES_MAX": (
         "hostile/test_malformed.py::"
         "test_what_is_small_only_when_packed_is_refused_before_it_is_unpacked"
@@ -429,7 +435,7 @@ ELSEWHERE: dict[str, str] = {
         "rules/test_rule_12_transactions.py::test_many_open_transactions_are_bounded"
     ),
     "TRANSACTION_PARTICIPANTS_MAX": (
-        "unit/broker/test_transactions.py::test_participants_are_each_named_once"
+        "unit/broker/test_transaction_names.py::test_participants_are_each_named_once"
     ),
     "TRANSACTION_BRANCHES_MAX": (
         "unit/broker/test_branches.py::test_the_number_of_branches_is_bounded"

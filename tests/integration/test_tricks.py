@@ -139,7 +139,7 @@ def _theirs(body: Any) -> Any:
 def refused_plainly(caller: str, needs: str) -> bool:
     """True if the caller may not do this on the topic of others."""
     there = caller.replace("mine", "x").replace("theirs", "mine").replace("x", "theirs")
-    return expected(there, needs) is not None
+    return expected(there, needs, "") is not None
 
 
 def _wrong(

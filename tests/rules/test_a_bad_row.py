@@ -67,7 +67,7 @@ def bring(broker: BrokerFixture, batches: list[SendColumns]) -> list[Reply]:
     assert waits.wait(20)
     replies: list[Future[Reply]] = [Future() for _ in batches]
     for number, (batch, reply) in enumerate(zip(batches, replies, strict=True)):
-        writer.submit_columns(number, batch, reply.set_result)
+        writer.submit_columns(number, batch, None, reply.set_result)
     go_on.set()
     looked.result(20)
     return [reply.result(20) for reply in replies]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.broker import branches, transactions
+from dejaqueue.broker import branches, deciding
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.descriptors import WriteStream
@@ -125,7 +125,7 @@ def test_a_large_decision_is_carried_out_piece_by_piece(
         pieces.append(decide(*given, **more))
         return pieces[-1]
 
-    monkeypatch.setattr(transactions, "decide_family", noting)
+    monkeypatch.setattr(deciding, "decide_family", noting)
     commit(broker, name, *hands)
     assert pieces.count(True) >= 8
     assert pieces.count(False) == 2

@@ -40,7 +40,9 @@ def write(
 ) -> Reply:
     future: Future[Reply] = Future()
     stream = WriteStream(topic, op, transaction=name).check()
-    broker.broker.open_write(stream, account).submit(1, pa.record_batch(columns), future.set_result)
+    broker.broker.open_write(stream, account=account).submit(
+        1, pa.record_batch(columns), future.set_result
+    )
     return future.result(SECONDS_MAX)
 
 

@@ -80,6 +80,8 @@ class Forwarding:
         descriptor: flight.FlightDescriptor,
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
+        *,
+        wants_replies: bool,
     ) -> None:
         """Pass a DoPut stream on until the caller is done. Raises what the other broker says."""
         client = self._client(onward.url)
@@ -87,7 +89,7 @@ class Forwarding:
             sink, answers = client.do_put(descriptor, reader.schema, onward.options())
         except Exception as wrong:  # noqa: BLE001 - whatever it is, there is no stream
             raise error_of(wrong) from None
-        with self._open(_Writing(onward.url, sink, answers, writer)) as writing:
+        with self._open(_Writing(onward.url, sink, answers, writer, wants_replies)) as writing:
             writing.run(reader)
 
     def exchange(
@@ -202,8 +204,10 @@ class _Writing:
         sink: flight.FlightStreamWriter,
         answers: flight.FlightMetadataReader,
         writer: flight.FlightMetadataWriter,
+        wants_replies: bool,
     ) -> None:
         self.url = url
+        self._wants_replies = wants_replies
         self._sink, self._answers, self._writer = sink, answers, writer
         # A Flight writer is for one thread at a time, and not after its call.
         self._back = threading.Lock()
@@ -264,7 +268,8 @@ class _Writing:
             with self._back:
                 if self._broke is not None:
                     raise self._broke
-                self._unanswered[number] = chunk.data.num_rows
+                if self._wants_replies:  # else nobody waits for one, nor would know its number
+                    self._unanswered[number] = chunk.data.num_rows
             batch = self._checked(number, chunk.data)
             try:
                 if chunk.app_metadata is None:

@@ -246,7 +246,11 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                         with closing(shards.open_stream(stream)) as sharded:
                             serve_writer(sharded, stream, reader, writer, opening, check)
                         return
-                    self.forwarding.put(onward(context, other), descriptor, reader, writer)
+                    wants_replies = stream.acks != "none"
+                    there = onward(context, other)
+                    self.forwarding.put(
+                        there, descriptor, reader, writer, wants_replies=wants_replies
+                    )
                     return
                 serve_writer(target, stream, reader, writer, opening, check)
 
