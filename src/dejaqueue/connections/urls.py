@@ -8,13 +8,20 @@ See: setting_words.masked for how a URL is shown.
 
 from __future__ import annotations
 
+import logging
 import re
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
+from dejaqueue.addresses import is_loopback
 from dejaqueue.errors import BadRequest
 from dejaqueue.setting_words import masked
 
+log = logging.getLogger("dejaqueue.connections")
+
 _PLACES = re.compile(r"[^:\[\]]*(:\d*)?|\[[^\]]*\](:\d*)?")
+_PORT = re.compile(r":\d+$")
+_TLS_FILES = ("ca", "certificate", "key", "ssl_ca", "sslrootcert")
+_TLS_WORDS = ("true", "require", "verify-ca", "verify-full")
 
 
 def check_login(field: str, url: str) -> None:
@@ -30,3 +37,27 @@ def check_login(field: str, url: str) -> None:
         return
     limit = "a login with / ? # and @ written as %2F %3F %23 and %40"
     raise BadRequest(field, limit, masked("", url))
+
+
+def warn_if_plain(field: str, url: str) -> None:
+    """Log a warning if a password goes to another machine as it is.
+
+    Whoever can listen on the way has it then, and with it all messages. Whether a server would take
+    TLS without being asked to is not known here, so only what the URL asks for counts.
+    """
+    parts = urlsplit(url)
+    login, at, places = parts.netloc.rpartition("@")
+    if not at or ":" not in login or parts.scheme.endswith("ss"):  # rediss
+        return
+    asked = parse_qs(parts.query)
+    tls = asked.get("tls", asked.get("sslmode", [""]))[-1].lower()
+    if any(name in asked for name in _TLS_FILES) or tls in _TLS_WORDS:
+        return
+    hosts = [_PORT.sub("", place) for place in places.split(",")]
+    far = [host for host in hosts if host and not is_loopback(host)]
+    if far:
+        log.warning(
+            "%s: the password for %s goes over the network in plain text; ask for TLS in the URL",
+            field,
+            ", ".join(far),
+        )

@@ -13,7 +13,7 @@ import threading
 from typing import cast
 
 from dejaqueue.clock import Clock
-from dejaqueue.connections.urls import check_login
+from dejaqueue.connections.urls import check_login, warn_if_plain
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.coordinator.interface import Coordinator
 from dejaqueue.errors import BadRequest
@@ -60,6 +60,7 @@ def open_coordinator(url: str, clock: Clock | None = None) -> Coordinator:
     if not module or not rest.startswith("//"):
         raise BadRequest("coordinator", _FORMS, masked("", url))
     check_login("coordinator", url)
+    warn_if_plain("coordinator", url)
     try:
         backend = importlib.import_module(f"dejaqueue.coordinator.{module}")
     except ModuleNotFoundError as error:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from dejaqueue.connections.urls import check_login
+from dejaqueue.connections.urls import check_login, warn_if_plain
 from dejaqueue.errors import BadRequest
 from dejaqueue.journal.interface import JournalStore, store_path
 from dejaqueue.journal.records.interface import RecordStore
@@ -70,6 +70,7 @@ def open_store(url: str, **settings: Any) -> JournalStore:
 def open_records(url: str) -> RecordStore:
     """Open the records behind a server's URL. Raises BadRequest, Refused, Unavailable."""
     check_login("journal", url)
+    warn_if_plain("journal", url)
     module = importlib.import_module(_RECORD_STORES[url.partition(":")[0]])
     opener: Callable[[str], RecordStore] = module.open_records
     return opener(url)

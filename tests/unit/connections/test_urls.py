@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dejaqueue.connections.urls import check_login
+from dejaqueue.connections.urls import check_login, warn_if_plain
 from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.errors import BadRequest
 from dejaqueue.journal.registry import open_store
@@ -49,3 +49,43 @@ def test_the_text_says_how_to_write_it() -> None:
 )  # fmt: skip
 def test_other_urls_are_left_to_their_servers(url: str) -> None:
     check_login("journal", url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:p@db.example/queue",
+        "postgresql://u:p@db.example/queue?sslmode=prefer",
+        "mysql://u:p@10.0.0.5:3306/queue",
+        "redis://u:p@[2001:db8::1]:6379/0",
+        "nats://u:p@localhost:4222,nats.example:4222",
+        "cassandra://u:p@127.0.0.1.example.org/queue",
+    ],
+)
+def test_a_password_in_plain_text_to_another_machine_is_warned_of(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_if_plain("journal.url", url)
+    [said] = caplog.messages
+    assert said.startswith("journal.url: the password for ")
+    assert "u:p" not in said
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:p@db.example/queue?sslmode=verify-full",
+        "postgresql://u:p@localhost/queue",
+        "postgresql://u:p@/queue?host=/run/postgresql",
+        "postgresql://u@db.example/queue",
+        "mysql://u:p@db.example/queue?ssl_ca=/ca.pem",
+        "rediss://u:p@redis.example",
+        "etcd://u:p@127.0.0.1:2379,[::1]:2379",
+        "nats://u:p@nats.example?tls=true",
+        "/var/lib/dejaq",
+        "memory:",
+    ],
+)
+def test_no_warning_where_nobody_can_listen(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    warn_if_plain("journal.url", url)
+    assert caplog.messages == []
