@@ -16,7 +16,9 @@ import pytest
 
 from dejaqueue import Client
 from dejaqueue.access.gate import Gate
+from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.transaction_names import family_of
 from dejaqueue.errors import Forbidden, Refused, TopicUnknown, TryLater, Unauthenticated
 from dejaqueue.flight.forwarding import Onward
 from dejaqueue.flight.server import FlightServer
@@ -213,7 +215,9 @@ def test_only_brokers_say_what_was_decided(cluster: Served) -> None:
         cluster.brokers["a"].peers = None  # the other one cannot be told for now
         places = [f"{home}/0", f"{other}/0"]
         with pytest.raises(TryLater):
-            cluster.brokers["a"].transactions.decide(name, places, commit=True).result(20)
+            cluster.brokers["a"].transactions.decide(
+                name, places, commit=True, sender=Sender("short")
+            ).result(20)
         keys.revoke(key.id)
         until(lambda: key.id not in {o.id for o in cluster.brokers["b"].keys.all()}, "revoked")
         cluster.brokers["a"].peers = peers
@@ -243,4 +247,4 @@ def test_a_participant_that_is_nowhere_is_no_participant(cluster: Served) -> Non
     places = [f"{TOPICS[0]}/77", "nowhere/0", f"{TOPICS[0]}/0"]
     broker.transactions.decide(name["transaction"], places, commit=True).result(20)
     with pytest.raises(TopicUnknown):
-        broker.transactions.decide(f"{TOPICS[0]}/77/1-5-{'0' * 32}", [], commit=True)
+        broker.transactions.decide(f"{TOPICS[0]}/77/1-5-{family_of(NOBODY)}", [], commit=True)
