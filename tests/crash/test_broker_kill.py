@@ -84,7 +84,7 @@ def change_some(client: Client, history: History, keys: list[str], topic: str = 
     else:
         with history.lock:
             history.unsure.discard(moved)
-            if answer.statuses[0] == RowStatus.OK:
+            if answer.ok:
                 history.moved[moved] = due_ms
                 history.moved_us[moved] = CLOCK.now_us()
     if cancelled == moved:
@@ -96,7 +96,7 @@ def change_some(client: Client, history: History, keys: list[str], topic: str = 
         return
     with history.lock:
         history.unsure.discard(cancelled)
-        if answer.statuses[0] == RowStatus.OK:
+        if answer.ok:
             history.cancelled_us[cancelled] = CLOCK.now_us()
 
 
