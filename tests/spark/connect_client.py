@@ -9,6 +9,7 @@ import json
 import sys
 from typing import Any
 
+PAST_MS = 1_600_000_000_000
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -31,11 +32,11 @@ def main(url: str, source: str, target: str, folder: str, rows: str) -> None:
     spark = builder.remote("local[2]").getOrCreate()
     assert "connect" in type(spark).__module__
     register(spark, push_filters=True)
-    table = spark.range(0, int(rows), 1, 2).selectExpr("'p' || id payload", "1 + id due")
+    table = spark.range(0, int(rows), 1, 2).selectExpr("'p' || id payload", f"{PAST_MS}L + id due")
     options = {"url": url, "topic": source}
     table.write.format("dejaq").options(**options).mode("append").save()
     read = spark.read.format("dejaq").options(**options).load()
-    said = {"rows": read.count(), "filtered": read.where("due <= 10").count()}
+    said = {"rows": read.count(), "filtered": read.where(f"due < {PAST_MS + 10}").count()}
     try:
         table.selectExpr("payload colour").write.format("dejaq").options(**options).mode(
             "append"

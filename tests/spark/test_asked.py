@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TOPIC = "watched"
 ROWS = 2_000
+PAST_MS = 1_600_000_000_000
 FUTURE_MS = 4_000_000_000_000
 LEASED = 200
 
@@ -64,7 +65,7 @@ def watched(spark: SparkSession) -> Iterator[Watched]:
         with Client(made.url) as client:
             client.create_topic(TOPIC, partitions=2)
             numbers = range(ROWS)
-            dues = [1 + n if n < LEASED else FUTURE_MS + n for n in numbers]
+            dues = [PAST_MS + n if n < LEASED else FUTURE_MS + n for n in numbers]
             table = {
                 "payload": pa.array([b"%0500d" % n for n in numbers]),
                 "due": pa.array(dues),

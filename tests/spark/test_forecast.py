@@ -35,7 +35,7 @@ def topic(broker: BrokerProcess) -> str:
         [
             START_MS + np.arange(4_300) * 1_000,
             np.full(700, HOT_MS),
-            [START_MS - 1, 5, 6],
+            [START_MS - 1, 1_600_000_000_000, 1_600_000_000_001],
             [START_MS + 7_200_000] * 2,
         ]
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS = 300
+PAST_MS = 1_600_000_000_000
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def drain(spark: SparkSession, given: dict[str, str], folder: Path) -> int:
 def test_each_role_does_what_it_may__over_tls(
     spark: SparkSession, site: Site, authority: str, tmp_path: Path
 ) -> None:
-    save(spark, options(site, authority, "produce"), 1)
+    save(spark, options(site, authority, "produce"), PAST_MS)
     read = spark.read.format("dejaq").options(**options(site, authority, "manage")).load()
     assert read.count() == ROWS
     assert drain(spark, options(site, authority, "consume"), tmp_path / "c") == ROWS
@@ -81,11 +82,11 @@ def test_who_may_not_is_refused__and_no_key_is_in_the_error(
 ) -> None:
     given = options(site, authority, "consume")
     with pytest.raises(Exception, match="produce") as refused:
-        save(spark, given, 1)
+        save(spark, given, PAST_MS)
     assert given["api_key"] not in str(refused.value)
     del given["api_key"]
     with pytest.raises(Exception, match="API key"):
-        save(spark, given, 1)
+        save(spark, given, PAST_MS)
 
 
 def test_a_broker_that_an_unknown_authority_signed_is_not_trusted(
@@ -94,4 +95,4 @@ def test_a_broker_that_an_unknown_authority_signed_is_not_trusted(
     trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
     given = options(site, authority, "produce") | {"tls.ca": str(tmp_path / "other.pem")}
     with pytest.raises(Exception, match="certificate|handshake|TLS|SSL"):
-        save(spark, given, 1)
+        save(spark, given, PAST_MS)

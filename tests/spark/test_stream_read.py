@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MakeTopic = Callable[..., str]
 ROWS = 5_000
+PAST_MS = 1_600_000_000_000
 
 
 def fill(client: dejaqueue.Client, topic: str, first: int = 0, rows: int = ROWS) -> None:
@@ -35,7 +36,7 @@ def fill(client: dejaqueue.Client, topic: str, first: int = 0, rows: int = ROWS)
     partitions = client.topic(topic).partitions
     table = {
         "payload": [b"p%d" % n for n in numbers],
-        "due": [1 + n for n in numbers],
+        "due": [PAST_MS + n for n in numbers],
         "partition": pa.array([n % partitions for n in numbers], pa.int32()),
     }
     client.send_batch(topic, pa.table(table)).raise_for_status()
@@ -108,7 +109,7 @@ def test_rows_tell_when_they_became_due__and_come_in_that_order(
     tmp_path: Path,
 ) -> None:
     topic = make_topic(partitions=1)
-    dues = [1 + (7 * n) % 100 for n in range(100)]
+    dues = [PAST_MS + (7 * n) % 100 for n in range(100)]
     client.send_batch(topic, pa.table({"payload": [b""] * 100, "due": dues}))
     reader = spark.readStream.format("dejaq").option("url", broker.url).schema("due bigint")
     drain(reader.load(topic), tmp_path)
