@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dejaqueue.broker import duplicates, leasing, partition
+from dejaqueue.broker import duplicates, enqueueing, leasing, partition
 from dejaqueue.broker.commit import Commits, Group
 from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.partition import Partition
@@ -178,7 +178,7 @@ def loses_producers_in_snapshots(patch: pytest.MonkeyPatch) -> None:
 @mutant
 def takes_keys_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(duplicates, "resolve_batch", lambda place, merged, now_ms: None)
-    patch.setattr(partition, "resolve_batch", duplicates.resolve_batch)
+    patch.setattr(enqueueing, "resolve_batch", duplicates.resolve_batch)
 
 
 # --- liveness -------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ import pytest
 
 from dejaqueue.broker import (
     dead_letters,
+    deciding,
     duplicates,
     enqueueing,
     growth,
     routing,
     staging,
-    transactions,
     writer,
 )
 from dejaqueue.broker.branches import Record
@@ -52,28 +52,28 @@ def staged_messages_are_there_at_once(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def an_abort_commits(patch: pytest.MonkeyPatch) -> None:
-    inner = transactions._do_decide
+    inner = deciding.do_decide
 
     def decide(place: Partition, text: str, commit: bool, record: Record) -> bool:
         return inner(place, text, True, record)
 
-    patch.setattr(transactions, "_do_decide", decide)
+    patch.setattr(deciding, "do_decide", decide)
 
 
 @mutant
 def a_decision_is_told_to_one_and_forgotten(patch: pytest.MonkeyPatch) -> None:
-    inner = transactions._write_down
+    inner = deciding._write_down
 
     def write_down(home: Partition, text: str, record: Record, commit: bool) -> Any:
         return inner(home, text, replace(record, places=record.places[:1]), commit)
 
-    patch.setattr(transactions, "_write_down", write_down)
+    patch.setattr(deciding, "_write_down", write_down)
     patch.setitem(engine._STEPS, commands.Remember, lambda state, command: commands.Effects())
 
 
 @mutant
 def a_home_says_no_to_who_asks(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(transactions, "_recall", lambda home, name: False)
+    patch.setattr(deciding, "recall", lambda home, name: False)
 
 
 @mutant
