@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 import pyarrow as pa
 
+from dejaqueue import RowStatus
 from dejaqueue.client import (
     AsyncClient, Client, DueHistogram, Message, MessageBatch, SendResult, Settled, Where
 )
@@ -25,7 +26,7 @@ def program(when: datetime) -> int:
         client.send("t", "text", delay=timedelta(seconds=5))
         sent: SendResult = client.send_batch("t", pa.table({"payload": [b"x"]}))
         sent.raise_for_status()
-        moved: Settled = client.move("t", id=number, due=when)
+        moved: RowStatus = client.move("t", id=number, due=when)
         cancelled: Settled = client.cancel("t", keys=["a", "b"])
         for message in client.consume("t", max_messages=1):
             one: Message = message
@@ -44,12 +45,13 @@ def program(when: datetime) -> int:
         table: pa.Table = client.peek("t", limit=10, due_from=when, tags_any=["a"])
         states: dict[str, int] = client.counts("t")
         found: DueHistogram = client.histogram("t", bucket=60, due_from=when, due_to=when)
-        settled = client.move("t", id=1, priority=5, group="a")
+        moved = client.move("t", id=1, priority=5, group="a")
+        assert moved is RowStatus.OK
         number = client.move_where("t", by=timedelta(hours=1), group="a", due_to=when)
         where: Where = {"group": "a", "state": "ready"}
         number += client.cancel_where("t", dry_run=True, **where) + client.purge("t") + len(found)
         client.consume("t", tags_any=("a", "b"), tags_none=["c"])
-        return number + moved.ok_count + cancelled.ok_count + len(payload) + int(table.num_rows)
+        return number + cancelled.ok_count + len(payload) + int(table.num_rows)
 
 async def coroutine() -> int:
     async with AsyncClient() as client:
