@@ -441,7 +441,7 @@ ELSEWHERE: dict[str, str] = {
         "unit/broker/test_branches.py::test_the_number_of_branches_is_bounded"
     ),
     "BRANCHED_MS_MAX": (
-        "unit/broker/test_transactions.py"
+        "unit/broker/test_transaction_names.py"
         "::test_a_name_says_where_its_home_is_and_when_its_time_is_over"
     ),
     "HTTP_HEAD_BYTES_MAX": "unit/http/test_protocol.py::test_large_headers_get_431",
