@@ -32,6 +32,7 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.access.roles import EVERYBODY
 from dejaqueue.broker.broker import Broker
 from dejaqueue.cli.memory import pool_options
 from dejaqueue.client import flight_transport
@@ -254,9 +255,9 @@ class Judged:
 
         def serve() -> None:
             try:
-                produce.serve_writer(
-                    self._broker.open_write(stream), stream, _Reader(content), writer
-                )
+                with self._broker.quotas.opening(EVERYBODY, "ipv4:127.0.0.1:1") as opening:
+                    target = self._broker.open_write(stream, account=opening.account)
+                    produce.serve_writer(target, stream, _Reader(content), writer, opening)
             except BaseException as error:  # noqa: BLE001
                 errors.put(error)
             else:
