@@ -157,9 +157,9 @@ def _wrong(
 BAD = ("none", "wrong secret")
 """Of those without a good key, as they are refused before anything is read but the key."""
 CALLERS = (*BAD, *(
-    f"{role} {where}" for role in ("produce", "consume", "manage", "admin")
+    f"{role} {where}" for role in ("produce", "consume", "manage", "observe", "admin")
     for where in ("mine", "theirs")
-))  # fmt: skip
+), "produce.own mine", "manage.own mine")  # fmt: skip
 
 
 @pytest.mark.parametrize("caller", CALLERS)

@@ -92,7 +92,7 @@ def test_over_http_too(brokers: Brokers) -> None:
 def test_each_broker_shows_what_the_callers_own_key_may_see(brokers: Brokers) -> None:
     brokers.near.keys.create("root", ["admin:*"])
     secret = brokers.near.keys.create("one", [f"manage:{THERE}"])[1]
-    brokers.far.keys.open(brokers.shared)
+    brokers.far.keys.open(brokers.shared.documents)
     with dejaqueue.Client(transport=FlightTransport(brokers.url, secret)) as client:
         assert list(client.stats()["topics"]) == [THERE]
     headers = {"authorization": f"Bearer {secret}"}
