@@ -15,6 +15,7 @@ import pytest
 from dejaqueue.broker import entries
 from dejaqueue.broker.partition import Partition
 from dejaqueue.engine.commands import Words
+from tests.checker.history import Outcome
 from tests.simulation.planted import BROKER
 from tests.simulation.run import simulate
 
@@ -37,6 +38,25 @@ def test_a_seed_does_the_same_twice() -> None:
     first, second = simulate(3), simulate(3)
     assert first.fingerprint == second.fingerprint
     assert simulate(4).fingerprint != first.fingerprint
+
+
+def test_what_is_promised_is_tried() -> None:
+    """A simulation in which every transaction is refused finds nothing, and nobody would notice."""
+    histories = [simulate(seed).history for seed in (4, 6, 8, 9)]
+    tried = {
+        "staged sends": [s for h in histories for s in h.sends if s.transaction],
+        "commits": [d for h in histories for d in h.decisions if d.commit],
+        "aborts": [d for h in histories for d in h.decisions if not d.commit],
+        "acks": [s for h in histories for s in h.settles if s.op == "ack" and not s.staged],
+        "acks in transactions": [s for h in histories for s in h.settles if s.staged],
+        "moves": [move for h in histories for move in h.moves],
+        "cancels": [cancel for h in histories for cancel in h.cancels],
+    }
+    done = {what: sum(o.outcome is Outcome.OK for o in tried[what]) for what in tried}
+    done["firings"] = sum(len(history.firings) for history in histories)
+    done["letters"] = sum(len(history.letters) for history in histories)
+    done["deliveries again"] = sum(d.attempt > 1 for h in histories for d in h.deliveries)
+    assert [what for what, count in done.items() if not count] == [], done
 
 
 @pytest.mark.parametrize("name", sorted(BROKER.mutants) if ALL else SLICE)

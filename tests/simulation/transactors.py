@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any
 
 from dejaqueue import limits
+from dejaqueue.access.senders import NOBODY
+from dejaqueue.broker.transaction_names import family_of
 from dejaqueue.errors import DejaQError
 from dejaqueue.model import RowStatus
 from dejaqueue.testing.simulation.machine import Reachable
@@ -77,7 +79,7 @@ class Transactor:
         now_ms, timeout_ms = self._machine.clock.now_ms(), world.random.choice([300, 2_000, 8_000])
         topic, partitions = self._topic()
         home = world.between(0, partitions - 1)
-        family = f"{world.random.getrandbits(128):032x}"
+        family = family_of(NOBODY, world.random.getrandbits(128))
         work = _Work(f"{topic}/{home}/{now_ms}-{timeout_ms}-{family}")
         staged = [self._stage_sends] * world.between(1, 3)
         staged += [self._stage_acks] * bool(self._rows)

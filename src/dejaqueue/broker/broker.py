@@ -41,7 +41,7 @@ from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.writer import Writer
-from dejaqueue.clock import Clock, SystemClock
+from dejaqueue.clock import Clock, SteadyClock, SystemClock
 from dejaqueue.errors import (
     DejaQError,
     Elsewhere,
@@ -111,7 +111,7 @@ class Broker:
         self._endings = deleting.Endings(self.history)
         self.keys = KeyRing(self.clock)
         self.counting = BrokerCounts()
-        self.quotas = Quotas(self.settings, self.clock)
+        self.quotas = Quotas(self.settings, clock or SteadyClock())
         self._running = False
         self.phase = "not started"
         self.started_us = 0
