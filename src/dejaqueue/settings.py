@@ -389,6 +389,12 @@ class ClusterSettings(Group):
         "with the secret: for one start of one broker, while the others are stopped, after the "
         "secret was changed. Cannot change live.",
     )
+    adopt: bool = Field(
+        default=False,
+        description="Let a coordinator that knows no cluster take over that of the journals, with "
+        "its topics: for one start of one broker, after the coordinator was lost or replaced. "
+        "Otherwise such a broker does not start. Cannot change live.",
+    )
     tls_ca: str = Field(
         default="",
         description="PEM file with the certificates that sign other brokers', where those listen "

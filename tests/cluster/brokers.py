@@ -126,12 +126,19 @@ class Cluster:
         """Where a broker is reached; in this process nobody needs a port."""
         return f"dejaq://{name}:1"
 
-    def start(self, name: str) -> Broker:
-        """A broker joins."""
+    def start(
+        self, name: str, *, adopts: bool = False, records: RecordStore | None = None
+    ) -> Broker:
+        """A broker joins.
+
+        Args:
+            records: another server of records than the others have.
+        """
         self.coordinators[name] = Away(self._coordinator())
         self.clocks[name] = Stoppable()
-        node = Node(name, self.coordinators[name], self._lease_ms, self.clocks[name])
-        store = RecordJournalStore(self.records)
+        coordinator, clock = self.coordinators[name], self.clocks[name]
+        node = Node(name, coordinator, self._lease_ms, clock, adopts=adopts)
+        store = RecordJournalStore(records or self.records)
         broker = Broker(self.settings(name), store=store, shared=node)
         broker.start()
         node.start(broker, self.listen(name, broker), f"http://{name}:2")

@@ -177,7 +177,7 @@ def test_what_a_broker_began_to_make_does_not_stay(cluster: Cluster) -> None:
     cluster.start("a")
     doomed = cluster.start("b")
 
-    def dies(topic: str) -> None:
+    def dies(topic: str, text: str) -> None:
         cluster.lose_touch("b")
         raise Unavailable("the broker died here", 100)
 

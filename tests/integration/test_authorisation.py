@@ -68,6 +68,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "claim": ("C", {"topic": MINE, "partition": 0, "rows": 1}),
     "extend_claims": ("C", {"topic": MINE, "claims": {}}),
     "ack_claims": ("C", {"topic": MINE, "claims": {}}),
+    "check_cluster": ("root", {}),
     "counts": ("MO", {"topic": MINE}),
     "histogram": ("MO", {"topic": MINE, "due_from": 0, "due_to": 10, "bucket_ms": 5}),
     "move_where": ("M", {"topic": MINE}),

@@ -32,6 +32,7 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.flight.server import FlightServer
+from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
@@ -52,7 +53,7 @@ class AllElsewhere:
     url: str = ""
     store: MemoryStore = field(default_factory=MemoryStore)
 
-    def catalogue(self) -> Catalogue:
+    def catalogue(self, store: JournalStore) -> Catalogue:
         topics = Catalogue(self.store)
         topics.create(Topic(THERE), exist_ok=True)
         return topics

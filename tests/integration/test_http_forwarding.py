@@ -19,6 +19,7 @@ from dejaqueue.broker.topics import Catalogue
 from dejaqueue.errors import DejaQError, Elsewhere
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
+from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
@@ -36,7 +37,7 @@ class AllElsewhere:
     http_url: str = ""
     store: MemoryStore = field(default_factory=MemoryStore)
 
-    def catalogue(self) -> Catalogue:
+    def catalogue(self, store: JournalStore) -> Catalogue:
         topics = Catalogue(self.store)
         topics.create(Topic(THERE), exist_ok=True)
         return topics

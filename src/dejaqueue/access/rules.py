@@ -185,6 +185,7 @@ FLIGHT_ACTIONS: dict[str, Rule] = {
     "remove_node": _SERVERS,
     "repair_node": _SERVERS,
     "node_progress": Rule((ADMIN,), field=BROKER),
+    "check_cluster": _SERVERS,
     "scan_ranges": Rule((MANAGE,), "name"),
     "history_files": Rule((MANAGE,), "name"),
     "claim": Rule((CONSUME,)),

@@ -144,7 +144,7 @@ class Broker:
         )
         try:
             shared = self._shared
-            self._catalogue = Catalogue(self.store) if shared is None else shared.catalogue()
+            self._catalogue = shared.catalogue(self.store) if shared else Catalogue(self.store)
             self.history.journals_of = None if shared is None else self._catalogue.journals
             if shared is None:
                 self.keys.open(self.store)
@@ -361,7 +361,7 @@ class Broker:
             self.history.check(topic.history)
             if self._shared is None and topic.name in self._catalogue.leaving():
                 deleting.finish(topic.name, self.store, self._catalogue)
-            made = self._catalogue.create(topic.check(), exist_ok=exist_ok, make=self.store.make)
+            made = self._catalogue.create(topic.check(), exist_ok=exist_ok)
             if made.name not in self._topics and self._shared is None:
                 self.history.drop(made.name)
                 self._topics[made.name] = self._serve(made.name)
@@ -491,7 +491,7 @@ class Broker:
         return self.store.servers(now=False) if self._running else []
 
     def act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """`remove_node` or `repair_node` (cluster/care.py). Raises BadRequest, Refused."""
+        """`remove_node`, `repair_node` (cluster/care.py), `check_cluster`. Raises Refused."""
         if self._shared is None:
             raise Refused("this broker is alone")
         return self._shared.act(name, body)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.errors import DejaQError, Elsewhere
+from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Topic
 
 
@@ -30,8 +31,12 @@ class Shared(Protocol):
     A topic that has shards is named here by the names of its shards.
     """
 
-    def catalogue(self) -> Catalogue:
-        """All topics of the cluster, as known here. Raises Unavailable."""
+    def catalogue(self, store: JournalStore) -> Catalogue:
+        """All topics of the cluster, as known here.
+
+        Raises:
+            Refused: this store of journals is not the cluster's. Unavailable.
+        """
         ...
 
     def elsewhere(self, topic: str) -> DejaQError:
@@ -64,7 +69,11 @@ class Shared(Protocol):
         ...
 
     def act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """`remove_node` or `repair_node`. Raises BadRequest, Refused, Elsewhere."""
+        """What an operator asks: `remove_node`, `repair_node` or `check_cluster`.
+
+        Raises:
+            BadRequest, Refused, Elsewhere.
+        """
         ...
 
     def open_keys(self, keys: KeyRing) -> None:

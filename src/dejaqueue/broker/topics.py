@@ -8,7 +8,7 @@ that is deleted is named until its journals are dropped, so that a crash in betw
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -72,18 +72,8 @@ class Catalogue:
         """How many partitions the topic had, one after the other; the last is its number now."""
         return self._counts.get(name, ()) or (self.get(name).partitions,)
 
-    def create(
-        self,
-        topic: Topic,
-        *,
-        exist_ok: bool,
-        make: Callable[[str], None] = lambda _journals: None,
-    ) -> Topic:
-        """Add a topic. With `exist_ok` an equal one is fine; a different one raises TopicExists.
-
-        Args:
-            make: lets journals of this name be opened; called before the topic is there.
-        """
+    def create(self, topic: Topic, *, exist_ok: bool) -> Topic:
+        """Add a topic. With `exist_ok` an equal one is fine; a different one raises TopicExists."""
         known = self._topics.get(topic.name)
         if known is not None:
             asked = topic
@@ -101,10 +91,10 @@ class Catalogue:
         self._check_letters(topic)
         if len(self._topics) >= limits.TOPICS_MAX:
             raise Refused(f"this broker has {limits.TOPICS_MAX} topics, the limit")
-        return self._add(topic, make)
+        return self._add(topic)
 
-    def _add(self, topic: Topic, make: Callable[[str], None]) -> Topic:
-        make(topic.name)
+    def _add(self, topic: Topic) -> Topic:
+        self._store.make(topic.name)
         return self._put(topic)
 
     def has_partition(self, name: str, partition: int) -> bool:

@@ -61,6 +61,8 @@ def status(topic: str | None, *, as_json: bool, url: str) -> None:
     ]
     print_rows(rows, as_json=False)
     click.echo(f"coordinator: {found['coordinator']}")
+    if found["astray"]:
+        click.echo(f"{found['astray']} topics are astray: see `dejaq cluster check`")
     if waiting := served.count(""):
         click.echo(f"{waiting} topics have no owner at the moment")
     print_servers(found["servers"])
@@ -113,6 +115,26 @@ def repair(node: str | None, *, as_json: bool, url: str) -> None:
             return
     for one in [node] if node is not None else sick:
         _carry_out("repair_node", one, url, as_json=as_json)
+
+
+@cluster.command()
+@click.option("--adopt", is_flag=True, help="Have the coordinator know them again.")
+@json_option("Print JSON.")
+@url_option
+def check(*, adopt: bool, as_json: bool, url: str) -> None:
+    """Show topics that the coordinator or the journals lack; exit status 1 if there are any.
+
+    The coordinator lacks topics after it was restored from an older copy: with --adopt it takes
+    them over as they were noted beside their journals.
+    """
+    with connect(url) as client:
+        found = client._action("check_cluster", {"adopt": adopt})["astray"]
+    if found or as_json:
+        print_rows(found, as_json=as_json)
+    else:
+        click.echo("the coordinator and the journals know the same topics")
+    if any(not one["adopted"] for one in found):
+        raise SystemExit(1)
 
 
 def _carry_out(name: str, node: str, url: str, *, as_json: bool) -> None:

@@ -6,8 +6,8 @@ Room: cluster. Changes are made under the broker's lock; `refresh` may be called
 Holds: of two brokers that change a topic at once one wins and the other tries again on what it then
 finds; journals of a topic that was deleted are never taken for those of one made later. A topic is
 gone when its fact says so and never because a fact was not in an answer; an answer that is older
-than what is known changes nothing.
-See: broker/topics.py, whose checks hold here too; docs/adr/0024.
+than what is known changes nothing. What is known of a topic is kept beside its journals as well.
+See: broker/topics.py, whose checks hold here too; checking.py; docs/adr/0024, 0026.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from dejaqueue.errors import (
     Unavailable,
     no_transactions,
 )
+from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Topic
 
 PREFIX = "topics/"
@@ -52,6 +53,10 @@ class State(StrEnum):
     DELETED = "deleted"
 
 
+_ORDER = {state: place for place, state in enumerate(State)}
+"""A topic never goes back from one to the one before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A topic as the coordinator has it.
@@ -60,6 +65,7 @@ class Kept:
         journals: what it is called in the store of journals; no other topic ever is.
         maker: while it is being made, the life of the broker that does so.
         waits: while it is being deleted, what is served apart of it and was not let go yet.
+        edition: how often it was changed.
     """
 
     topic: Topic
@@ -69,6 +75,7 @@ class Kept:
     state: State = State.LIVING
     maker: str = ""
     waits: tuple[str, ...] = ()
+    edition: int = 0
 
     @classmethod
     def of(cls, fact: Fact) -> Kept:
@@ -83,6 +90,7 @@ class Kept:
                 State(values.get("state", State.LIVING)),
                 values.get("maker", ""),
                 tuple(values.get("waits", ())),
+                values.get("edition", 0),
             )
         except (ValueError, KeyError, TypeError) as wrong:
             raise JournalDamaged(f"coordinator, fact {fact.key}: {wrong}") from wrong
@@ -94,6 +102,7 @@ class Kept:
             "topic": self.topic.to_dict(),
             "counts": list(self.counts),
             "journals": self.journals,
+            "edition": self.edition,
         }
         if self.state is State.MAKING:
             values["maker"] = self.maker
@@ -106,14 +115,17 @@ class ClusterCatalogue(Catalogue):
     """All topics of the cluster, as this broker knows them.
 
     Args:
+        store: of the journals, where what is known of each topic is kept beside them.
         clock: elapsed time.
 
     Attributes:
         maker: the life of this broker, for what it makes.
     """
 
-    def __init__(self, coordinator: Coordinator, clock: Clock | None = None) -> None:
-        self._coordinator = coordinator
+    def __init__(
+        self, coordinator: Coordinator, store: JournalStore, clock: Clock | None = None
+    ) -> None:
+        self._coordinator, self._store = coordinator, store
         self._clock: Clock = clock or SteadyClock()
         self._heard_us = 0
         self.maker = ""
@@ -129,11 +141,12 @@ class ClusterCatalogue(Catalogue):
 
     def refresh(self) -> bool:
         """Read it again; True if it changed since this was last asked. Raises Unavailable."""
-        self._read()
+        self.read()
         changed, self._is_news = self._is_news, False
         return changed
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Read it again. Raises Unavailable."""
         with self._refreshing:  # an older answer must not replace a newer one
             began_us = self._clock.now_us()
             facts = self._coordinator.list(PREFIX)
@@ -157,7 +170,7 @@ class ClusterCatalogue(Catalogue):
         name = fact.key.removeprefix(PREFIX)
         old = kept.get(name)
         if old is None or old.revision < fact.revision:
-            kept[name] = Kept.of(fact)
+            kept[name] = _later(old, Kept.of(fact))
 
     def _tell_missing(self, missing: frozenset[str]) -> None:
         if missing - self._missing:
@@ -174,15 +187,20 @@ class ClusterCatalogue(Catalogue):
         self._topics = {name: one.topic for name, one in living.items()}
         self._is_news = True
 
-    def _ask(self, name: str) -> Kept | None:
-        """What the coordinator knows of one topic now; None = nothing."""
+    def ask(self, name: str) -> Kept | None:
+        """What the coordinator knows of one topic now; None = nothing. Raises Unavailable."""
         with self._refreshing:
-            fact = self._coordinator.get(PREFIX + name)
-            if fact is not None:
-                kept = dict(self._kept)
-                self._take(kept, fact)
-                self._adopt(kept)
+            found, known = self.look(name), self._kept.get(name)
+            if known is not None and (found is None or found.revision < known.revision):
+                found = _after_going_back(known, found)
+            if found is not None:
+                self._adopt(self._kept | {name: _later(known, found)})
             return self._kept.get(name)
+
+    def look(self, name: str) -> Kept | None:
+        """What the coordinator has of a topic, whatever is known here. Raises Unavailable."""
+        fact = self._coordinator.get(PREFIX + name)
+        return None if fact is None else Kept.of(fact)
 
     def get(self, name: str) -> Topic:
         """The topic of this name, or TopicUnknown: one that another broker made is asked for.
@@ -190,12 +208,12 @@ class ClusterCatalogue(Catalogue):
         Whoever made it there may come here before the bell has rung.
         """
         if name not in self._topics:
-            self._ask(name)
+            self.ask(name)
         return super().get(name)
 
     def newest(self, name: str) -> Topic:
         """As `get`, as of now. Raises TopicUnknown, Unavailable."""
-        self._ask(name)
+        self.ask(name)
         return super().get(name)
 
     def journals(self, name: str) -> str:
@@ -219,13 +237,7 @@ class ClusterCatalogue(Catalogue):
 
     # --- changes --------------------------------------------------------------------------------
 
-    def create(
-        self,
-        topic: Topic,
-        *,
-        exist_ok: bool,
-        make: Callable[[str], None] = lambda _journals: None,
-    ) -> Topic:
+    def create(self, topic: Topic, *, exist_ok: bool) -> Topic:
         """Add a topic. With `exist_ok` an equal one is fine; a different one raises TopicExists.
 
         Raises:
@@ -234,7 +246,7 @@ class ClusterCatalogue(Catalogue):
 
         def add() -> Topic:
             self.check_settled(topic.name)
-            return super(ClusterCatalogue, self).create(topic, exist_ok=exist_ok, make=make)
+            return super(ClusterCatalogue, self).create(topic, exist_ok=exist_ok)
 
         return self._again(add)
 
@@ -252,7 +264,7 @@ class ClusterCatalogue(Catalogue):
 
     def _again(self, change: Callable[[], Topic]) -> Topic:
         for _ in range(TRIES):
-            self._read()
+            self.read()
             try:
                 return change()
             except Conflict:
@@ -268,7 +280,7 @@ class ClusterCatalogue(Catalogue):
                 what += f": {', '.join(found.waits)} is not let go of yet"
             raise Unavailable(f"topic {name} is being {what}", 100)
 
-    def _add(self, topic: Topic, make: Callable[[str], None]) -> Topic:
+    def _add(self, topic: Topic) -> Topic:
         """Note the name of the journals, let them be made, and only then say that it is there."""
         name, before = topic.name, self._kept.get(topic.name)
         journals = f"{name}.{secrets.token_hex(8)}"
@@ -278,21 +290,57 @@ class ClusterCatalogue(Catalogue):
         try:
             made = self._write(kept)
             try:
-                make(journals)
-                self._write(replace(made, state=State.LIVING))
+                living = replace(made, state=State.LIVING)
+                self._store.make(journals, living.to_bytes().decode())
+                self._write(living)
             except BaseException:
                 with suppress(Conflict, DejaQError):  # else a round finds it
                     self._write(replace(made, state=State.DELETING))
                 raise
         finally:
             self._making.discard(name)
-        self._read()
+        self.read()
         return topic
 
     def _put(self, topic: Topic, counts: tuple[int, ...] = ()) -> Topic:
         known = self._kept[topic.name]
-        self._write(replace(known, topic=topic, counts=counts or known.counts))
+        changed = replace(
+            known, topic=topic, counts=counts or known.counts, edition=known.edition + 1
+        )
+        self._write(changed)
+        self.note(changed)
         return topic
+
+    def note(self, kept: Kept) -> None:
+        """Keep what is known of a topic beside its journals."""
+        try:
+            self._store.note(kept.journals, kept.to_bytes().decode())
+        except DejaQError as error:  # it is changed all the same; the next check does it again
+            log.warning("topic %s: not noted beside its journals: %s", kept.topic.name, error)
+
+    def adopt(self, kept: Kept, instead: Kept | None) -> bool:
+        """Have the coordinator know a topic as it was found beside its journals.
+
+        Args:
+            instead: of what the coordinator has now; None = of nothing.
+
+        Returns:
+            False: it has something else meanwhile.
+
+        Raises:
+            Unavailable.
+        """
+        name = kept.topic.name
+        known = self._kept.get(name)
+        if known is not None and known.journals == kept.journals and known.edition > kept.edition:
+            kept = known
+        try:
+            stored = self._write(replace(kept, revision=0 if instead is None else instead.revision))
+        except Conflict:
+            return False
+        with self._refreshing:
+            self._adopt(self._kept | {name: stored})
+        return True
 
     def _write(self, kept: Kept) -> Kept:
         """Change a fact that is as it is known. Raises Conflict, Unavailable."""
@@ -310,7 +358,7 @@ class ClusterCatalogue(Catalogue):
     def _change(self, name: str, change: Callable[[Kept], Kept | None]) -> None:
         """Change what is known of a topic; None = it needs no change. Raises Unavailable."""
         for _ in range(TRIES):
-            found = self._ask(name)
+            found = self.ask(name)
             changed = None if found is None else change(found)
             if changed is None:
                 return
@@ -334,7 +382,7 @@ class ClusterCatalogue(Catalogue):
             waits = found.topic.shards if found.state is State.LIVING else ()
             return replace(found, state=State.DELETING, waits=waits)
 
-        if self._ask(name) is None:
+        if self.ask(name) is None:
             raise TopicUnknown(name)
         self._change(name, begin)
 
@@ -384,3 +432,19 @@ class ClusterCatalogue(Catalogue):
 
         for name in [name for name, one in self._kept.items() if _is_left(one)]:
             self._change(name, begin)
+
+
+def _after_going_back(known: Kept, found: Kept | None) -> Kept:
+    """A coordinator was restored from an older copy: what is known here holds, and is written over
+    what it has now."""
+    if found is None:
+        return replace(known, revision=0) if known.state is State.LIVING else known
+    return found if found.journals == known.journals else known
+
+
+def _later(known: Kept | None, found: Kept) -> Kept:
+    """What was found, or, if it is older, what is known: to be written over what was found."""
+    if known is None or known.journals != found.journals:
+        return found
+    is_older = (_ORDER[found.state], found.edition) < (_ORDER[known.state], known.edition)
+    return replace(known, revision=found.revision) if is_older else found

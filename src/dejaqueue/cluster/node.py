@@ -31,6 +31,8 @@ from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.cluster import members, ownership
 from dejaqueue.cluster.catalogue import PREFIX as TOPICS
 from dejaqueue.cluster.catalogue import ClusterCatalogue, Kept
+from dejaqueue.cluster.checking import Astray, check
+from dejaqueue.cluster.identity import agree
 from dejaqueue.cluster.members import Member, Membership, members_of, new_session
 from dejaqueue.cluster.ownership import Owner, View, owners_of
 from dejaqueue.cluster.placement import preferred, unit_of
@@ -38,6 +40,7 @@ from dejaqueue.cluster.shared_keys import PREFIX as KEYS
 from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Watch
 from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
+from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import parse_shard, topic_of
 from dejaqueue.version import __version__
 
@@ -67,9 +70,11 @@ class Node:
         clock: elapsed time.
         threads: where its loops run.
         keys: the API keys of the cluster; None = those of the coordinator, without a seal.
+        adopts: let a coordinator that knows no cluster take that of the journals.
 
     Attributes:
         on_gone: called with the url of a broker that is no member any more; must not wait.
+        astray: topics that the coordinator or the journals lack, as far as was last seen.
         care: does what is asked of the servers of the cluster; None = they are not JetStream.
     """
 
@@ -81,6 +86,8 @@ class Node:
         clock: Clock | None = None,
         threads: Threads | None = None,
         keys: SharedKeys | None = None,
+        *,
+        adopts: bool = False,
     ) -> None:
         self.name = name
         self.coordinator = coordinator
@@ -95,6 +102,8 @@ class Node:
         self._view = View({}, {})
         self.on_gone: Callable[[str], None] = lambda url: None
         self.care: Care | None = None
+        self.astray: list[Astray] = []
+        self._adopts = adopts
         self._burying: set[str] = set()
         self._tidied: set[str] = set()
         self._mine: dict[str, int] = {}
@@ -110,13 +119,17 @@ class Node:
         self._serving = threading.Lock()
         """Held where serving begins or a fence ends it, so that nothing begins after the fence."""
         self._threads: list[Running] = []
+        self._checker: Running | None = None
         self._watches: list[Watch] = []
 
     # --- what the broker asks (Shared) ---------------------------------------------------------
 
-    def catalogue(self) -> Catalogue:
-        """All topics of the cluster. Raises Unavailable."""
-        self._catalogue = ClusterCatalogue(self.coordinator, self._clock)
+    def catalogue(self, store: JournalStore) -> Catalogue:
+        """All topics of the cluster. Raises Refused (identity.py), Unavailable."""
+        agree(self.coordinator, store, self._clock, adopts=self._adopts)
+        self._catalogue = ClusterCatalogue(self.coordinator, store, self._clock)
+        if self._adopts:
+            self.astray = check(self._catalogue, store, adopt=True)
         return self._catalogue
 
     def _unit(self, topic: str) -> str:
@@ -206,6 +219,7 @@ class Node:
         return {
             "node": self.name,
             "coordinator": self.coordinator.summary,
+            "astray": sum(not one.adopted for one in self.astray),
             "nodes": [
                 {
                     "node": member.node,
@@ -220,7 +234,9 @@ class Node:
         }
 
     def act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """What an operator asks of the cluster's servers; see care.py."""
+        """What an operator asks of the cluster; see care.py, checking.py."""
+        if name == "check_cluster":
+            return {"astray": [one.to_dict() for one in self._check(adopt=body["adopt"])]}
         if self.care is None:
             raise Refused("only servers of JetStream are removed and repaired by brokers")
         return self.care.act(name, body)
@@ -228,6 +244,26 @@ class Node:
     def open_keys(self, keys: KeyRing) -> None:
         """Have the API keys be those of the cluster. Raises as KeyRing.open."""
         self._keys.open(keys)
+
+    def _check(self, *, adopt: bool) -> list[Astray]:
+        """Look for topics that the coordinator or the journals lack. Raises Unavailable."""
+        assert self._catalogue is not None
+        assert self._broker is not None
+        self.astray = check(self._catalogue, self._broker.store, adopt=adopt)
+        if any(one.adopted for one in self.astray):
+            self._see_topics()
+        left = [one for one in self.astray if not one.adopted]
+        for one in left[:10]:
+            log.error("topic %s, journals %s: %s", one.topic or "?", one.journals, one.lack)
+        if left:
+            log.error("%d topics are astray: see `dejaq cluster check`", len(left))
+        return self.astray
+
+    def _check_once(self) -> None:
+        try:
+            self._check(adopt=False)
+        except DejaQError as error:
+            log.warning("node %s: topics were not checked: %s", self.name, error)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -260,6 +296,10 @@ class Node:
         if self._catalogue is not None:
             self._catalogue.maker = self._member.session
         log.info("node %s has joined the cluster at %s", self.name, self.coordinator.summary)
+        # The coordinator may have been away, and restored from an older copy.
+        if self._checker is not None:
+            self._checker.join()
+        self._checker = self._where.start("dejaq-check", self._check_once, daemon=True)
 
     def stop(self) -> None:
         """Hand everything over and leave. Twice or before start is fine."""
@@ -268,8 +308,9 @@ class Node:
         self._stopping = True
         for wake in (self._round, self._renewal, self._deadline):
             wake.ring()
-        for thread in self._threads:
-            thread.join()
+        for thread in (*self._threads, self._checker):
+            if thread is not None:
+                thread.join()
         for watch in self._watches:
             watch.close()
         try:

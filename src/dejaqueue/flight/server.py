@@ -182,6 +182,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             "remove_node": self._remove_node,
             "repair_node": self._repair_node,
             "node_progress": self._node_progress,
+            "check_cluster": self._check_cluster,
             "counts": self._counts,
             "histogram": self._histogram,
             "move_where": self._move_where,
@@ -435,16 +436,12 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def _delete_topic(self, body: dict[str, Any]) -> dict[str, Any]:
         """Delete a topic and its messages: name."""
-        name = _topic_name(body)
-        descriptors.check_fields(body, [])
-        self._broker.delete_topic(name)
+        self._broker.delete_topic(_topic_name(body, alone=True))
         return {}
 
     def _describe_topic(self, body: dict[str, Any]) -> dict[str, Any]:
         """The settings of a topic: name."""
-        name = _topic_name(body)
-        descriptors.check_fields(body, [])
-        return self._broker.topic(name).to_dict()
+        return self._broker.topic(_topic_name(body, alone=True)).to_dict()
 
     def _list_topics(self, body: dict[str, Any]) -> dict[str, Any]:
         """Every topic's settings."""
@@ -465,9 +462,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def _scan_ranges(self, body: dict[str, Any]) -> dict[str, Any]:
         """Where the messages of each partition lie: name."""
-        name = _topic_name(body)
-        descriptors.check_fields(body, [])
-        return self._broker.scan_ranges(name)
+        return self._broker.scan_ranges(_topic_name(body, alone=True))
 
     def _history_files(self, body: dict[str, Any]) -> dict[str, Any]:
         """Which files of history a topic has, and what is in each: name, at_from, at_to, here."""
@@ -507,9 +502,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def _assignments(self, body: dict[str, Any]) -> dict[str, Any]:
         """Which consumer has which partition: name."""
-        name = _topic_name(body)
-        descriptors.check_fields(body, [])
-        return self._broker.assignments(name)
+        return self._broker.assignments(_topic_name(body, alone=True))
 
     def _cluster(self, body: dict[str, Any]) -> dict[str, Any]:
         """Which brokers there are and who serves what: topic, or all; servers, those beneath."""
@@ -538,6 +531,11 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         if change not in {"remove_node", "repair_node"}:
             raise BadRequest("change", "remove_node or repair_node", change)
         return self._broker.act_on_servers(change, {"node": body.get("node")})
+
+    def _check_cluster(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Topics that the coordinator or the journals lack: adopt, have it know them again."""
+        descriptors.check_fields(body, ["adopt"])
+        return self._broker.act_on_servers("check_cluster", {"adopt": body.get("adopt") is True})
 
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
         """The broker's time."""
@@ -581,10 +579,12 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         return self._broker.writes(body, sender)
 
 
-def _topic_name(body: dict[str, Any]) -> str:
+def _topic_name(body: dict[str, Any], *, alone: bool = False) -> str:
     name = body.pop("name", None)
     if not isinstance(name, str):
         raise BadRequest("name", "the name of a topic", name)
+    if alone:
+        descriptors.check_fields(body, [])
     return name
 
 

@@ -244,8 +244,9 @@ class Journal(ABC):
         """Release everything; twice is fine."""
 
 
-DOCUMENTS = ("keys",)
-"""What a store keeps for the broker beside topics: API keys (access/key_ring.py)."""
+DOCUMENTS = ("keys", "cluster")
+"""What a store keeps for the broker beside topics: API keys (access/key_ring.py), and which cluster
+its journals belong to (cluster/identity.py)."""
 _CHANGING = threading.Lock()
 """Held while a document is changed: rarely, so that one is enough for all stores of a process."""
 
@@ -258,8 +259,28 @@ class JournalStore(ABC):
     """
 
     @abstractmethod
-    def make(self, topic: str) -> None:
-        """Let journals of a topic be opened, until `drop`. Again is fine. Raises Unavailable."""
+    def make(self, topic: str, text: str = "") -> None:
+        """Let journals of a topic be opened, until `drop`. Again is fine.
+
+        Args:
+            text: what is kept beside the journals, in case that a catalogue elsewhere is lost.
+
+        Raises:
+            ResourceExhausted, Unavailable.
+        """
+
+    @abstractmethod
+    def note(self, topic: str, text: str) -> None:
+        """Keep another text beside the journals of a topic; nothing comes of it if they were
+        dropped. Raises ResourceExhausted, Unavailable."""
+
+    @abstractmethod
+    def made(self) -> dict[str, str]:
+        """Topics that were made and not dropped since, and what was kept beside their journals.
+
+        Raises:
+            Unavailable.
+        """
 
     @abstractmethod
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> Journal:

@@ -178,11 +178,11 @@ def what_is_not_listed_is_gone(patch: pytest.MonkeyPatch) -> None:
             self._adopt(kept)
 
     def ask(self: ClusterCatalogue, name: str) -> Kept | None:
-        self._read()
+        self.read()
         return self._kept.get(name)
 
-    patch.setattr(ClusterCatalogue, "_read", read)
-    patch.setattr(ClusterCatalogue, "_ask", ask)
+    patch.setattr(ClusterCatalogue, "read", read)
+    patch.setattr(ClusterCatalogue, "ask", ask)
 
 
 @mutant

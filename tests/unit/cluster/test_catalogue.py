@@ -8,6 +8,7 @@ from dejaqueue.clock import SteadyClock
 from dejaqueue.cluster.catalogue import PREFIX, TOMBSTONE_MS, ClusterCatalogue, Kept, State
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.errors import BadRequest, JournalDamaged, TopicExists, TopicUnknown, Unavailable
+from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.model import Topic
 
 
@@ -29,7 +30,8 @@ def facts() -> Iterator[ProcessFacts]:
 
 @pytest.fixture
 def two(facts: ProcessFacts) -> tuple[ClusterCatalogue, ClusterCatalogue]:
-    return ClusterCatalogue(facts.open()), ClusterCatalogue(facts.open())
+    store = MemoryStore()
+    return ClusterCatalogue(facts.open(), store), ClusterCatalogue(facts.open(), store)
 
 
 Two = tuple[ClusterCatalogue, ClusterCatalogue]
@@ -112,30 +114,34 @@ def test_a_topic_that_was_let_go_of_is_buried_and_made_again_with_other_journals
         second.delete("u")
 
 
-def test_a_topic_is_there_when_its_journals_may_be_opened(two: Two) -> None:
+def test_a_topic_is_there_when_its_journals_may_be_opened(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = two
     seen: list[object] = []
 
-    def make(journals: str) -> None:
+    def make(self: MemoryStore, journals: str, text: str) -> None:
         second.refresh()
         seen.append((journals, second.find("t")))
         with pytest.raises(Unavailable, match="is being made"):
             second.create(Topic("t"), exist_ok=True)
 
-    first.create(Topic("t"), exist_ok=False, make=make)
+    monkeypatch.setattr(MemoryStore, "make", make)
+    first.create(Topic("t"), exist_ok=False)
     assert seen == [(first.journals("t"), None)]
     second.refresh()
     assert second.journals("t") == first.journals("t")
 
 
-def test_what_could_not_be_made_is_deleted(two: Two) -> None:
+def test_what_could_not_be_made_is_deleted(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = two
 
-    def make(journals: str) -> None:
+    def make(self: MemoryStore, journals: str, text: str) -> None:
         raise Unavailable("no server", 100)
 
-    with pytest.raises(Unavailable, match="no server"):
-        first.create(Topic("t"), exist_ok=False, make=make)
+    with monkeypatch.context() as patch, pytest.raises(Unavailable, match="no server"):
+        patch.setattr(MemoryStore, "make", make)
+        first.create(Topic("t"), exist_ok=False)
     second.refresh()
     assert second.leaving() == ("t",)
     second.buried("t")
@@ -191,7 +197,9 @@ def test_who_heard_nothing_for_longer_than_tombstones_stay_begins_anew(
     facts: ProcessFacts,
 ) -> None:
     clock = SteppedClock()
-    mine, other = ClusterCatalogue(facts.open(), clock), ClusterCatalogue(facts.open())
+    store = MemoryStore()
+    mine = ClusterCatalogue(facts.open(), store, clock)
+    other = ClusterCatalogue(facts.open(), store)
     other.create(Topic("t"), exist_ok=False)
     mine.refresh()
     other._coordinator.delete(f"{PREFIX}t")  # as when its tombstone has vanished
@@ -205,7 +213,7 @@ def test_who_heard_nothing_for_longer_than_tombstones_stay_begins_anew(
 def test_a_fact_that_is_no_topic_is_named(facts: ProcessFacts) -> None:
     facts.open().put(f"{PREFIX}t", b"{}")
     with pytest.raises(JournalDamaged, match="topics/t"):
-        ClusterCatalogue(facts.open())
+        ClusterCatalogue(facts.open(), MemoryStore())
 
 
 def test_a_topic_that_another_broker_made_is_known_before_any_bell(two: Two) -> None:

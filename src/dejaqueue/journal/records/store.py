@@ -3,6 +3,7 @@
     object catalogue                            the topic catalogue, with its checksum
     object documents/keys                       API keys (no secrets), with their checksum
     object made/<topic>                         it was made, and not dropped since
+    object texts/<topic>                        what is kept beside its journals
     object dropped/<topic>                      a topic on its way out
     objects topics/<topic>/<partition>/…        snapshots; see shelf.py
     log <topic>, <partition>                    records; see record.py
@@ -94,10 +95,20 @@ class RecordJournalStore(JournalStore):
                 raise Unavailable(f"{mirror} cannot be used: {failure}") from failure
         self._background = self._waits.executor()
 
-    def make(self, topic: str) -> None:
-        """See JournalStore.make. Raises ResourceExhausted, Unavailable."""
-        self._check_usable()
+    def make(self, topic: str, text: str = "") -> None:
+        """See JournalStore.make."""
+        self.note(topic, text)
         self.records.put_object(_made(topic), b"")
+
+    def note(self, topic: str, text: str) -> None:
+        """See JournalStore.note."""
+        self._store(_text(topic), text)
+
+    def made(self) -> dict[str, str]:
+        """See JournalStore.made."""
+        self._check_usable()
+        topics = [name.removeprefix(_made("")) for name in self.records.object_names(_made(""))]
+        return {topic: self._load(_text(topic)) or "" for topic in topics}
 
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> RecordJournal:
         """See JournalStore.open; a journal that is open already is Unavailable."""
@@ -167,7 +178,7 @@ class RecordJournalStore(JournalStore):
             if any(name == topic for name, _ in self._open):
                 raise Unavailable(f"journals of {topic} are open")
         self._not_dropped.discard(topic)
-        self.records.drop_objects([_made(topic)])
+        self.records.drop_objects([_made(topic), _text(topic)])
         # Noted first: half a topic would look like a damaged one to who creates it again.
         self.records.put_object(f"dropped/{topic}", b"")
         self._finish_drop(topic)
@@ -243,6 +254,10 @@ class RecordJournalStore(JournalStore):
 
 def _made(topic: str) -> str:
     return f"made/{topic}"
+
+
+def _text(topic: str) -> str:
+    return f"texts/{topic}"
 
 
 def _document(name: str) -> str:

@@ -3,7 +3,9 @@
     lock                              held by flock while the store is open; holds the process id
     topics.json                       the catalogue, with its checksum
     keys.json                         API keys (no secrets), with their checksum; mode 0600
+    cluster.json                      which cluster the journals belong to, if any
     topics/<topic>/<partition>/       segments and snapshots
+    topics/<topic>/text.json          what is kept beside the journals of a topic of a cluster
     dropped/<number>/                 topics on their way out
 
 Room: journal. Knows names and texts, not what is in the catalogue.
@@ -26,6 +28,8 @@ from dejaqueue.journal.interface import DOCUMENTS, JournalStore
 from dejaqueue.journal.segments.files import FULL, FileSystem, read_file, replace_file
 from dejaqueue.journal.segments.journal import SEGMENT_BYTES, SegmentJournal
 from dejaqueue.journal.segments.snapshots import open_text, seal_text
+
+TEXT = "text.json"
 
 
 class DirectoryLock:
@@ -97,7 +101,7 @@ class SegmentStore(JournalStore):
     def _directory(self, topic: str) -> Path:
         return self.root / "topics" / topic
 
-    def make(self, topic: str) -> None:
+    def make(self, topic: str, text: str = "") -> None:
         """See JournalStore.make: its directory is there."""
         self._check_usable()
         try:
@@ -107,6 +111,18 @@ class SegmentStore(JournalStore):
             if failure.errno in FULL:
                 raise ResourceExhausted(f"no room for {self._directory(topic)}") from failure
             raise Unavailable(f"{topic} could not be made: {failure}") from failure
+        if text:
+            self.note(topic, text)
+
+    def note(self, topic: str, text: str) -> None:
+        """See JournalStore.note."""
+        if topic in self._files.names(self.root / "topics"):
+            self._store(self._directory(topic) / TEXT, text, private=False)
+
+    def made(self) -> dict[str, str]:
+        """See JournalStore.made."""
+        topics = self._files.names(self.root / "topics")
+        return {topic: self._load(self._directory(topic) / TEXT) or "" for topic in topics}
 
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> SegmentJournal:
         """See JournalStore.open; a journal that is open already is Unavailable."""

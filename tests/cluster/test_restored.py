@@ -1,0 +1,97 @@
+"""A coordinator that was restored from an older copy, or lost; brokers with journals of their own.
+
+Covered: topics, partitions and messages that the older copy does not know are found and served
+again; who does not share the journals does not start. Not here: catalogues alone
+(tests/unit/cluster/test_checking.py, test_identity.py).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dejaqueue.cluster.checking import Lack
+from dejaqueue.coordinator.interface import Coordinator
+from dejaqueue.coordinator.registry import open_coordinator
+from dejaqueue.errors import Refused, TopicUnknown
+from dejaqueue.journal.records.memory import MemoryRecordStore
+from dejaqueue.model import Topic
+from tests.cluster.brokers import Cluster, patiently, send, until
+
+ROWS = [f"row {number}" for number in range(20)]
+
+
+def on(path: Path) -> Callable[[], Coordinator]:
+    return lambda: open_coordinator(f"sqlite:///{path}")
+
+
+def lacks(cluster: Cluster, name: str, *, adopt: bool) -> dict[str, tuple[str, bool]]:
+    """What `dejaq cluster check` shows, by topic."""
+    found = cluster.nodes[name].act("check_cluster", {"adopt": adopt})["astray"]
+    return {one["topic"]: (one["lack"], one["adopted"]) for one in found}
+
+
+def test_topics_that_an_older_copy_does_not_know_are_served_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    facts, copy = tmp_path / "facts.db", tmp_path / "copy.db"
+    with Cluster(coordinator=on(facts)) as cluster:
+        first = cluster.start("a")
+        first.create_topic(Topic("old"))
+        first.create_topic(Topic("grown"))
+        patiently(lambda: send(cluster.owner("old"), "old", ROWS))
+        cluster.stop("a")
+        shutil.copy(facts, copy)
+        first = cluster.start("a")
+        first.create_topic(Topic("new", partitions=2))
+        first.alter_topic("grown", {"partitions": 3})
+        for topic in ("old", "new", "grown"):
+            patiently(lambda topic=topic: send(cluster.owner(topic), topic, ROWS))
+        cluster.stop("a")
+        for path in tmp_path.glob("facts.db*"):
+            path.unlink()
+        shutil.copy(copy, facts)
+
+        for name in "ab":
+            cluster.start(name)
+        with pytest.raises(TopicUnknown):
+            cluster.brokers["a"].topic("new")
+        until(lambda: cluster.nodes["a"].describe("")["astray"] == 2, "what is astray is counted")
+        assert "topics are astray: see `dejaq cluster check`" in caplog.text
+        expected = {"new": (str(Lack.FACT), False), "grown": (str(Lack.EDITION), False)}
+        assert lacks(cluster, "b", adopt=False) == expected
+        assert {one for _, one in lacks(cluster, "b", adopt=True).values()} == {True}
+        for name in "ab":
+            assert lacks(cluster, name, adopt=False) == {}
+        until(lambda: bool(cluster.owners("new")), "somebody serves it")
+        assert sorted(cluster.payloads("new")) == sorted(ROWS)
+        until(lambda: cluster.payloads("grown") == sorted(ROWS), "all partitions are served")
+        assert sorted(cluster.payloads("old")) == sorted(ROWS * 2)
+        assert cluster.brokers["b"].topic("grown").partitions == 3
+
+
+def test_a_coordinator_that_was_lost_takes_the_cluster_of_the_journals(tmp_path: Path) -> None:
+    records = MemoryRecordStore()
+    with Cluster(records, on(tmp_path / "lost.db")) as cluster:
+        cluster.start("a").create_topic(Topic("t"))
+        patiently(lambda: send(cluster.owner("t"), "t", ROWS))
+    records.closed = False
+    with Cluster(records, on(tmp_path / "fresh.db")) as cluster:
+        with pytest.raises(Refused, match="knows no cluster"):
+            cluster.start("a")
+        cluster.start("a", adopts=True)
+        until(lambda: bool(cluster.owners("t")), "somebody serves it")
+        assert sorted(cluster.payloads("t")) == sorted(ROWS)
+        cluster.start("b")
+
+
+def test_who_has_journals_of_its_own_does_not_join(tmp_path: Path) -> None:
+    with Cluster(coordinator=on(tmp_path / "facts.db")) as cluster:
+        cluster.start("a").create_topic(Topic("t"))
+        with pytest.raises(Refused, match=r"belong to no cluster.*journal\.url"):
+            cluster.start("b", records=MemoryRecordStore())
+        assert sorted(cluster.brokers) == ["a"]
+        assert [one["node"] for one in cluster.nodes["a"].describe("")["nodes"]] == ["a"]

@@ -1,0 +1,150 @@
+"""What a coordinator and a store of journals say of one another.
+
+Covered: topics that were made, changed and deleted after the coordinator's copy was taken; brokers
+that know better and brokers that begin anew. Not here: real ones (tests/cluster/test_restored.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue
+from dejaqueue.cluster.checking import Astray, Lack, check
+from dejaqueue.coordinator.in_process import ProcessFacts
+from dejaqueue.journal.memory import MemoryStore
+from dejaqueue.model import Topic
+
+
+class Site:
+    """Brokers, one after the other, and what they share."""
+
+    def __init__(self) -> None:
+        self.facts, self.store = ProcessFacts(), MemoryStore()
+
+    def broker(self) -> ClusterCatalogue:
+        return ClusterCatalogue(self.facts.open(), self.store)
+
+    def copy(self) -> dict[str, bytes]:
+        """What the coordinator has."""
+        return {fact.key: fact.value for fact in self.facts.open().list(PREFIX)}
+
+    def restore(self, copy: dict[str, bytes]) -> None:
+        """Replace the coordinator by one with an older copy."""
+        self.facts.close()
+        self.facts = ProcessFacts()
+        for key, value in copy.items():
+            self.facts.open().put(key, value)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.facts.close()
+    made.store.close()
+
+
+def test_nothing_is_astray_where_nothing_happened(site: Site) -> None:
+    broker = site.broker()
+    assert check(broker, site.store, adopt=False) == []
+    broker.create(Topic("a"), exist_ok=False)
+    broker.create(Topic("b.c"), exist_ok=False)
+    broker.alter("a", {"lease_ms": 7_000})
+    broker.delete("b.c")
+    broker.let_go("b.c", "b.c")
+    assert check(broker, site.store, adopt=True) == []
+    site.store.drop(broker.kept("b.c").journals)  # type: ignore[union-attr]
+    broker.buried("b.c")
+    assert check(broker, site.store, adopt=True) == []
+    assert [topic.name for topic in site.broker().all()] == ["a"]
+
+
+def test_topics_made_after_the_copy_are_known_again(site: Site) -> None:
+    broker = site.broker()
+    broker.create(Topic("old"), exist_ok=False)
+    copy = site.copy()
+    broker.create(Topic("new", partitions=3), exist_ok=False)
+    broker.alter("new", {"lease_ms": 7_000})
+    journals = broker.journals("new")
+    site.restore(copy)
+    fresh = site.broker()
+    found = Astray("new", journals, Lack.FACT)
+    assert check(fresh, site.store, adopt=False) == [found]
+    assert [topic.name for topic in fresh.all()] == ["old"]
+    assert check(fresh, site.store, adopt=True) == [Astray("new", journals, Lack.FACT, True)]
+    again = site.broker()
+    assert again.get("new") == Topic("new", partitions=3, lease_ms=7_000)
+    assert again.journals("new") == fresh.journals("new") == journals
+    assert check(again, site.store, adopt=False) == []
+
+
+def test_partitions_that_came_after_the_copy_are_known_again(site: Site) -> None:
+    broker = site.broker()
+    broker.create(Topic("t"), exist_ok=False)
+    copy = site.copy()
+    broker.alter("t", {"partitions": 4})
+    site.restore(copy)
+    fresh = site.broker()
+    assert fresh.get("t").partitions == 1
+    assert [one.lack for one in check(fresh, site.store, adopt=True)] == [Lack.EDITION]
+    assert (fresh.get("t").partitions, fresh.counts("t")) == (4, (1, 4))
+    assert check(site.broker(), site.store, adopt=False) == []
+
+
+def test_a_broker_that_knows_better_goes_on(site: Site) -> None:
+    broker = site.broker()
+    copy = site.copy()
+    broker.create(Topic("t"), exist_ok=False)
+    for lease_ms in range(1_000, 5_000, 1_000):
+        broker.alter("t", {"lease_ms": lease_ms})
+    site.restore(copy)
+    broker._coordinator = site.facts.open()
+    broker.refresh()
+    assert broker.get("t").lease_ms == 4_000
+    assert broker.newest("t").lease_ms == 4_000
+    assert broker.alter("t", {"lease_ms": 9_000}).lease_ms == 9_000
+    assert site.broker().get("t").lease_ms == 9_000
+    assert check(site.broker(), site.store, adopt=False) == []
+
+
+def test_a_broker_that_knows_better_writes_over_an_older_fact(site: Site) -> None:
+    broker = site.broker()
+    broker.create(Topic("t"), exist_ok=False)
+    copy = site.copy()
+    for lease_ms in range(1_000, 5_000, 1_000):
+        broker.alter("t", {"lease_ms": lease_ms})
+    site.restore(copy)
+    broker._coordinator = site.facts.open()
+    assert broker.newest("t").lease_ms == 4_000
+    broker.delete("t")
+    assert broker.leaving() == ("t",)
+
+
+def test_topics_deleted_after_the_copy_are_named(site: Site) -> None:
+    broker = site.broker()
+    broker.create(Topic("t"), exist_ok=False)
+    copy, journals = site.copy(), broker.journals("t")
+    site.store.drop(journals)
+    site.restore(copy)
+    fresh = site.broker()
+    for _ in range(2):
+        assert check(fresh, site.store, adopt=True) == [Astray("t", journals, Lack.JOURNALS)]
+
+
+def test_a_name_that_was_given_anew_is_not_taken_away(site: Site) -> None:
+    broker = site.broker()
+    copy = site.copy()
+    broker.create(Topic("t"), exist_ok=False)
+    journals = broker.journals("t")
+    site.restore(copy)
+    fresh = site.broker()
+    fresh.create(Topic("t", partitions=2), exist_ok=False)
+    assert check(fresh, site.store, adopt=True) == [Astray("t", journals, Lack.NAME)]
+    assert fresh.get("t").partitions == 2
+
+
+def test_journals_without_a_text_are_named(site: Site) -> None:
+    site.store.make("whose")
+    assert check(site.broker(), site.store, adopt=True) == [Astray("", "whose", Lack.TEXT)]
