@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.coordinator.interface import Conflict, Coordinator
-from dejaqueue.errors import JournalDamaged, Refused
+from dejaqueue.errors import JournalDamaged, Refused, Unavailable
 from dejaqueue.journal.interface import JournalStore
 
 KEY = "cluster/identity"
 DOCUMENT = "cluster"
 LOOK_US = 100_000
+PATIENCE_US = 30_000_000
 MAKER_US_MAX = 5_000_000
 """Whoever makes a cluster has written to its store within this, or somebody else does it."""
 
@@ -58,31 +59,48 @@ def agree(
         adopts: let a coordinator that knows no cluster take that of the journals.
 
     Raises:
-        Refused: they are of two clusters. JournalDamaged, Unavailable.
+        Refused: they are of two clusters. JournalDamaged. Unavailable: for longer than PATIENCE_US.
     """
     maker = secrets.token_hex(8)
-    patience_us = clock.now_us() + MAKER_US_MAX
+    began_us = clock.now_us()
     while True:
-        known = _known(coordinator)
-        kept = _kept(store)  # after the fact, since it is written before the fact says so
-        if known is None:
-            if kept and not adopts and _known(coordinator) is None:
-                raise Refused(
-                    f"{coordinator.summary} knows no cluster, and the journals belong to cluster "
-                    f"{kept}: if the coordinator was lost, start one broker with cluster.adopt"
-                )
-            _put(coordinator, Identity(kept or secrets.token_hex(8), bool(kept), maker))
-        elif known.is_kept or kept:
-            _compare(coordinator, known.id, kept)
-            if not known.is_kept:
-                _put(coordinator, replace(known, is_kept=True))
-            return known.id
-        elif known.maker == maker:
-            store.store_document(DOCUMENT, json.dumps({"id": known.id}))
-        elif clock.now_us() >= patience_us:
-            _put(coordinator, replace(known, maker=maker))
-        else:
-            clock.wait_until(clock.now_us() + LOOK_US, Wake())
+        waited_us = clock.now_us() - began_us
+        try:
+            name = _look(
+                coordinator, store, maker, adopts=adopts, replaces=waited_us > MAKER_US_MAX
+            )
+        except Unavailable:  # servers that start together may take a while
+            if waited_us > PATIENCE_US:
+                raise
+            name = None
+        if name is not None:
+            return name
+        clock.wait_until(clock.now_us() + LOOK_US, Wake())
+
+
+def _look(
+    coordinator: Coordinator, store: JournalStore, maker: str, *, adopts: bool, replaces: bool
+) -> str | None:
+    """Compare, or go a step towards a cluster; None = look again."""
+    known = _known(coordinator)
+    kept = _kept(store)  # after the fact, since it is written before the fact says so
+    if known is None:
+        if kept and not adopts and _known(coordinator) is None:
+            raise Refused(
+                f"{coordinator.summary} knows no cluster, and the journals belong to cluster "
+                f"{kept}: if the coordinator was lost, start one broker with cluster.adopt"
+            )
+        _put(coordinator, Identity(kept or secrets.token_hex(8), bool(kept), maker))
+    elif known.is_kept or kept:
+        _compare(coordinator, known.id, kept)
+        if not known.is_kept:
+            _put(coordinator, replace(known, is_kept=True))
+        return known.id
+    elif known.maker == maker:
+        store.store_document(DOCUMENT, json.dumps({"id": known.id}))
+    elif replaces:
+        _put(coordinator, replace(known, maker=maker))
+    return None
 
 
 def _compare(coordinator: Coordinator, known: str, kept: str) -> None:
