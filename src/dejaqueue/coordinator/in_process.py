@@ -90,6 +90,14 @@ class _Kept:
     until_us: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FactsCopy:
+    """What was kept at an instant."""
+
+    revision: int
+    kept: dict[str, _Kept]
+
+
 class ProcessFacts:
     """The facts that the coordinators of one process share.
 
@@ -176,6 +184,20 @@ class ProcessFacts:
                 return False
             self._changed(key)
             return True
+
+    def copy(self) -> FactsCopy:
+        """All that is kept now, for `restore`."""
+        with self._lock:
+            return FactsCopy(self._revision, dict(self._kept))
+
+    def restore(self, copy: FactsCopy) -> None:
+        """Go back to what was kept then, revisions too, as a server restored from a backup does."""
+        with self._lock:
+            changed = self._kept.keys() | copy.kept.keys()
+            self._revision, self._kept = copy.revision, dict(copy.kept)
+            for key in sorted(changed):
+                self._changed(key)
+            self._plan_vanishing()
 
     def soon(self, call: Callable[[], None]) -> None:
         """Make a call on the thread of the facts."""

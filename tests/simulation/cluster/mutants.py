@@ -207,3 +207,11 @@ def who_is_elsewhere_knows_it_already(patch: pytest.MonkeyPatch) -> None:
             then({"commit": False}, None)
 
     patch.setattr(Transactions, "_ask_far", ask_far)
+
+
+# --- a coordinator that is restored from an older copy --------------------------------------------
+
+
+@mutant
+def what_an_older_coordinator_lacks_is_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("dejaqueue.cluster.node.check", lambda *args, **named: [])

@@ -14,6 +14,7 @@ from dejaqueue.model import Topic
 from dejaqueue.testing.simulation.world import START_US, World
 from tests.checker.judge import judge
 from tests.simulation.cluster.faults import ClusterFaults
+from tests.simulation.cluster.going_back import GoingBack
 from tests.simulation.cluster.machines import Cluster
 from tests.simulation.cluster.remakers import Remaker, leftovers
 from tests.simulation.consumers import FarConsumer
@@ -63,11 +64,17 @@ def simulate_cluster(seed: int) -> Run:
     end_us = world.now_us + random.choice([4, 8, 12]) * SECOND
     faults = ClusterFaults(world, cluster, scenario, people.consumers, people.producers, end_us)
     faults.begin()
+    # Of topics that are made and deleted over and over an operator could not say what is right.
+    going_back = GoingBack(seed, world, cluster) if not remakers else None
+    if going_back is not None:
+        going_back.begin(end_us)
     world.run(end_us)
     faults.heal()
     people.heal()
     for remaker in remakers:
         remaker.stopped = True
+    if going_back is not None:
+        going_back.ask_until_whole()
     history.healed_us = world.now_us
     history.healed_broker_us = cluster.time_us + 5 * SECOND
     world.run(world.now_us + DRAIN_SECONDS * SECOND)
