@@ -28,6 +28,7 @@ from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact
 from dejaqueue.errors import (
     DejaQError,
     JournalDamaged,
+    Refused,
     TopicUnknown,
     Unavailable,
     no_transactions,
@@ -242,6 +243,7 @@ class ClusterCatalogue(Catalogue):
 
         Raises:
             Unavailable: one of this name is being deleted, or made by another broker.
+            Refused: there are journals of one that the coordinator has forgotten.
         """
 
         def add() -> Topic:
@@ -283,6 +285,7 @@ class ClusterCatalogue(Catalogue):
     def _add(self, topic: Topic) -> Topic:
         """Note the name of the journals, let them be made, and only then say that it is there."""
         name, before = topic.name, self._kept.get(topic.name)
+        self._check_free(name)
         journals = f"{name}.{secrets.token_hex(8)}"
         revision = 0 if before is None else before.revision
         kept = Kept(topic, (topic.partitions,), journals, revision, State.MAKING, self.maker)
@@ -301,6 +304,16 @@ class ClusterCatalogue(Catalogue):
             self._making.discard(name)
         self.read()
         return topic
+
+    def _check_free(self, name: str) -> None:
+        """Raise Refused if there are journals of a topic of this name, as when facts went back."""
+        for journals, text in self._store.made(f"{name}.").items():
+            with suppress(JournalDamaged):
+                if Kept.of(Fact("texts/" + journals, text.encode(), 0)).topic.name == name:
+                    raise Refused(
+                        f"there are journals of a topic {name} that the coordinator does not know: "
+                        "see `dejaq cluster check`"
+                    )
 
     def _put(self, topic: Topic, counts: tuple[int, ...] = ()) -> Topic:
         known = self._kept[topic.name]

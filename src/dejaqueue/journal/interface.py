@@ -275,8 +275,11 @@ class JournalStore(ABC):
         dropped. Raises ResourceExhausted, Unavailable."""
 
     @abstractmethod
-    def made(self) -> dict[str, str]:
+    def made(self, prefix: str = "") -> dict[str, str]:
         """Topics that were made and not dropped since, and what was kept beside their journals.
+
+        Args:
+            prefix: of those whose names begin so.
 
         Raises:
             Unavailable.

@@ -455,6 +455,7 @@ class JournalConformance(ABC):
         store.note("never was", "nothing comes of it")
         store = self.again(store, tmp_path)
         assert store.made() == {"a": "é a", "b.1": "newer", "c": "é c", "d": ""}
+        assert store.made("b.") == {"b.1": "newer"}
         store.drop("a")
         store.note("a", "too late")
         store.make("c", "made again")

@@ -13,6 +13,7 @@ import pytest
 from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue
 from dejaqueue.cluster.checking import Astray, Lack, check
 from dejaqueue.coordinator.in_process import ProcessFacts
+from dejaqueue.errors import Refused
 from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.model import Topic
 
@@ -133,16 +134,28 @@ def test_topics_deleted_after_the_copy_are_named(site: Site) -> None:
         assert check(fresh, site.store, adopt=True) == [Astray("t", journals, Lack.JOURNALS)]
 
 
-def test_a_name_that_was_given_anew_is_not_taken_away(site: Site) -> None:
+def test_a_name_of_a_topic_that_is_astray_is_not_given_anew(site: Site) -> None:
+    """Programs that make their topics when they start would hide what is in the former ones."""
     broker = site.broker()
     copy = site.copy()
     broker.create(Topic("t"), exist_ok=False)
-    journals = broker.journals("t")
     site.restore(copy)
     fresh = site.broker()
-    fresh.create(Topic("t", partitions=2), exist_ok=False)
-    assert check(fresh, site.store, adopt=True) == [Astray("t", journals, Lack.NAME)]
-    assert fresh.get("t").partitions == 2
+    with pytest.raises(Refused, match="dejaq cluster check"):
+        fresh.create(Topic("t"), exist_ok=True)
+    fresh.create(Topic("t.x"), exist_ok=True)
+    assert [one.adopted for one in check(fresh, site.store, adopt=True)] == [True]
+    assert fresh.create(Topic("t"), exist_ok=True) == Topic("t")
+
+
+def test_a_name_that_was_given_anew_is_not_taken_away(site: Site) -> None:
+    """By the coordinator of before, when its newer copy is found."""
+    broker = site.broker()
+    broker.create(Topic("t", partitions=2), exist_ok=False)
+    text = site.store.made()[broker.journals("t")]
+    site.store.make("t.former", text.replace(broker.journals("t"), "t.former"))
+    assert check(broker, site.store, adopt=True) == [Astray("t", "t.former", Lack.NAME)]
+    assert broker.get("t").partitions == 2
 
 
 def test_journals_without_a_text_are_named(site: Site) -> None:

@@ -104,10 +104,11 @@ class RecordJournalStore(JournalStore):
         """See JournalStore.note."""
         self._store(_text(topic), text)
 
-    def made(self) -> dict[str, str]:
+    def made(self, prefix: str = "") -> dict[str, str]:
         """See JournalStore.made."""
         self._check_usable()
-        topics = [name.removeprefix(_made("")) for name in self.records.object_names(_made(""))]
+        names = self.records.object_names(_made(prefix))
+        topics = [name.removeprefix(_made("")) for name in names]
         return {topic: self._load(_text(topic)) or "" for topic in topics}
 
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> RecordJournal:

@@ -119,9 +119,9 @@ class SegmentStore(JournalStore):
         if topic in self._files.names(self.root / "topics"):
             self._store(self._directory(topic) / TEXT, text, private=False)
 
-    def made(self) -> dict[str, str]:
+    def made(self, prefix: str = "") -> dict[str, str]:
         """See JournalStore.made."""
-        topics = self._files.names(self.root / "topics")
+        topics = [t for t in self._files.names(self.root / "topics") if t.startswith(prefix)]
         return {topic: self._load(self._directory(topic) / TEXT) or "" for topic in topics}
 
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> SegmentJournal:
