@@ -164,12 +164,19 @@ bench-cluster: venv-bench ## three copies, PostgreSQL, hand-over and failover of
 	@$(PY) scripts/generate_reference.py
 
 ##@ Keep house
-.PHONY: lock sbom audit clean
+.PHONY: lock licences sbom sbom-check audit clean
 lock: ## lock versions again (needs uv; ARGS=--upgrade for newer ones)
 	@scripts/lock.sh $(ARGS)
 
+licences: venv-dev ## write the table of licences again, from all that this Python can install
+	@scripts/install.sh run cluster spark connect
+	@$(PY) scripts/generate_reference.py
+
 sbom: venv-run ## write what a release consists of, with licences, as CycloneDX JSON (dist/dejaqueue.cdx.json)
 	@scripts/sbom.sh $(ARGS)
+
+sbom-check: ## make that list from two fresh checkouts of what is committed: the same bytes
+	@scripts/sbom.sh --twice
 
 audit: venv-run ## ask the package index for known flaws of what a release brings; says so where none answers
 	@scripts/audit.sh

@@ -369,6 +369,15 @@ def rules_block() -> str:
     return flight + "\n" + table(("over HTTP", "role"), routes)
 
 
+def licences_block() -> str:
+    """Every package that DejaQ runs with, and its licence."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import licences
+
+    found = licences.rows(licences.PAGE.read_text(encoding="utf-8"))
+    return table(("package", "versions", "licence", "locked in"), list(found))
+
+
 BLOCKS: dict[str, Callable[[], str | None]] = {
     "errors": errors_block,
     "row-statuses": row_statuses_block,
@@ -382,6 +391,7 @@ BLOCKS: dict[str, Callable[[], str | None]] = {
     "rules": rules_block,
     "figures": figures_block,
     "metrics": metrics_block,
+    "licences": licences_block,
 }
 
 

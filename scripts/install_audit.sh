@@ -4,20 +4,20 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-filled() { # filled PLACE FILE...: an environment with what these files lock
+filled() { # filled PLACE FILE...: an environment with what these files lock, and nothing else: no pip of its own
     local place="$1"
     shift
     if cmp --silent <(cat "$@") "$place/.installed"; then
         return
     fi
     rm -rf "$place"
-    .venv/bin/python -m venv "$place"
+    .venv/bin/python -m venv --without-pip "$place"
     local file
     for file in "$@"; do
-        "$place/bin/python" -m pip --disable-pip-version-check --no-input install --quiet --no-deps \
-            --root-user-action=ignore --require-hashes --requirement "$file"
+        .venv/bin/python -m pip --python "$place/bin/python" --disable-pip-version-check --no-input install --quiet \
+            --no-deps --root-user-action=ignore --require-hashes --requirement "$file"
     done
     cat "$@" >"$place/.installed"
 }
 filled .venv/audit requirements/audit.txt
-filled .venv/release requirements/build.txt requirements/run.txt requirements/cluster.txt
+filled .venv/release requirements/run.txt requirements/cluster.txt

@@ -1,12 +1,14 @@
 """Covers: a stored row whose texts are not UTF-8, from every side (rule 15).
 
 Twice: as the broker hands it out now, and as one hands it out that does not mend it, which is for
-our clients to bear. Not covered: what the partition does with such rows (tests/rules).
+our clients to bear: they nack the row with the reason, and go on. Not covered: what the partition
+does with such rows (tests/rules).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -17,12 +19,15 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 import dejaqueue
 from dejaqueue import Client
 from dejaqueue.access.gate import Gate
 from dejaqueue.broker.broker import Broker
+from dejaqueue.cli.main import main
 from dejaqueue.client.flight_transport import FlightTransport
+from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.errors import BadRequest
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.http.server import HttpServer
@@ -74,7 +79,7 @@ def store(broker: Broker) -> None:
 def site(tmp_path: Path) -> Iterator[Site]:
     broker = Broker(BrokerSettings(journal=JournalSettings(url=str(tmp_path / "data"))))
     broker.start()
-    broker.create_topic(Topic("t", history=True))
+    broker.create_topic(Topic("t", history=True, max_attempts=2))
     store(broker)
     broker.stop()  # they are read from a journal that was there before
     broker = Broker(BrokerSettings(journal=JournalSettings(url=str(tmp_path / "data"))))
@@ -119,45 +124,101 @@ def test_a_consumer_gets_all_rows(site: Site) -> None:
     assert found == [(key, {"name": key}, b"%d" % row) for row, key in enumerate(EXPECTED)]
 
 
-@pytest.mark.usefixtures("unmended")
-def test_a_consumer_gets_an_error_of_that_row_alone(site: Site) -> None:
-    found: list[str | None] = []
-    with Client(site.url) as client:
-        with client.consume("t") as consumer:
-            for message in consumer:
-                try:
-                    found.append(message.key)
-                    assert message.headers == {"name": message.key}
-                    message.ack()
-                except BadRequest as wrong:
-                    assert "key of the message: text in UTF-8" in str(wrong)
-                    with pytest.raises(BadRequest, match="headers of the message"):
-                        _ = message.headers
-                    found.append(None)
-                    message.nack(reason=str(wrong), dead=True)
-                if len(found) == COUNT:
-                    break
-        assert found == [None if row == BAD_ROW else str(row) for row in range(COUNT)]
-        dead = client.stats("t")
-        assert (dead["ready"], dead["leased"]) == (0, 0)
+REASON = "key of the message: text in UTF-8, got: 'other bytes'"
+READABLE = [(str(row), 1) for row in range(COUNT) if row != BAD_ROW]
+
+
+def check_dead(client: Client) -> None:
+    """The bad row becomes a dead letter after its two attempts, with the reason; no other does."""
+    clock, found = SystemClock(), []
+    until_us = clock.now_us() + 30_000_000
+    while not found:
+        assert clock.now_us() < until_us, "it did not die"
+        clock.wait_until(clock.now_us() + 50_000, Wake())
+        if client.stats("t")["leased"] == 0 and "t.dead" in {one.name for one in client.topics()}:
+            found = client.dead_letters("t.dead").to_pylist()
+    [letter] = found
+    told = dict(letter["headers"])
+    assert (letter["payload"], told["dejaq-dead-key"]) == (b"%d" % BAD_ROW, MENDED)
+    assert (told["dejaq-dead-reason"], told["dejaq-dead-attempts"]) == (REASON, "2")
+    stats = client.stats("t")
+    assert (stats["ready"], stats["scheduled"], stats["leased"]) == (0, 0, 0)
 
 
 @pytest.mark.usefixtures("unmended")
-def test_an_async_consumer_gets_an_error_of_that_row_alone(site: Site) -> None:
-    async def run() -> list[str | None]:
-        found: list[str | None] = []
+def test_a_consumer_nacks_a_row_that_it_cannot_read_and_goes_on(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Client(site.url) as client, client.consume("t", prefetch=1) as consumer:
+        found = []
+        for message in consumer:
+            assert message.headers == {"name": message.key}
+            found.append((message.key, message.attempt))
+            message.ack()
+            if len(found) == COUNT - 1:
+                break
+        check_dead(client)
+    assert found == READABLE
+    assert f"topic t: 1 messages are nacked, the first of them {BAD_ROW}: {REASON}" in caplog.text
+
+
+@pytest.mark.usefixtures("unmended")
+def test_an_async_consumer_nacks_a_row_that_it_cannot_read_and_goes_on(site: Site) -> None:
+    async def run() -> list[tuple[str | None, int]]:
+        found: list[tuple[str | None, int]] = []
         async with dejaqueue.AsyncClient(site.url) as client, client.consume("t") as consumer:
             async for message in consumer:
-                try:
-                    found.append(message.key)
-                except BadRequest:
-                    found.append(None)
+                found.append((message.key, message.attempt))
                 await message.ack()
-                if len(found) == COUNT:
+                if len(found) == COUNT - 1:
+                    with Client(site.url) as other:
+                        await asyncio.to_thread(check_dead, other)
                     return found
         return found
 
-    assert asyncio.run(run()) == [None if row == BAD_ROW else str(row) for row in range(COUNT)]
+    assert asyncio.run(run()) == READABLE
+
+
+@pytest.mark.usefixtures("unmended")
+def test_a_batch_consumer_nacks_a_row_that_it_cannot_read_and_goes_on(site: Site) -> None:
+    found = []
+    with Client(site.url) as client, client.consume_batches("t", max_messages=COUNT) as consumer:
+        for batch in consumer:
+            rows = batch.batch.to_pylist()
+            found += [(row["key"], row["attempts"]) for row in rows]
+            batch.ack()  # of the whole of what was handed over, and of nothing beside it
+            if len(found) == COUNT - 1:
+                break
+        check_dead(client)
+    assert found == READABLE
+
+
+@pytest.mark.usefixtures("unmended")
+def test_the_command_nacks_a_row_that_it_cannot_read_and_goes_on(site: Site) -> None:
+    words = ["consume", "t", "--max", str(COUNT - 1), "--url", site.url, "--json"]
+    told = CliRunner().invoke(main, words)
+    assert told.exit_code == 0, told.output
+    assert [json.loads(line)["key"] for line in told.output.splitlines()] == [
+        key for key, _ in READABLE
+    ]
+
+
+@pytest.mark.usefixtures("unmended")
+def test_who_acks_before_reading_is_told_of_the_row_when_reading(site: Site) -> None:
+    """Nobody can nack any more; the rows beside it are read as ever."""
+    found: list[str | None] = []
+    with Client(site.url) as client, client.consume("t", auto_ack=True) as consumer:
+        for message in consumer:
+            try:
+                found.append(message.key)
+            except BadRequest as wrong:
+                assert str(wrong) == REASON
+                with pytest.raises(BadRequest, match="headers of the message"):
+                    _ = message.headers
+                found.append(None)
+            if len(found) == COUNT:
+                break
+    assert found == [None if row == BAD_ROW else str(row) for row in range(COUNT)]
 
 
 @pytest.mark.parametrize("mends", [True, False], ids=["mended", "unmended"])

@@ -25,6 +25,7 @@ import jwt
 
 from dejaqueue import limits
 from dejaqueue.clock import Clock, SteadyClock, Wake
+from dejaqueue.connections.tls import LiveContext
 from dejaqueue.errors import BadRequest
 from dejaqueue.setting_groups import OidcSettings
 
@@ -182,10 +183,14 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _context(settings: OidcSettings) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=settings.ca or None)
-    except (ssl.SSLError, ValueError, OSError) as error:
-        raise BadRequest("oidc.ca", f"certificates as PEM ({error})", settings.ca) from None
+    def build() -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=settings.ca or None)
+        except (ssl.SSLError, ValueError, OSError) as error:
+            said = f"certificates as PEM ({error})"
+            raise BadRequest("oidc.ca", said, settings.ca) from None
+
+    return LiveContext(build, [settings.ca], eager=True)
 
 
 def _check_url(field: str, url: str) -> str:

@@ -12,6 +12,7 @@ while something is sent, nor while a callback runs.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -23,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.client import undecodable
 from dejaqueue.client.alarm import Alarm, Appointment
 from dejaqueue.client.extending import Extender
 from dejaqueue.client.holding import Holder, Lease, Slice
@@ -35,10 +37,13 @@ from dejaqueue.client.together import Fate, Together
 from dejaqueue.client.transport import ConsumeChannel, Delivery, Transport
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.errors import DejaQError, Unavailable
+from dejaqueue.log_rate import LogRate
 from dejaqueue.schema import messages
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
-from dejaqueue.wire.frames import Ping, Pong, Reply, Settle, SettleOp
+from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle, SettleOp
+
+log = logging.getLogger("dejaqueue.client")
 
 PING_MS = 1_000
 """Between two measurements of the clock."""
@@ -46,6 +51,7 @@ PINGS_EARLY_MS = (20, 60, 150, 400)
 """The first ones follow faster: the best of several counts."""
 SILENT_MS_MAX = 10_000
 """A broker that leaves pings unanswered for so long is out of reach."""
+_refusals = LogRate(10, 60)
 _OPS = {SettleOp.ACK: "ack", SettleOp.NACK: "nack", SettleOp.EXTEND: "extend"}
 
 
@@ -168,6 +174,10 @@ class ConsumeCore:
 
     def _on_delivery(self, generation: int, delivery: Delivery) -> None:
         now_us = self.clock.now_us()
+        batch = delivery.batch
+        refused: list[tuple[str, Slice]] = []
+        if not (delivery.is_text or self.stream.auto_ack):
+            batch, refused = undecodable.sort_out(batch)
         with self._mutex:
             if self._closed:
                 return
@@ -178,20 +188,36 @@ class ConsumeCore:
             if generation > 1 and self._holder.rows:
                 ids = delivery.batch.column("id").to_numpy()
                 dropped = self._holder.drop_repeated(ids, generation)
-            lease = self._holder.add(delivery.head, delivery.batch, generation)
+            lease = self._holder.add(delivery.head, batch, generation)
+            lease.rows = delivery.batch.num_rows  # those that are refused are under it, too
             if is_newest:
                 self._on_way -= lease.rows
             if self.stream.auto_ack:
                 lease.end_ms = limits.INSTANT_MS_MAX  # they are acked: no lease can end
             unwanted = self._holder.take_all() if self._draining else None
-            if self._settings.auto_extend and not self.stream.auto_ack:
+            if self._settings.auto_extend and not self.stream.auto_ack and lease.rows_open:
                 self._leases.add(lease)
         if unwanted is not None:
             self._give_back(unwanted)
         self._leases.plan()
+        for reason, rows in refused:
+            dropped += len(rows.ids)
+            self._refuse(rows, delivery.head, reason)
         if dropped:
             self._return_credit(dropped)
         self._ring()
+
+    def _refuse(self, rows: Slice, head: DeliveryHead, reason: str) -> None:
+        """Nack rows that nobody could read."""
+        delay_ms = undecodable.delay_ms(rows, head)
+        left_out = _refusals.admit(self.stream.topic, self.clock.now_us() / 1e6)
+        if left_out is not None:
+            more = f" ({left_out} such lines were left out)" if left_out else ""
+            log.warning(
+                "topic %s: %d messages are nacked, the first of them %d: %s%s",
+                *(self.stream.topic, len(rows.ids), rows.ids[0], reason, more),
+            )
+        self.settle_behind(SettleOp.NACK, rows, delay_ms, reason=reason)
 
     def _on_pong(self, generation: int, pong: Pong) -> None:
         now_us = self.clock.now_us()

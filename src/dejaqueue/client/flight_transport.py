@@ -26,7 +26,7 @@ from dejaqueue.client.silence import SilenceWatch
 from dejaqueue.client.transport import Delivery
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
-from dejaqueue.schema.arrival import Rows, check_layout
+from dejaqueue.schema.arrival import Rows, is_layout_of_texts
 from dejaqueue.schema.texts import mended_batch, mended_table
 from dejaqueue.wire import descriptors, frames
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -91,10 +91,16 @@ def _fail(reply: Future[Any], error: DejaQError) -> None:
 
 def _believed(rows: Rows | None) -> Rows:
     """What a broker sent, if it can be read. Raises Unavailable: what broke it may pass."""
+    rows, _ = _judged(rows)
+    return rows
+
+
+def _judged(rows: Rows | None) -> tuple[Rows, bool]:
+    """As `_believed`, and whether all texts are UTF-8."""
     if rows is None:
         raise Unavailable("the broker sent no rows where they belong")
     try:
-        return check_layout(rows)
+        return rows, is_layout_of_texts(rows)
     except BadRequest as malformed:
         raise Unavailable(f"the broker sent rows that are no valid Arrow: {malformed}") from None
 
@@ -331,7 +337,7 @@ class FlightConsumeChannel(_Stream):
                 frame = frames.decode(chunk.app_metadata)
                 match frame:
                     case DeliveryHead():
-                        self._on_delivery(Delivery(frame, _believed(chunk.data)))
+                        self._on_delivery(Delivery(frame, *_judged(chunk.data)))
                     case Reply():
                         self.answer(frame)
                     case Pong():

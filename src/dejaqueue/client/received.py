@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dejaqueue.client.consuming import ConsumeCore
 from dejaqueue.client.holding import Slice
-from dejaqueue.errors import BadRequest
+from dejaqueue.client.undecodable import refusal
 from dejaqueue.schema import texts
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
 
@@ -131,6 +131,7 @@ class MessageColumns:
 class _ByRow(list[Any]):
     """A column in which a text is not UTF-8: an error of that row alone, when it is asked for.
 
+    Of messages that were acked as they were sent: others the client has nacked (undecodable.py).
     Python reads a column as a whole or not at all; the rows beside it are not to suffer.
     """
 
@@ -144,7 +145,7 @@ class _ByRow(list[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         if self._bad[index]:
-            raise BadRequest(f"{self._name} of the message", "text in UTF-8", "other bytes")
+            raise refusal(self._name)
         return super().__getitem__(index)
 
 

@@ -22,10 +22,15 @@ from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A leased batch as it arrives."""
+    """A leased batch as it arrives.
+
+    Attributes:
+        is_text: False if a text in it is not UTF-8.
+    """
 
     head: DeliveryHead
     batch: pa.RecordBatch
+    is_text: bool = True
 
 
 class WriteChannel(Protocol):

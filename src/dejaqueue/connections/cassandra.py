@@ -2,17 +2,21 @@
 
 Room: connections. Needs the extra `cassandra`.
 Holds: the driver tries no statement again by itself. A server that acknowledges before its commit
-log is synced is refused.
+log is synced is refused. With TLS nothing is said to a server before its certificate, which has to
+name the address that it is reached at, was checked.
 See: journal/records/cassandra.py; docs/guides/choosing-a-journal.md.
 """
 
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from dejaqueue.connections.tls import OPTIONS, client_context
 from dejaqueue.errors import BadRequest, Refused, Unavailable
 
 log = logging.getLogger("dejaqueue.connections")
@@ -21,8 +25,31 @@ TIMEOUT_S = 10.0
 AGAIN_S = 0.5
 """A server that was lost is looked for so often."""
 PORT = 9042
+PARAMETERS = ("replicas", *OPTIONS)
 SYNCS = ("batch", "group")
 """Settings of `commitlog_sync` with which acknowledged is synced."""
+
+
+@dataclass(frozen=True, slots=True)
+class CassandraUrl:
+    """A URL in pieces.
+
+    Attributes:
+        hosts: some of the nodes; the driver learns of the others, by their addresses.
+        port: the same on all nodes.
+        user, password: "" = none.
+        keyspace: in small letters, as the server has it.
+        replicas: for a keyspace that is made.
+        tls: how the nodes are known, and what is shown to them; None = in plain text.
+    """
+
+    hosts: tuple[str, ...]
+    port: int = PORT
+    user: str = ""
+    password: str = field(default="", repr=False)
+    keyspace: str = "dejaq"
+    replicas: int = 1
+    tls: ssl.SSLContext | None = field(default=None, compare=False, repr=False)
 
 
 class CassandraSession:
@@ -37,13 +64,13 @@ class CassandraSession:
         """Connect and check the servers.
 
         Args:
-            url: `cassandra://[user:password@]host[:port],…/keyspace[?replicas=3]`; the replicas
-                are for a keyspace that is made.
+            url: see `read_url`.
 
         Raises:
             BadRequest: the url. Refused: settings that lose what was acknowledged. Unavailable.
         """
-        hosts, port, login, self.keyspace, replicas = read_url(url)
+        address = read_url(url)
+        self.keyspace = address.keyspace
         try:
             from cassandra import ConsistencyLevel
             from cassandra.auth import PlainTextAuthProvider
@@ -66,10 +93,13 @@ class CassandraSession:
             request_timeout=TIMEOUT_S,
         )
         self._serial = ConsistencyLevel.SERIAL
+        login = PlainTextAuthProvider(address.user, address.password) if address.user else None
         self._cluster = Cluster(
-            hosts,
-            port=port,
-            auth_provider=PlainTextAuthProvider(*login) if login[0] else None,
+            address.hosts,
+            port=address.port,
+            auth_provider=login,
+            # Its `check_hostname` makes the driver give the node's address to each handshake.
+            ssl_context=address.tls,
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},
             reconnection_policy=ConstantReconnectionPolicy(AGAIN_S, None),
             connect_timeout=5,
@@ -80,7 +110,7 @@ class CassandraSession:
         try:
             self._session = self.answer(self._cluster.connect)
             self._check()
-            self._make_keyspace(replicas)
+            self._make_keyspace(address.replicas)
         except BaseException:
             self.close()
             raise
@@ -181,18 +211,25 @@ class CassandraSession:
         self._cluster.shutdown()
 
 
-def read_url(url: str) -> tuple[list[str], int, tuple[str, str], str, int]:
-    """(hosts, port, (user, password), keyspace, replicas). Raises BadRequest."""
+def read_url(url: str) -> CassandraUrl:
+    """Read `cassandra://[user:password@]host[:port],…/keyspace[?replicas=1…9&tls=true&ca=FILE…]`.
+
+    TLS is used with `tls=true`, or one of the files `ca`, `certificate`, `key`.
+
+    Raises:
+        BadRequest: naming the part that is wrong.
+    """
     parts = urlsplit(url)
     login, _, places = parts.netloc.rpartition("@")
     query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    replicas = query.pop("replicas", "1")
+    replicas = query.get("replicas", "1")
     keyspace = parts.path.strip("/") or "dejaq"
     shown = f"{parts.scheme}://{places}{parts.path}"
     if parts.scheme != "cassandra" or not places:
         raise BadRequest("url", "cassandra://host:port,host:port/keyspace", shown)
-    if query:
-        raise BadRequest("url", "of the parameters only replicas", next(iter(query)))
+    for name in query:
+        if name not in PARAMETERS:
+            raise BadRequest("url", f"of the parameters only {', '.join(PARAMETERS)}", name)
     if not replicas.isdecimal() or not 1 <= int(replicas) <= 9:
         raise BadRequest("replicas", "1 to 9", replicas)
     if not keyspace.replace("_", "").isalnum() or not keyspace[0].isalpha() or len(keyspace) > 48:
@@ -205,10 +242,12 @@ def read_url(url: str) -> tuple[list[str], int, tuple[str, str], str, int]:
         ports.add(port or str(PORT))
     if len(ports) > 1 or not all(port.isdecimal() for port in ports) or not all(hosts):
         raise BadRequest("url", "host:port, the same port for all hosts", shown)
-    return (
-        hosts,
-        int(ports.pop()),
-        (unquote(user), unquote(password)),
-        keyspace.lower(),
-        int(replicas),
+    return CassandraUrl(
+        hosts=tuple(hosts),
+        port=int(ports.pop()),
+        user=unquote(user),
+        password=unquote(password),
+        keyspace=keyspace.lower(),
+        replicas=int(replicas),
+        tls=client_context(query, "url"),
     )

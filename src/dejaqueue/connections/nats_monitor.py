@@ -10,6 +10,7 @@ Asked through the system account where the URL names its user, otherwise on the 
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dejaqueue.connections.nats import NatsConnection
-from dejaqueue.connections.nats_url import MONITOR_PORT, NatsUrl
+from dejaqueue.connections.nats_url import HTTPS, MONITOR_PORT, NatsUrl
 from dejaqueue.errors import Unavailable
 
 HTTP_TIMEOUT_S = 3.0
@@ -84,22 +85,32 @@ def open_monitor(url: NatsUrl, connection: NatsConnection) -> Monitor:
     """The monitor that the URL asks for."""
     if url.system_user:
         return SystemMonitor(url)
-    return HttpMonitor(url.monitors, connection)
+    return HttpMonitor(url.monitors, connection, url.tls)
 
 
 class HttpMonitor:
-    """Asks the monitoring port of each server."""
+    """Asks the monitoring port of each server.
 
-    def __init__(self, monitors: Sequence[str], connection: NatsConnection | None = None) -> None:
-        self._monitors, self._connection = tuple(monitors), connection
+    Args:
+        monitors: see NatsUrl; empty = a port of each server that the connection knows of.
+        tls: for those with https://; None = as the system knows servers.
+    """
+
+    def __init__(
+        self,
+        monitors: Sequence[str],
+        connection: NatsConnection | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._monitors, self._connection, self._tls = tuple(monitors), connection, tls
 
     def reports(self) -> list[ServerReport]:
         """The reports of the servers whose monitoring port answered."""
         found: dict[str, ServerReport] = {}
         for place in self._places():
             try:
-                facts = _get(place, "varz")
-                told = _get(place, "jsz?accounts=1&streams=1&config=1")
+                facts = self._get(place, "varz")
+                told = self._get(place, "jsz?accounts=1&streams=1&config=1")
             except (OSError, ValueError):
                 continue
             report = read_report(str(facts.get("server_name", place)), facts, told)
@@ -111,6 +122,13 @@ class HttpMonitor:
             return self._monitors
         hosts = [place.rpartition(":")[0] for place in self._connection.addresses]
         return tuple(dict.fromkeys(f"{host}:{MONITOR_PORT}" for host in hosts))
+
+    def _get(self, place: str, path: str) -> dict[str, Any]:
+        url = f"{place}/{path}" if place.startswith(HTTPS) else f"http://{place}/{path}"
+        context = self._tls if place.startswith(HTTPS) else None
+        with urllib.request.urlopen(url, timeout=HTTP_TIMEOUT_S, context=context) as answer:
+            told: dict[str, Any] = json.load(answer)
+            return told
 
     def close(self) -> None:
         """There is nothing to release."""
@@ -203,9 +221,3 @@ def _copy(server: str, stream: dict[str, Any]) -> Copy:
         followers=tuple(str(one.get("name", "")) for one in followers),
         lags=tuple(int(one.get("lag", 0)) for one in followers),
     )
-
-
-def _get(place: str, path: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://{place}/{path}", timeout=HTTP_TIMEOUT_S) as answer:
-        told: dict[str, Any] = json.load(answer)
-        return told

@@ -16,6 +16,7 @@ from dejaqueue.errors import BadRequest
 
 CLIENT_PORT = 4222
 MONITOR_PORT = 8222
+HTTPS = "https://"
 REPLICAS = (1, 3, 5)
 PARAMETERS = ("replicas", "prefix", "monitor", "system", *OPTIONS)
 
@@ -29,7 +30,8 @@ class NatsUrl:
         user, password: "" = none.
         replicas: copies of each record that the servers keep.
         prefix: begins the names of all streams, so that several clusters can share the servers.
-        monitors: host:port of the servers' monitoring; empty = port 8222 of each server.
+        monitors: host:port of the servers' monitoring, with https:// before it where that has TLS;
+            empty = port 8222 of each server.
         system_user, system_password: of the servers' system account, which tells the same without
             monitoring ports; "" = none.
         tls: how the servers are known, and what is shown to them; None = in plain text.
@@ -81,11 +83,20 @@ def read_url(url: str) -> NatsUrl:
         password=unquote(password),
         replicas=int(replicas),
         prefix=prefix,
-        monitors=_places(query.get("monitor", ""), MONITOR_PORT, "monitor"),
+        monitors=_monitors(query.get("monitor", "")),
         system_user=system_user,
         system_password=system_password,
         tls=client_context(query, "url"),
     )
+
+
+def _monitors(text: str) -> tuple[str, ...]:
+    found: list[str] = []
+    for place in text.split(","):
+        scheme = HTTPS if place.startswith(HTTPS) else ""
+        places = _places(place.removeprefix(scheme), MONITOR_PORT, "monitor")
+        found += (scheme + one for one in places)
+    return tuple(found)
 
 
 def _places(text: str, port: int, field: str) -> tuple[str, ...]:
@@ -93,7 +104,7 @@ def _places(text: str, port: int, field: str) -> tuple[str, ...]:
     for place in filter(None, text.split(",")):
         try:
             parts = urlsplit(f"//{place}")
-            host, given = parts.hostname, parts.port or port
+            host, given = None if parts.path else parts.hostname, parts.port or port
         except ValueError:
             host, given = None, 0
         if not host:

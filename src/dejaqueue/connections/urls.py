@@ -21,6 +21,8 @@ log = logging.getLogger("dejaqueue.connections")
 _PLACES = re.compile(r"[^:\[\]]*(:\d*)?|\[[^\]]*\](:\d*)?")
 _PORT = re.compile(r":\d+$")
 _TLS_FILES = ("ca", "certificate", "key", "ssl_ca", "sslrootcert")
+_PASSWORDS = ("password", "system")
+"""Parameters that have one: libpq's, and that of NATS for its system account."""
 _TLS_WORDS = ("true", "require", "verify-ca", "verify-full")
 
 
@@ -46,15 +48,18 @@ def warn_if_plain(field: str, url: str) -> None:
     TLS without being asked to is not known here, so only what the URL asks for counts.
     """
     parts = urlsplit(url)
-    login, at, places = parts.netloc.rpartition("@")
-    if not at or ":" not in login or parts.scheme.endswith("ss"):  # rediss
-        return
+    login, _, places = parts.netloc.rpartition("@")
     asked = parse_qs(parts.query)
+    has_password = ":" in login or any(name in asked for name in _PASSWORDS)
+    if not has_password or parts.scheme.endswith("ss"):  # rediss
+        return
     tls = asked.get("tls", asked.get("sslmode", [""]))[-1].lower()
     if any(name in asked for name in _TLS_FILES) or tls in _TLS_WORDS:
         return
-    hosts = [_PORT.sub("", place) for place in places.split(",")]
-    far = [host for host in hosts if host and not is_loopback(host)]
+    hosts = [
+        _PORT.sub("", place) for place in ",".join([places, *asked.get("host", [])]).split(",")
+    ]
+    far = [host for host in hosts if host and host[0] != "/" and not is_loopback(host)]
     if far:
         log.warning(
             "%s: the password for %s goes over the network in plain text; ask for TLS in the URL",

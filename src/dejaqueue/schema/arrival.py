@@ -57,13 +57,20 @@ def check_layout(rows: Rows) -> Rows:
     Raises:
         BadRequest: names the column and what is wrong with it.
     """
+    is_layout_of_texts(rows)
+    return rows
+
+
+def is_layout_of_texts(rows: pa.RecordBatch | pa.Table) -> bool:
+    """True if every text is UTF-8. Raises as `check_layout`."""
     _check_names(rows.schema)
     try:
         rows.validate(full=True)
     except pa.ArrowException:
         for name, column in zip(rows.schema.names, rows.columns, strict=True):
             _check_column(name, column)
-    return rows
+        return False
+    return True
 
 
 def _check_names(schema: pa.Schema) -> None:

@@ -6,7 +6,7 @@
 Room: testing; shipped, for whoever writes a backend. Uses the contract alone.
 Holds: a test names the duty it checks; no test knows what is behind the coordinator. Time is the
 server's: tests measure elapsed time, and wait for what is to come, not for a while.
-See: coordinator/interface.py, the numbered duties.
+See: coordinator/interface.py, the numbered duties; keys_conformance.py, what API keys need.
 """
 
 # A test's name says what it checks.
@@ -17,18 +17,16 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
-from dejaqueue.access.key_ring import KeyRing
-from dejaqueue.clock import SystemClock
-from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.interface import Conflict, Coordinator
 from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.testing.cutting_proxy import CuttingProxy
+from dejaqueue.testing.keys_conformance import KeysConformance, ServedKeysConformance
 
 PATIENCE_S = 20.0
 """How long a test waits for what must come; far more than it takes."""
@@ -75,13 +73,6 @@ def _count_up_in_process(url: str, key: str, times: int) -> None:
     coordinator.close()
 
 
-def _ring(coordinator: Coordinator) -> KeyRing:
-    """The API keys of a cluster, as a broker has them."""
-    ring = KeyRing(SystemClock())
-    SharedKeys(coordinator, 5_000).open(ring)
-    return ring
-
-
 def refuses(error: type[Exception], call: Callable[[], object]) -> bool:
     """True if the call raises this."""
     try:
@@ -101,7 +92,7 @@ def _until(is_so: Callable[[], bool], seconds: float = PATIENCE_S) -> float:
     return time.monotonic()
 
 
-class CoordinatorConformance(ABC):
+class CoordinatorConformance(KeysConformance):
     """Duties 1 to 5, on one server that stays.
 
     Attributes:
@@ -243,27 +234,6 @@ class CoordinatorConformance(ABC):
             fact = one.get("count")
             assert fact is not None
             assert int(fact.value) == 3 * self.race_times
-
-    def test_2_of_keys_that_two_make_and_revoke_at_once_none_is_lost(self) -> None:
-        with self.opened(3) as (one, other, third):
-            rings = [_ring(one)]
-            rings[0].create("root", ["admin:*"])
-            old = [rings[0].create(f"old-{n}", ["produce:a"])[0].id for n in range(6)]
-            rings.append(_ring(other))
-
-            def work(number: int) -> list[str]:
-                made = []
-                for n in range(6):
-                    made.append(rings[number].create(f"new-{number}-{n}", ["produce:a"])[0].id)
-                    if n < 3:
-                        rings[number].revoke(f"old-{3 * number + n}")
-                return made
-
-            with ThreadPoolExecutor(2) as threads:
-                made = [name for names in threads.map(work, range(2)) for name in names]
-            late = _ring(third)
-            assert [late.is_live(name) for name in made] == [True] * 12
-            assert [late.is_live(name) for name in old] == [False] * 6
 
     # Duty 3: what was acknowledged is seen.
 
@@ -421,7 +391,7 @@ class CoordinatorConformance(ABC):
             assert [fact.key for fact in keeper.list("")] == ["a", "b"]
 
 
-class ServedCoordinatorConformance(CoordinatorConformance):
+class ServedCoordinatorConformance(CoordinatorConformance, ServedKeysConformance):
     """All duties, on a server that can be stopped, and a network that fails."""
 
     @abstractmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,13 +16,14 @@ from dejaqueue import limits
 from dejaqueue.access.issuer_keys import IssuerKeys
 from dejaqueue.errors import BadRequest
 from dejaqueue.setting_groups import OidcSettings
+from tests.integration.papers import Papers
 from tests.unit.access.test_oidc import EC, RSA, jwk
 
 
 class Web:
     """A server on loopback: paths and what they answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.pages: dict[str, tuple[int, Any]] = {}
         web = self
 
@@ -38,13 +40,30 @@ class Web:
             def log_message(self, *_: object) -> None: ...
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+        if context is not None:
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.url = f"http{'s' if context else ''}://127.0.0.1:{self.server.server_address[1]}"
 
 
 @pytest.fixture
 def web() -> Iterator[Web]:
     web = Web()
+    yield web
+    web.server.shutdown()
+    web.server.server_close()
+
+
+@pytest.fixture
+def papers(tmp_path: Path) -> Papers:
+    return Papers(tmp_path)
+
+
+@pytest.fixture
+def secured(papers: Papers) -> Iterator[Web]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*papers.broker)
+    web = Web(context)
     yield web
     web.server.shutdown()
     web.server.server_close()
@@ -116,6 +135,20 @@ def test_no_more_keys_are_taken_than_the_limit(
 def test_keys_are_not_taken_from_whoever_is_on_the_way(url: str) -> None:
     with pytest.raises(BadRequest, match="oidc.issuer: https://"):
         IssuerKeys(settings(url))
+
+
+def test_an_issuer_is_known_by_its_certificate_and_a_new_authority_is_taken_up(
+    secured: Web, papers: Papers, tmp_path: Path
+) -> None:
+    secured.pages["/keys"] = 200, {"keys": [jwk(EC, "e")]}
+    file = tmp_path / "authority.pem"
+    file.write_bytes(Path(papers.other_ca).read_bytes())
+    keys = IssuerKeys(settings("https://issuer.example", keys=f"{secured.url}/keys", ca=str(file)))
+    keys.refresh()
+    assert keys.key("e", "ES256") is None
+    file.write_bytes(Path(papers.ca).read_bytes())
+    keys.refresh()
+    assert keys.key("e", "ES256") is not None
 
 
 def test_a_wrong_file_of_authorities_is_named() -> None:

@@ -1,19 +1,25 @@
 import pytest
 
-from dejaqueue.connections.cassandra import CassandraSession, read_url
+from dejaqueue.connections.cassandra import CassandraSession, CassandraUrl, read_url
 from dejaqueue.errors import BadRequest, Unavailable
 from tests.record_servers import free_port
 
 
 def test_a_url_says_everything() -> None:
-    assert read_url("cassandra://me:p%40ss@a:1,b:1/Space_1?replicas=3") == (
-        ["a", "b"],
-        1,
-        ("me", "p@ss"),
-        "space_1",
-        3,
+    assert read_url("cassandra://me:p%40ss@a:1,b:1/Space_1?replicas=3") == CassandraUrl(
+        ("a", "b"), 1, "me", "p@ss", "space_1", 3
     )
-    assert read_url("cassandra://host") == (["host"], 9042, ("", ""), "dejaq", 1)
+    assert read_url("cassandra://host") == CassandraUrl(("host",), 9042, "", "", "dejaq", 1)
+    assert "p@ss" not in repr(read_url("cassandra://me:p%40ss@a"))
+
+
+def test_tls_is_asked_for_by_the_same_parameters_as_elsewhere() -> None:
+    for url in ("cassandra://host", "cassandra://host?tls=false"):
+        assert read_url(url).tls is None
+    context = read_url("cassandra://host?tls=true").tls
+    assert context is not None
+    # What the driver asks before it hands the address to the handshake.
+    assert context.check_hostname
 
 
 @pytest.mark.parametrize(
@@ -27,6 +33,10 @@ def test_a_url_says_everything() -> None:
         "cassandra://a/a-b",
         "cassandra://a?replicas=0",
         "cassandra://a?copies=1",
+        "cassandra://a?tls=maybe",
+        "cassandra://a?tls=false&ca=ca.pem",
+        "cassandra://a?ca=/there/is/none.pem",
+        "cassandra://a?key=ours.key",
     ],
 )
 def test_a_wrong_url_is_refused(url: str) -> None:

@@ -13,6 +13,11 @@ def test_a_url_says_everything() -> None:
     )
 
 
+def test_monitoring_with_tls_is_said_by_https() -> None:
+    url = read_url("nats://a?monitor=https://a,b:1,https://[::1]:2")
+    assert url.monitors == ("https://a:8222", "b:1", "https://[::1]:2")
+
+
 def test_what_is_not_said_is_the_default() -> None:
     assert read_url("nats://host") == NatsUrl(("host:4222",))
 
@@ -34,6 +39,7 @@ def test_a_secret_is_not_shown() -> None:
         ("nats://a?replicas=2", "replicas"),
         ("nats://a?prefix=a.b", "prefix"),
         ("nats://a?monitor=a:x", "monitor"),
+        ("nats://a?monitor=ftp://a:1", "monitor"),
     ],
 )
 def test_a_wrong_url_is_refused_by_field(url: str, field: str) -> None:

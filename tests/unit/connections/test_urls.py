@@ -60,6 +60,9 @@ def test_other_urls_are_left_to_their_servers(url: str) -> None:
         "redis://u:p@[2001:db8::1]:6379/0",
         "nats://u:p@localhost:4222,nats.example:4222",
         "cassandra://u:p@127.0.0.1.example.org/queue",
+        "cassandra://u:p@db.example/queue?tls=false",
+        "nats://nats.example:4222?system=u:p",
+        "postgresql:///queue?host=db.example&user=u&password=u:p",
     ],
 )
 def test_a_password_in_plain_text_to_another_machine_is_warned_of(
@@ -82,6 +85,11 @@ def test_a_password_in_plain_text_to_another_machine_is_warned_of(
         "rediss://u:p@redis.example",
         "etcd://u:p@127.0.0.1:2379,[::1]:2379",
         "nats://u:p@nats.example?tls=true",
+        "nats://nats.example?system=u:p&ca=ca.pem",
+        "nats://127.0.0.1:4222?system=u:p",
+        "cassandra://u:p@db.example/queue?tls=true",
+        "cassandra://u:p@db.example/queue?ca=ca.pem",
+        "postgresql:///queue?host=/run/postgresql&user=u&password=p",
         "/var/lib/dejaq",
         "memory:",
     ],
