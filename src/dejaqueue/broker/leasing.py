@@ -152,4 +152,4 @@ def _chores_us(place: Partition) -> list[int | None]:
     recorder_ms = place.recorder.next_ms() if place.recorder is not None else None
     times_ms = (chore_ms, staged_ms, forecast_ms, recorder_ms, next_wake_ms(place))
     wakes_us = [ms and ms * 1_000 for ms in times_ms]
-    return [*wakes_us, letters_us]
+    return [*wakes_us, letters_us, place.rest.next_us()]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NoReturn
@@ -40,6 +41,7 @@ from dejaqueue.journal.interface import (
 )
 from dejaqueue.journal.segments.files import FULL, FileSystem, OpenFile
 from dejaqueue.journal.segments.gather import gather
+from dejaqueue.journal.segments.proof import AppendEnd, TailMark, write_mark
 from dejaqueue.journal.segments.recovery import recover, segment_name
 from dejaqueue.journal.segments.segment import (
     HEAD_BYTES,
@@ -95,7 +97,9 @@ class SegmentJournal(Journal):
         self._shelf = SnapshotShelf(files, directory / "snapshots")
         recovered = recover(files, directory, self._topic, partition, self._shelf.position)
         self.cut_bytes = recovered.cut_bytes
-        """Bytes of a torn append that opening cut off."""
+        self._notes = recovered.notes
+        self._marked = recovered.mark.position if recovered.mark is not None else 0
+        self._marking = False
         self._listed = SegmentList(tuple(recovered.segments))
         self._live: Int64s = np.zeros(len(recovered.segments), dtype=np.int64)
         self._adopted = not recovered.segments
@@ -109,8 +113,7 @@ class SegmentJournal(Journal):
     @property
     def repairs(self) -> list[str]:
         """See Journal.repairs."""
-        torn = f"{self.cut_bytes} bytes of an append that was not finished were cut off"
-        return [*self._shelf.damaged, *([torn] if self.cut_bytes else [])]
+        return [*self._shelf.damaged, *self._notes]
 
     @property
     def tail(self) -> int:
@@ -141,6 +144,8 @@ class SegmentJournal(Journal):
             chain = one.checksum
             pieces += one.pieces
             encoded.append(one)
+        byte_count = sum(one.byte_count for one in encoded)
+        pieces.append(AppendEnd(tail, byte_count, self._chain).encode())
         return pieces, encoded
 
     def _segment_for(self, entries: int, byte_count: int) -> Segment:
@@ -205,6 +210,32 @@ class SegmentJournal(Journal):
     def _check_usable(self) -> None:
         if self._failure is not None:
             raise Unavailable(self._failure)
+
+    # ── the mark of the tail ─────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_proved(self) -> bool:
+        """See Journal.is_proved."""
+        return self._marking or self._marked >= self._tail or self._failure is not None
+
+    def prove(self) -> None:
+        """See Journal.prove."""
+        if self.is_proved:
+            return
+        mark = self._mark()
+        self._marking = True
+
+        def work() -> None:
+            try:
+                write_mark(self._files, self._directory, mark)
+                self._marked = mark.position
+            finally:
+                self._marking = False
+
+        self._chore(work)
+
+    def _mark(self) -> TailMark:
+        return TailMark(self._partition, self._topic, self._tail, self._chain)
 
     # ── segments ─────────────────────────────────────────────────────────────────────────────────
 
@@ -457,15 +488,20 @@ class SegmentJournal(Journal):
         """See Journal.close."""
         if self._failure is None:
             self._failure = f"the journal {self._directory} is closed"
-        self._release()
+            self._release(marked=True)
+        else:
+            self._release()
 
-    def _release(self) -> None:
+    def _release(self, *, marked: bool = False) -> None:
         spare, self._spare = self._spare, None
         file = spare.take() if spare is not None else None
         if file is not None:
             file.close()
         chores, self._chores = self._chores, []
         wait(chores)
+        if marked and self._marked < self._tail:
+            with suppress(OSError):  # a proof less; nothing else depends on it
+                write_mark(self._files, self._directory, self._mark())
         for segment in self._listed.segments:
             segment.close()
         on_close, self._on_close = self._on_close, lambda: None
