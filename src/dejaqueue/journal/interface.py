@@ -218,6 +218,16 @@ class Journal(ABC):
     def truncate(self, position: int) -> None:
         """Entries up to `position` are not needed for replay (a snapshot covers them)."""
 
+    @property
+    def holds_room(self) -> bool:
+        """Whether room would be given back if two snapshots more were stored."""
+        return False
+
+    def turn_over(self) -> None:
+        """Nothing comes for the moment: if what the journal has ready for appends is large, and
+        nothing in it is live, go on with less from the next append on."""
+        return
+
     @abstractmethod
     def has_room(self, byte_count: int) -> bool:
         """True if producers may append this much."""
@@ -289,6 +299,10 @@ class JournalStore(ABC):
     @abstractmethod
     def drop(self, topic: str) -> None:
         """Delete all journals of a topic; none of them is open. Again is fine."""
+
+    def taken_bytes(self, topic: str, partition: int) -> int:
+        """Bytes that a journal takes on the disk here, without opening it; 0 = not known."""
+        return 0
 
     def tidy(self, topics: Collection[str]) -> None:
         """Forget what is kept here of journals that are on a server, but for those of these topics

@@ -100,6 +100,7 @@ class SegmentJournal(Journal):
         self._notes = recovered.notes
         self._marked = recovered.mark.position if recovered.mark is not None else 0
         self._marking = False
+        self._turning = False
         self._listed = SegmentList(tuple(recovered.segments))
         self._live: Int64s = np.zeros(len(recovered.segments), dtype=np.int64)
         self._adopted = not recovered.segments
@@ -151,7 +152,7 @@ class SegmentJournal(Journal):
     def _segment_for(self, entries: int, byte_count: int) -> Segment:
         """The active segment if it has room, else a new one."""
         segments = self._listed.segments
-        if segments and segments[-1].has_room(entries, byte_count):
+        if segments and not self._turning and segments[-1].has_room(entries, byte_count):
             return segments[-1]
         return self._roll(entries, byte_count)
 
@@ -250,7 +251,10 @@ class SegmentJournal(Journal):
         needed += -needed % _PAGE
         first = self._tail + 1
         path = self._directory / segment_name(first)
-        file, file_bytes, draft = self._new_file(needed, self._next_bytes(before))
+        if self._turning:
+            self._drop_spare()
+        usual = self._next_bytes(None if self._turning else before)
+        file, file_bytes, draft = self._new_file(needed, usual)
         head = SegmentHead(self._partition, self._topic, first, self._chain)
         try:
             file.write([head.encode()], 0)
@@ -268,6 +272,7 @@ class SegmentJournal(Journal):
             self._fail(failure)
         segment = Segment(path, first, self._chain, file_bytes)
         segment.attach(file)
+        self._turning = False
         self._list((*self._listed.segments, segment), np.append(self._live, 0))
         if before is not None:
             self._chore(before.seal)
@@ -301,6 +306,13 @@ class SegmentJournal(Journal):
         if self._files.spares:
             self._spare = Spare(self._files, self._directory, file_bytes)
             self._spare.chore = self._chore(self._spare.prepare)
+
+    def _drop_spare(self) -> None:
+        """Its file stays, until the next one is made in its place or the journal is opened."""
+        spare, self._spare = self._spare, None
+        file = spare.take() if spare is not None else None
+        if file is not None:
+            file.close()
 
     def _chore(self, work: Callable[[], None]) -> Future[None]:
         """Run housekeeping in the background; nothing depends on its success."""
@@ -427,6 +439,25 @@ class SegmentJournal(Journal):
 
         self._chore(delete)
 
+    @property
+    def holds_room(self) -> bool:
+        """See Journal.holds_room."""
+        live = self._live
+        return self._adopted and (bool((live[:-1] <= 0).any()) or self._is_oversized())
+
+    def _is_oversized(self) -> bool:
+        """Whether the active segment has room for much and nothing live."""
+        segments, live = self._listed.segments, self._live
+        if not segments or not len(live) or live[-1] > 0:
+            return False
+        spare = self._spare
+        spare_bytes = spare.byte_count if spare is not None else 0
+        return segments[-1].byte_count + spare_bytes > self._next_bytes(None)
+
+    def turn_over(self) -> None:
+        """See Journal.turn_over."""
+        self._turning = self._is_oversized()
+
     def sparse(self) -> Int64s | None:
         """See Journal.sparse; by the share of bytes that live rows take, as their average says."""
         self._check_usable()
@@ -493,10 +524,7 @@ class SegmentJournal(Journal):
             self._release()
 
     def _release(self, *, marked: bool = False) -> None:
-        spare, self._spare = self._spare, None
-        file = spare.take() if spare is not None else None
-        if file is not None:
-            file.close()
+        self._drop_spare()
         chores, self._chores = self._chores, []
         wait(chores)
         if marked and self._marked < self._tail:
