@@ -40,9 +40,7 @@ def send_and_consume(broker: BrokerFixture) -> None:
     assert got == BATCHES * len(PAYLOADS)
 
 
-def untouched(
-    broker: BrokerFixture, ms: int, is_so: Callable[[], bool], turns: int = 300
-) -> bool:
+def untouched(broker: BrokerFixture, ms: int, is_so: Callable[[], bool], turns: int = 300) -> bool:
     """Whether it is so after a while in which nobody asks for anything."""
     for _ in range(turns):
         if is_so():
