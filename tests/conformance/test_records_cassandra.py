@@ -6,7 +6,7 @@ several nodes; appends in plain text under kills, which is `make crash BACKEND=c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from dejaqueue.errors import Unavailable
+from dejaqueue.clock import SystemClock
+from dejaqueue.errors import Fenced, Unavailable
 from dejaqueue.journal.records.cassandra import CassandraRecordStore
 from dejaqueue.testing.record_conformance import RecordConformance
 from dev.services import Service, missing, start
@@ -26,6 +27,8 @@ from tests.integration.papers import Papers
 
 # Where Maven's repository cannot be reached there is no Cassandra.
 pytestmark = pytest.mark.may_skip
+
+HOUR_US = 3_600_000_000
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +115,61 @@ class TestCassandra(RecordConformance):
         finally:
             written.close()
             read.close()
+
+    # A client stamps what it writes without a condition with its own clock; what is written with
+    # one is stamped by the servers. A clock that is ahead must not hide what comes later.
+
+    @pytest.fixture
+    def right(self) -> Iterator[CassandraRecordStore]:
+        store = self.make_store()
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def wrong(self) -> Iterator[CassandraRecordStore]:
+        store = self.make_store()
+        yield store
+        store.close()
+
+    @pytest.mark.parametrize("offset_us", [-HOUR_US, HOUR_US])
+    def test_a_dropped_topic_is_gone_and_the_next_of_its_name_is_kept__whatever_the_clock(
+        self, offset_us: int, right: CassandraRecordStore, wrong: CassandraRecordStore
+    ) -> None:
+        cluster = wrong._session._cluster
+        cluster.timestamp_generator = lambda: SystemClock().now_us() + offset_us
+        topic = f"dropped{offset_us}"
+        old = right.open(topic, 0)
+        old.append(0, [[b"%d" % number] for number in range(1, 9)])
+        wrong.open(topic, 0).drop_before(4)
+        assert [number for number, _ in old.read(1, 9)] == [4, 5, 6, 7, 8]
+        wrong.drop(topic)
+        with pytest.raises(Fenced):
+            old.append(8, [[b"9"]])
+        new = right.open(topic, 0)
+        assert new.last() == 0
+        assert list(new.read(1, 9)) == []
+        new.append(0, [[b"new %d" % number] for number in range(1, 7)])
+        assert new.last() == 6
+        assert [content for _, content in new.read(1, 9)] == [b"new %d" % n for n in range(1, 7)]
+        right.drop(topic)  # it is known that there is something to drop
+        assert right.open(topic, 0).last() == 0
+
+    def test_an_owner_that_appends_while_its_topic_is_dropped_leaves_nothing_behind(
+        self, right: CassandraRecordStore, wrong: CassandraRecordStore
+    ) -> None:
+        log = right.open("racing", 0)
+        log.append(0, [[b"1"], [b"2"]])
+        run, races = wrong._session.run, [3]
+
+        def racing(
+            statement: str, values: Sequence[object] = (), *, serial: bool = False
+        ) -> object:
+            if statement.startswith("DELETE") and ".log" in statement and races:
+                log.append(races.pop() - 1, [[b"3"]])
+            return run(statement, values, serial=serial)
+
+        wrong._session.run = racing  # type: ignore[method-assign]
+        wrong.drop("racing")
+        new = right.open("racing", 0)
+        assert new.last() == 0
+        assert list(new.read(1, 9)) == []

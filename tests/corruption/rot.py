@@ -1,10 +1,9 @@
 """Bit flips on what a stopped broker left: each is told, mended, or changes nothing.
 
 A flip is *refused* if the broker says which file is damaged, *mended* if it says so and goes on
-with all that there was (an older snapshot and the entries since), *cut* if it looks like the torn
-end of the last append, which is what a power cut leaves and is said as well, and *harmless* if
-state and rows are what they were. Anything else is *wrong*: bytes that nobody sent, or silence
-about a loss.
+with all that there was (an older snapshot and the entries since), and *harmless* if state and rows
+are what they were. Anything else is *wrong*: bytes that nobody sent, silence about a loss, and also
+a broker that cuts off what was acknowledged and says so: a flipped bit is no torn append.
 """
 
 from __future__ import annotations
@@ -21,11 +20,8 @@ import numpy.typing as npt
 
 from dejaqueue.errors import DejaQError, JournalDamaged
 from dejaqueue.journal.memory import MemoryFileSystem
-from tests.corruption.images import SEGMENT_BYTES, Seen, Started, look, start
+from tests.corruption.images import SEGMENT_BYTES, Started, look, start
 from tests.crash.disk_copies import bytes_of, copied
-
-LAST_APPEND_ENTRIES = 3
-"""Entries of the last append of any partition of the images, at most."""
 
 
 class Outcome(Enum):
@@ -33,7 +29,6 @@ class Outcome(Enum):
 
     REFUSED = "refused"
     MENDED = "mended"
-    CUT = "cut"
     HARMLESS = "harmless"
     WRONG = "wrong"
 
@@ -141,25 +136,7 @@ class Rot:
             return Outcome.MENDED, told
         if same:
             return Outcome.HARMLESS, ""
-        if "cut off" in told and path.suffix == ".segment" and self._is_cut_of(seen):
-            return Outcome.CUT, told
         return Outcome.WRONG, f"another state, and the broker says {told!r}"
-
-    def _is_cut_of(self, seen: Seen) -> bool:
-        """No more than the last append is gone, and nothing is there that was not before."""
-        for tail, whole_tail in zip(seen.tails, self._whole.tails, strict=True):
-            if whole_tail - tail > LAST_APPEND_ENTRIES:
-                return False
-        for mine, whole in zip(seen.rows, self._whole.rows, strict=True):
-            known = set(zip(*_texts(whole), strict=True))
-            if not set(zip(*_texts(mine), strict=True)) <= known:
-                return False
-        return True
-
-
-def _texts(table: object) -> tuple[list[object], list[object]]:
-    ids, payloads = table.column("id"), table.column("payload")  # type: ignore[attr-defined]
-    return ids.to_pylist(), payloads.to_pylist()
 
 
 def _told(started: Started) -> str:

@@ -47,12 +47,18 @@ def scanned(journal: Journal, after: int = 0) -> list[dict[str, object]]:
 
 
 def append_all(store: JournalStore, appends: list[list[Entry]]) -> list[tuple[int, int]]:
-    """Append, and return where each entry of the last segment begins and ends."""
+    """Append, be killed, and return where each entry of the last segment begins and ends."""
     journal = store.open("topic", 0)
     for entries in appends:
         journal.append(entries, journal.tail, 1)
     segment = journal._listed.segments[-1]  # type: ignore[attr-defined]
     begins = [int(word) << 3 for word in segment.offsets()[: segment.count]]
     bounds = list(zip(begins, [*begins[1:], segment.used], strict=True))
-    journal.close()
+    killed(journal)
     return bounds
+
+
+def killed(journal: Journal) -> None:
+    """Let go of a journal as a kill does: the mark of its tail is not written."""
+    journal._marked = journal.tail  # type: ignore[attr-defined]
+    journal.close()

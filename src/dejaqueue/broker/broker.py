@@ -32,6 +32,7 @@ from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.peek import peek
 from dejaqueue.broker.peers import Peers
 from dejaqueue.broker.redrive import redrive
+from dejaqueue.broker.room import Room
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.shared import Shared, in_shards
@@ -52,7 +53,7 @@ from dejaqueue.errors import (
 )
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
-from dejaqueue.model import Topic, TopicKind, topic_of
+from dejaqueue.model import Topic, topic_of
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings, Change
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -103,11 +104,11 @@ class Broker:
         self._topics: dict[str, TopicRuntime] = {}
         self._workers: list[PartitionWorker] = []
         self.snapshot_writer = self._threads.executor("dejaq-snapshots")
+        self._room = Room(self.runtimes, self.clock)
         self._opener = None if shared is None else self._threads.executor("dejaq-open", OPENERS)
         self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
-        executor = self._threads.executor("dejaq-history")
-        directory = history_directory(self.settings)
-        self.history = History(directory, self.settings.history, self.clock, executor)
+        settings, executor = self.settings, self._threads.executor("dejaq-history")
+        self.history = History(history_directory(settings), settings.history, self.clock, executor)
         self._endings = deleting.Endings(self.history)
         self.keys = KeyRing(self.clock)
         self.counting = BrokerCounts()
@@ -168,9 +169,7 @@ class Broker:
         self.started_us = self.clock.now_us()
         self._running = True
         self.phase = RUNNING
-        for runtime in self._topics.values():
-            if runtime.topic.kind is TopicKind.CRON:
-                runtime.ring_all()  # entries fire also where nobody asks
+        self._room.begin(self.store)
         news.started(len(self._topics), (self.started_us - began_us) // 1_000)
 
     def stop(self) -> None:
@@ -235,6 +234,7 @@ class Broker:
             self.history,
             name,
             self._opener,
+            self._room,
         )
 
     def _grow_topic(self, name: str, count: int) -> None:

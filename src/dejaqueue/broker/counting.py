@@ -80,6 +80,7 @@ class TopicCounts:
         repeated: batches that came a second time and got their first answer.
         history_recorded: changes that are in a finished file of history.
         history_missed: changes that history does not have; 1 where it is not known how many.
+        cut_bytes: of appends that were not finished, cut off when a partition was read.
     """
 
     def __init__(self) -> None:
@@ -95,6 +96,7 @@ class TopicCounts:
         self.repeated = Counter()
         self.history_recorded = Counter()
         self.history_missed = Counter()
+        self.cut_bytes = Counter()
 
     def counting(self, op: str, rows: int, reply_to: ReplyTo) -> ReplyTo:
         """`reply_to`, which counts the rows that were refused before it answers."""
@@ -165,6 +167,8 @@ class PartitionCounts:
                 self._bytes_before += self._journal.appended_bytes
             self._engine, self._journal = engine, journal
         self._promises.clear()
+        if journal.cut_bytes:
+            self.topic.cut_bytes.add(journal.cut_bytes)
 
     def came_in(self, position: int, dues_ms: Int64s, now_ms: int) -> None:
         """New messages, stored in the journal entry of this position."""

@@ -145,11 +145,11 @@ def next_wake_us(place: Partition) -> int | None:
 
 def _chores_us(place: Partition) -> list[int | None]:
     """When each of the partition's chores is to be done next."""
-    chore_ms = place.maintenance.next_ms() if place.maintenance is not None else None
+    chore_ms = place.maintenance.next_ms(place) if place.maintenance is not None else None
     staged_ms = place.staged_watch.next_ms(place) if place.staged_watch is not None else None
     forecast_ms = place.forecast.next_ms(place) if place.forecast is not None else None
     letters_us = place.dead_letters.next_us() if place.dead_letters is not None else None
     recorder_ms = place.recorder.next_ms() if place.recorder is not None else None
     times_ms = (chore_ms, staged_ms, forecast_ms, recorder_ms, next_wake_ms(place))
     wakes_us = [ms and ms * 1_000 for ms in times_ms]
-    return [*wakes_us, letters_us]
+    return [*wakes_us, letters_us, place.rest.next_us()]

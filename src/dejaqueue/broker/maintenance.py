@@ -29,6 +29,7 @@ from dejaqueue.model import MessageState
 
 if TYPE_CHECKING:
     from dejaqueue.broker.partition import Partition
+    from dejaqueue.broker.room import Room
 
 # Rows copied forward in one step: about a millisecond of work.
 COPY_ROWS_MAX = 4_096
@@ -47,10 +48,13 @@ class Maintenance:
 
     Args:
         writer: writes snapshot files, so that the worker goes on serving.
+        room: asks the other partitions for room as well.
     """
 
-    def __init__(self, writer: Executor) -> None:
+    def __init__(self, writer: Executor, room: Room | None = None) -> None:
         self._writer = writer
+        self._room = room
+        self._room_wanted = 0 if room is None else room.wanted_count
         self._snapshot_position = 0
         self._snapshot_ms = 0
         self._compacted_position = 0
@@ -71,14 +75,33 @@ class Maintenance:
         self._loads += 1
         self._to_copy = self._to_copy[:0]
         self._plan = self._write = self._written = None
+        if partition.journal.holds_room:
+            self._room_snapshots = ROOM_SNAPSHOTS
 
     def want_room(self) -> None:
         """A producer was refused because the disk is full: soon give back what room there is."""
         self._room_snapshots = ROOM_SNAPSHOTS
+        if self._room is not None:
+            self._room.want()
 
-    def next_ms(self) -> int | None:
+    def _hear(self, partition: Partition) -> None:
+        """Another partition's producer may have been refused."""
+        if self._room is None or self._room.wanted_count == self._room_wanted:
+            return
+        self._room_wanted = self._room.wanted_count
+        if partition.journal.holds_room:
+            self._room_snapshots = ROOM_SNAPSHOTS
+
+    def next_ms(self, partition: Partition) -> int | None:
         """When to be called though nothing happens; None = no need."""
-        return self._snapshot_ms + ROOM_INTERVAL_MS if self._room_snapshots else None
+        if self.busy:
+            return None
+        if self._room_snapshots:
+            return self._snapshot_ms + ROOM_INTERVAL_MS
+        interval_ms = partition.settings.journal.snapshot_interval_ms
+        if interval_ms and (self.entry_count(partition) or partition.journal.holds_room):
+            return self._snapshot_ms + interval_ms
+        return None
 
     def _is_snapshot_due(self, partition: Partition) -> bool:
         settings = partition.settings.journal
@@ -86,18 +109,28 @@ class Maintenance:
         age_ms = partition.clock.now_ms() - self._snapshot_ms
         if self._room_snapshots and age_ms >= ROOM_INTERVAL_MS:
             self._room_snapshots -= 1
-            if entry_count == 0:
-                # The journal lets go of what lies before the older of two snapshots: have two.
-                partition.apply(OpenEpoch(partition.now_ms(), partition.engine.epoch))
+            self._move_on(partition)
             return True
         if settings.snapshot_entries and entry_count >= settings.snapshot_entries:
             return True
         by_time = settings.snapshot_interval_ms and age_ms >= settings.snapshot_interval_ms
+        if by_time and entry_count == 0 and partition.journal.holds_room:
+            self._move_on(partition)
+            return True
         return bool(by_time and entry_count > 0)
+
+    def _move_on(self, partition: Partition) -> None:
+        """Before a snapshot for the sake of room."""
+        if partition.idle:
+            partition.journal.turn_over()
+        if partition.position == self._snapshot_position:
+            # The journal lets go of what lies before the older of two snapshots: have two.
+            partition.apply(OpenEpoch(partition.now_ms(), partition.engine.epoch))
 
     def step(self, partition: Partition) -> bool:
         """Do a little if it is time; True = there is more to do soon."""
         self._finish_snapshot(partition)
+        self._hear(partition)
         if not self.busy and self._is_snapshot_due(partition):
             self.begin_snapshot(partition)
         self._copy_some(partition)
@@ -132,6 +165,7 @@ class Maintenance:
                 written = error
             if load_number == self._loads:
                 self._written = written
+                partition.ring()  # what it covers is given back though nobody asks
 
         self._write = self._writer.submit(write)
 

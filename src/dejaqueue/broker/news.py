@@ -8,8 +8,12 @@ See: docs/guides/logs.md.
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted
+
+if TYPE_CHECKING:
+    from dejaqueue.journal.interface import Journal
 
 log = logging.getLogger("dejaqueue.broker")
 
@@ -63,11 +67,16 @@ def recovered(topic: str, partition: int, entry_count: int, duration_ms: int) ->
     )
 
 
-def mended(topic: str, partition: int, repairs: list[str]) -> None:
-    """What of a partition was damaged or torn when it was read, and is served without."""
-    for repair in repairs:
+def mended(topic: str, partition: int, journal: Journal) -> None:
+    """What of a partition was damaged or torn when it was read, and is served without.
+
+    An error if something was cut off: after a power cut that is nobody's loss, and else somebody
+    should look at what was kept of it.
+    """
+    for repair in journal.repairs:
         text = "topic %s, partition %d: %s; it is served without"
-        log.warning(text, topic, partition, repair, extra=_place(topic, partition))
+        level = logging.ERROR if journal.cut_bytes else logging.WARNING
+        log.log(level, text, topic, partition, repair, extra=_place(topic, partition))
 
 
 def failed(topic: str, partition: int, error: DejaQError, *, final: bool) -> None:

@@ -107,6 +107,7 @@ class TopicNumbers:
     inbox_bytes: int = 0
     journal_bytes: int = 0
     appended_bytes: int = 0
+    cut_bytes: int = 0
     partitions: int = 0
     loaded: int = 0
     failed: int = 0
@@ -137,7 +138,7 @@ def _sum_up(sums: dict[_Name, int], more: dict[_Name, int]) -> None:
 
 _NUMBERS = (
     *("misses", "repeated", "inbox_bytes", "journal_bytes", "appended_bytes"),
-    *("partitions", "loaded", "failed", "history_recorded", "history_missed"),
+    *("partitions", "loaded", "failed", "history_recorded", "history_missed", "cut_bytes"),
 )
 _HISTOGRAMS = (
     *("lateness", "waited", "felt", "appends", "group_entries", "group_rows", "snapshots"),
@@ -251,6 +252,7 @@ def _numbers(topic: TopicRuntime, outlooks: dict[Partition, Outlook]) -> TopicNu
     found.misses, found.repeated = counting.misses.value, counting.repeated.value
     found.history_recorded = counting.history_recorded.value
     found.history_missed = counting.history_missed.value
+    found.cut_bytes = counting.cut_bytes.value
     found.consumers = _consumers(topic.dispatcher.describe())
     return found
 

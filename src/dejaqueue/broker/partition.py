@@ -45,6 +45,7 @@ from dejaqueue.broker.requests import (
     refusal_of,
     turn_away,
 )
+from dejaqueue.broker.resting import Rest
 from dejaqueue.broker.staging import refusal
 from dejaqueue.engine.commands import (
     Ack,
@@ -121,6 +122,7 @@ class Partition:
         self._closed = False
         self.backlog = Backlog()
         self.maintenance: Maintenance | None = None
+        self.rest = Rest()
         self.dead_letters: DeadLetters | None = None
         self.staged_watch: StagedWatch | None = None
         self.forecast: ForecastChore | None = None
@@ -195,6 +197,7 @@ class Partition:
             if self.dead_letters is not None:
                 self.dead_letters.send(self)
             has_chores = self.maintenance is not None and self.maintenance.step(self)
+            self.rest.step(self)
         except DejaQError as error:
             self._fail(error)
         except Exception as wrong:  # noqa: BLE001 - our bug: the engine may be ahead of the journal
@@ -346,7 +349,7 @@ class Partition:
         read_from = opened.read_from
         entry_count = tail - 1 - read_from
         news.recovered(self.topic().name, self.number, entry_count, opened.duration_ms)
-        news.mended(self.topic().name, self.number, journal.repairs)
+        news.mended(self.topic().name, self.number, journal)
         self.counting.loaded(engine, journal)
         if self.maintenance is not None:
             self.maintenance.loaded(self, read_from)

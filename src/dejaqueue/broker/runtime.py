@@ -25,6 +25,7 @@ from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.places import Places
 from dejaqueue.broker.quotas import Backlog, Rates, share_of
 from dejaqueue.broker.requests import ChangeRequest, LookRequest, Request
+from dejaqueue.broker.room import Room
 from dejaqueue.broker.shared import Shared
 from dejaqueue.broker.staging import StagedWatch
 from dejaqueue.broker.threads import Threads
@@ -76,6 +77,7 @@ class TopicRuntime:
         history: History | None = None,
         served_as: str = "",
         opener: Executor | None = None,
+        room: Room | None = None,
     ) -> None:
         self.served_as = served_as or topic.name
         self.journals = journals or topic.name
@@ -112,7 +114,7 @@ class TopicRuntime:
             )
             in_due_order = topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
             partition.counting = PartitionCounts(self.counting, in_due_order=in_due_order)
-            partition.maintenance = Maintenance(snapshot_writer)
+            partition.maintenance = Maintenance(snapshot_writer, room)
             partition.dead_letters = DeadLetters(carrier)
             partition.staged_watch = StagedWatch(transactions)
             partition.forecast = ForecastChore(self._forecast)

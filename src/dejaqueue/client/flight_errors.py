@@ -16,6 +16,7 @@ from pyarrow import flight
 from dejaqueue.errors import (
     BadRequest,
     DejaQError,
+    Fenced,
     InternalError,
     ResourceExhausted,
     Unavailable,
@@ -43,6 +44,17 @@ _BROKEN = (
 )
 
 
+def as_seen(error: DejaQError) -> DejaQError:
+    """A broker's error as whoever calls a client is to see it, and as clients try again.
+
+    That a broker lost a partition while it worked on a call is no more to a caller than that it is
+    away for the moment: the next attempt finds the owner.
+    """
+    if isinstance(error, Fenced):
+        return Unavailable(f"another broker took the partition over: {error}")
+    return error
+
+
 def error_of(wrong: BaseException) -> DejaQError:
     """The DejaQ error that an exception of pyarrow means.
 
@@ -56,7 +68,7 @@ def error_of(wrong: BaseException) -> DejaQError:
         try:
             # gRPC writes its own words after ours, so the JSON ends where it ends.
             values, _ = json.JSONDecoder().raw_decode(rest)
-            return from_fields(values)
+            return as_seen(from_fields(values))
         except (ValueError, TypeError, AttributeError):
             return InternalError(f"the broker sent an error that cannot be read: {text[:300]}")
     line = text.split(" gRPC client debug context", 1)[0].strip().splitlines()

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -21,7 +22,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from dejaqueue.client.credentials import Tls, headers_of
-from dejaqueue.client.flight_errors import error_of
+from dejaqueue.client.flight_errors import as_seen, error_of
 from dejaqueue.client.silence import SilenceWatch
 from dejaqueue.client.transport import Delivery
 from dejaqueue.clock import SteadyClock
@@ -137,6 +138,8 @@ class _Stream:
         self._since_us = _CLOCK.now_us()
         if waiting is None:
             raise InternalError(f"the broker answered number {frame.number}, which was not asked")
+        if frame.error is not None:
+            frame = replace(frame, error=as_seen(frame.error))
         waiting.set_result(frame)
 
     def ended(self, error: DejaQError | None) -> None:
@@ -343,7 +346,7 @@ class FlightConsumeChannel(_Stream):
                     case Pong():
                         self._on_pong(frame)
                     case StreamError():
-                        error = frame.error
+                        error = as_seen(frame.error)
                     case frames.Close():
                         break
         except StopIteration:

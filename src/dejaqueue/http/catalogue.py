@@ -181,6 +181,12 @@ _STORAGE = (
         "dejaq_journal_append_seconds", "seconds", TOPIC, "An append to the journal with its sync"
     ),
     _counter("dejaq_journal_appended_bytes", "bytes", TOPIC, "Bytes appended to the journal"),
+    _counter(
+        "dejaq_journal_cut_bytes",
+        "bytes",
+        TOPIC,
+        "Bytes of unfinished appends, cut off when a partition was read and kept beside",
+    ),
     _gauge(
         "dejaq_journal_size_bytes", "bytes", TOPIC, "The journal on its storage, without snapshots"
     ),

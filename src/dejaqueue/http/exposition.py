@@ -61,6 +61,7 @@ _NUMBERS = {
     "dejaq_history_missed": "history_missed",
     "dejaq_repeated_batches": "repeated",
     "dejaq_journal_appended_bytes": "appended_bytes",
+    "dejaq_journal_cut_bytes": "cut_bytes",
     "dejaq_journal_size_bytes": "journal_bytes",
     "dejaq_inbox_bytes": "inbox_bytes",
 }

@@ -10,8 +10,8 @@ Duties of a `Journal` (one object = one partition; for one thread unless a metho
  4. An append is whole: after a crash, the entries of an append that did not return may be there or
     not, but always as a prefix of it, and no entry is ever there in part.
  5. Every entry carries a checksum of itself and that of the entry before it (the chain). A damaged
-    entry that is followed by an undamaged one is refused with JournalDamaged, which names the file
-    and the offset; it is never skipped.
+    entry of an append that returned is refused with JournalDamaged, which names the file and the
+    offset; it is never skipped.
  6. `read` gives the stored columns of any rows that were not freed, in the order asked, without
     work in Python per row; safe to call from any thread. A locator that is gone gives null in every
     column (the reader's lease has ended meanwhile; see broker/dispatch.py).
@@ -145,15 +145,28 @@ class Journal(ABC):
         appended_bytes: bytes of entries that were made durable since it was opened; for metrics.
         reopens: a failure is one of the connection: opening the journal again may help (duty 8 is
             about disks, where it must not be tried).
+        cut_bytes: bytes of a torn append that opening cut off.
     """
 
     appended_bytes: int = 0
     reopens: bool = False
+    cut_bytes: int = 0
 
     @property
     def repairs(self) -> list[str]:
         """What was damaged or torn when it was opened, and left away, in words for the log."""
         return []
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether damage of what was appended last would be told from an append that was torn, or
+        will be, as `prove` was called. Where a server keeps the journal that is its duty."""
+        return True
+
+    def prove(self) -> None:
+        """Nothing is appended for the moment: leave a durable proof of the tail. Does not wait; for
+        the thread that appends."""
+        return
 
     @property
     @abstractmethod
@@ -204,6 +217,16 @@ class Journal(ABC):
     @abstractmethod
     def truncate(self, position: int) -> None:
         """Entries up to `position` are not needed for replay (a snapshot covers them)."""
+
+    @property
+    def holds_room(self) -> bool:
+        """Whether room would be given back if two snapshots more were stored."""
+        return False
+
+    def turn_over(self) -> None:
+        """Nothing comes for the moment: if what the journal has ready for appends is large, and
+        nothing in it is live, go on with less from the next append on."""
+        return
 
     @abstractmethod
     def has_room(self, byte_count: int) -> bool:
@@ -300,6 +323,10 @@ class JournalStore(ABC):
     @abstractmethod
     def drop(self, topic: str) -> None:
         """Delete all journals of a topic; none of them is open. Again is fine."""
+
+    def taken_bytes(self, topic: str, partition: int) -> int:
+        """Bytes that a journal takes on the disk here, without opening it; 0 = not known."""
+        return 0
 
     def tidy(self, topics: Collection[str]) -> None:
         """Forget what is kept here of journals that are on a server, but for those of these topics

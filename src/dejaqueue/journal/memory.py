@@ -149,6 +149,12 @@ class MemoryFileSystem(FileSystem):
                 del self._contents[path]
             self._directories = {p for p in self._directories if not p.is_relative_to(directory)}
 
+    def taken_bytes(self, directory: Path) -> int:
+        """Bytes of the files in a directory."""
+        with self._guard:
+            inside = [one for path, one in self._contents.items() if path.parent == directory]
+            return sum(content.byte_count for content in inside)
+
     def free_bytes(self, directory: Path) -> int:
         """Room left."""
         if self.byte_count_max is None:

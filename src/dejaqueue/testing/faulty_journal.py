@@ -211,6 +211,10 @@ class FaultyFileSystem(FileSystem):
         """Delete a directory."""
         self.inner.remove_tree(directory)
 
+    def taken_bytes(self, directory: Path) -> int:
+        """Bytes of the files in a directory."""
+        return self.inner.taken_bytes(directory)
+
     def free_bytes(self, directory: Path) -> int:
         """Room left."""
         return self.inner.free_bytes(directory) if self.free is None else self.free

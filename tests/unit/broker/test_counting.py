@@ -22,7 +22,7 @@ from dejaqueue.wire.frames import Reply
 
 def loaded(counting: PartitionCounts, counts: Counts, appended_bytes: int = 0) -> Any:
     """The partition is read; the journal that it has then."""
-    journal = SimpleNamespace(appended_bytes=appended_bytes)
+    journal = SimpleNamespace(appended_bytes=appended_bytes, cut_bytes=0)
     counting.loaded(cast(Any, SimpleNamespace(counts=counts)), cast(Any, journal))
     return journal
 

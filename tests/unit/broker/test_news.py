@@ -12,6 +12,7 @@ import pytest
 from dejaqueue.broker import news
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import ResourceExhausted, Unavailable
+from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.settings import BrokerSettings, JournalSettings
 
 
@@ -25,9 +26,14 @@ def test_levels_tell_how_much_it_matters(caplog: pytest.LogCaptureFixture) -> No
     news.synced("a", 1, 10, news.SLOW_SYNC_MS * 1_000)
     news.snapshot_taken("a", 1, 5)
     news.snapshot_failed("a", 1, ResourceExhausted("full"))
-    news.mended("a", 1, ["a part is damaged"])
+    journal = MemoryStore().open("a", 1)
+    journal._notes.append("a mark is damaged")
+    news.mended("a", 1, journal)
+    journal.cut_bytes = 40
+    news.mended("a", 1, journal)
     levels = [record.levelname for record in caplog.records]
-    assert levels == ["DEBUG", "INFO", "WARNING", "ERROR", "WARNING", "DEBUG", "WARNING", "WARNING"]
+    first = ["DEBUG", "INFO", "WARNING", "ERROR", "WARNING", "DEBUG", "WARNING"]
+    assert levels == [*first, "WARNING", "ERROR"]
     assert all((record.topic, record.partition) == ("a", 1) for record in caplog.records)  # type: ignore[attr-defined]
     assert "served again after a new start" in caplog.messages[3]
 

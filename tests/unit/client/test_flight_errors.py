@@ -66,3 +66,10 @@ def test_a_wrong_port_is_named(said: str, advice: str) -> None:
 def test_ours_stay_as_they_are() -> None:
     mine = errors.Unavailable("x")
     assert error_of(mine) is mine
+
+
+def test_that_another_broker_is_the_owner_now_is_something_to_try_again() -> None:
+    sent = errors.Fenced("another owner has appended")
+    got = error_of(flight.FlightServerError(f"{sent}{MARK}{json.dumps(errors.to_fields(sent))}"))
+    assert type(got) is errors.Unavailable
+    assert str(sent) in str(got)

@@ -2,9 +2,11 @@
 
 Room: journal. Needs the extra `cassandra`.
 Holds: one conditional batch compares the log's last number, sets it and inserts the records: all
-of it or nothing (a lightweight transaction at SERIAL). Numbers never come back, so dropping old
-records needs no comparison. An object is the rows of one mark; its name is changed to another mark
-by compare-and-set.
+of it or nothing (a lightweight transaction at SERIAL). An object is the rows of one mark; its name
+is changed to another mark by compare-and-set.
+No time of a client decides: what has a condition is stamped by the servers, each later than the one
+before. A delete of a range can have none, so it carries the stamp of the last append before it: it
+hides what was there, and nothing that comes later, also when a dropped log begins at 1 again.
 See: interface.py for the duties; connections/cassandra.py.
 """
 
@@ -62,20 +64,17 @@ class CassandraRecordStore(RecordStore):
 
     def open(self, topic: str, partition: int) -> RecordLog:
         """Open a log; it is noted, so that `drop` finds it."""
-        self._session.run(
-            f"INSERT INTO {self._space}.topic (topic, part) VALUES (?, ?)", (topic, partition)
-        )
+        insert = f"INSERT INTO {self._space}.topic (topic, part) VALUES (?, ?) IF NOT EXISTS"
+        self._session.run(insert, (topic, partition))
         return CassandraRecordLog(self._session, topic, partition)
 
     def drop(self, topic: str) -> None:
         """Delete all logs of a topic."""
-        found = self._session.run(f"SELECT part FROM {self._space}.topic WHERE topic = ?", (topic,))
-        for row in list(found):
-            where = (topic, row.part)
-            self._session.run(f"DELETE FROM {self._space}.log WHERE topic = ? AND part = ?", where)
-            self._session.run(
-                f"DELETE FROM {self._space}.topic WHERE topic = ? AND part = ?", where
-            )
+        named = f"SELECT part FROM {self._space}.topic WHERE topic = ?"
+        forget = f"DELETE FROM {self._space}.topic WHERE topic = ? AND part = ? IF EXISTS"
+        for row in list(self._session.run(named, (topic,), serial=True)):
+            CassandraRecordLog(self._session, topic, row.part).drop()
+            self._session.run(forget, (topic, row.part))
 
     # ── objects ──────────────────────────────────────────────────────────────────────────────────
 
@@ -177,10 +176,17 @@ class CassandraRecordLog(RecordLog):
 
     def last(self) -> int:
         """The static column, read at SERIAL: what is under way is brought to its end first."""
+        return self._last()[0]
+
+    def _last(self) -> tuple[int, int]:
+        """The last number, and when it was set by the servers' stamp; (0, 0) = never."""
         self._check()
-        statement = f"SELECT last FROM {self._table} WHERE topic = ? AND part = ? LIMIT 1"
+        statement = (
+            f"SELECT last, WRITETIME(last) AS written FROM {self._table} "
+            "WHERE topic = ? AND part = ? LIMIT 1"
+        )
         row = self._session.run(statement, self._key, serial=True).one()
-        return 0 if row is None or row.last is None else int(row.last)
+        return (0, 0) if row is None or row.last is None else (int(row.last), int(row.written))
 
     def append(self, after: int, records: Sequence[Sequence[Bytes]]) -> None:
         """Append as many records as go into one conditional batch at once."""
@@ -230,9 +236,33 @@ class CassandraRecordLog(RecordLog):
 
     def drop_before(self, number: int) -> None:
         """Delete the rows below; the last number is a column of its own."""
-        self._check()
-        statement = f"DELETE FROM {self._table} WHERE topic = ? AND part = ? AND number < ?"
-        self._session.run(statement, (*self._key, number))
+        last, written = self._last()
+        if last:
+            self._delete_below(number, written)
+
+    def _delete_below(self, number: int, written: int) -> None:
+        statement = (
+            f"DELETE FROM {self._table} USING TIMESTAMP ? "
+            "WHERE topic = ? AND part = ? AND number < ?"
+        )
+        self._session.run(statement, (written, *self._key, number))
+
+    def drop(self) -> None:
+        """Delete all of it. Whoever still believes to own it is fenced from then on.
+
+        Raises:
+            Unavailable: also where somebody appends again and again.
+        """
+        delete = f"DELETE last FROM {self._table} WHERE topic = ? AND part = ? IF last = ?"
+        for _ in range(TRIES):
+            last, written = self._last()
+            if not last:
+                return
+            # The rows first: what is left if this breaks off has a last number, and goes next time.
+            self._delete_below(last + 1, written)
+            if self._session.run(delete, (*self._key, last)).was_applied:
+                return
+        raise Unavailable(f"{self._key}: somebody appends to it again and again")
 
     def byte_count(self) -> int:
         """About the records from the first on, by the mean size of those read last."""

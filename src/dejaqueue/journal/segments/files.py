@@ -133,6 +133,14 @@ class FileSystem:
         """Delete a directory and everything in it."""
         shutil.rmtree(directory)
 
+    def taken_bytes(self, directory: Path) -> int:
+        """Bytes of the files in a directory, those below it left out; 0 if it does not exist."""
+        try:
+            with os.scandir(directory) as found:
+                return sum(one.stat().st_size for one in found if one.is_file())
+        except OSError:
+            return 0
+
     def free_bytes(self, directory: Path) -> int:
         """Room left on the disk for us."""
         facts = os.statvfs(directory)

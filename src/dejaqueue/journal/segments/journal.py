@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NoReturn
@@ -40,6 +41,7 @@ from dejaqueue.journal.interface import (
 )
 from dejaqueue.journal.segments.files import FULL, FileSystem, OpenFile
 from dejaqueue.journal.segments.gather import gather
+from dejaqueue.journal.segments.proof import AppendEnd, TailMark, write_mark
 from dejaqueue.journal.segments.recovery import recover, segment_name
 from dejaqueue.journal.segments.segment import (
     HEAD_BYTES,
@@ -95,7 +97,10 @@ class SegmentJournal(Journal):
         self._shelf = SnapshotShelf(files, directory / "snapshots")
         recovered = recover(files, directory, self._topic, partition, self._shelf.position)
         self.cut_bytes = recovered.cut_bytes
-        """Bytes of a torn append that opening cut off."""
+        self._notes = recovered.notes
+        self._marked = recovered.mark.position if recovered.mark is not None else 0
+        self._marking = False
+        self._turning = False
         self._listed = SegmentList(tuple(recovered.segments))
         self._live: Int64s = np.zeros(len(recovered.segments), dtype=np.int64)
         self._adopted = not recovered.segments
@@ -109,8 +114,7 @@ class SegmentJournal(Journal):
     @property
     def repairs(self) -> list[str]:
         """See Journal.repairs."""
-        torn = f"{self.cut_bytes} bytes of an append that was not finished were cut off"
-        return [*self._shelf.damaged, *([torn] if self.cut_bytes else [])]
+        return [*self._shelf.damaged, *self._notes]
 
     @property
     def tail(self) -> int:
@@ -141,12 +145,14 @@ class SegmentJournal(Journal):
             chain = one.checksum
             pieces += one.pieces
             encoded.append(one)
+        byte_count = sum(one.byte_count for one in encoded)
+        pieces.append(AppendEnd(tail, byte_count, self._chain).encode())
         return pieces, encoded
 
     def _segment_for(self, entries: int, byte_count: int) -> Segment:
         """The active segment if it has room, else a new one."""
         segments = self._listed.segments
-        if segments and segments[-1].has_room(entries, byte_count):
+        if segments and not self._turning and segments[-1].has_room(entries, byte_count):
             return segments[-1]
         return self._roll(entries, byte_count)
 
@@ -206,6 +212,32 @@ class SegmentJournal(Journal):
         if self._failure is not None:
             raise Unavailable(self._failure)
 
+    # ── the mark of the tail ─────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_proved(self) -> bool:
+        """See Journal.is_proved."""
+        return self._marking or self._marked >= self._tail or self._failure is not None
+
+    def prove(self) -> None:
+        """See Journal.prove."""
+        if self.is_proved:
+            return
+        mark = self._mark()
+        self._marking = True
+
+        def work() -> None:
+            try:
+                write_mark(self._files, self._directory, mark)
+                self._marked = mark.position
+            finally:
+                self._marking = False
+
+        self._chore(work)
+
+    def _mark(self) -> TailMark:
+        return TailMark(self._partition, self._topic, self._tail, self._chain)
+
     # ── segments ─────────────────────────────────────────────────────────────────────────────────
 
     def _next_bytes(self, segment: Segment | None) -> int:
@@ -219,7 +251,10 @@ class SegmentJournal(Journal):
         needed += -needed % _PAGE
         first = self._tail + 1
         path = self._directory / segment_name(first)
-        file, file_bytes, draft = self._new_file(needed, self._next_bytes(before))
+        if self._turning:
+            self._drop_spare()
+        usual = self._next_bytes(None if self._turning else before)
+        file, file_bytes, draft = self._new_file(needed, usual)
         head = SegmentHead(self._partition, self._topic, first, self._chain)
         try:
             file.write([head.encode()], 0)
@@ -237,6 +272,7 @@ class SegmentJournal(Journal):
             self._fail(failure)
         segment = Segment(path, first, self._chain, file_bytes)
         segment.attach(file)
+        self._turning = False
         self._list((*self._listed.segments, segment), np.append(self._live, 0))
         if before is not None:
             self._chore(before.seal)
@@ -270,6 +306,13 @@ class SegmentJournal(Journal):
         if self._files.spares:
             self._spare = Spare(self._files, self._directory, file_bytes)
             self._spare.chore = self._chore(self._spare.prepare)
+
+    def _drop_spare(self) -> None:
+        """Its file stays, until the next one is made in its place or the journal is opened."""
+        spare, self._spare = self._spare, None
+        file = spare.take() if spare is not None else None
+        if file is not None:
+            file.close()
 
     def _chore(self, work: Callable[[], None]) -> Future[None]:
         """Run housekeeping in the background; nothing depends on its success."""
@@ -396,6 +439,25 @@ class SegmentJournal(Journal):
 
         self._chore(delete)
 
+    @property
+    def holds_room(self) -> bool:
+        """See Journal.holds_room."""
+        live = self._live
+        return self._adopted and (bool((live[:-1] <= 0).any()) or self._is_oversized())
+
+    def _is_oversized(self) -> bool:
+        """Whether the active segment has room for much and nothing live."""
+        segments, live = self._listed.segments, self._live
+        if not segments or not len(live) or live[-1] > 0:
+            return False
+        spare = self._spare
+        spare_bytes = spare.byte_count if spare is not None else 0
+        return segments[-1].byte_count + spare_bytes > self._next_bytes(None)
+
+    def turn_over(self) -> None:
+        """See Journal.turn_over."""
+        self._turning = self._is_oversized()
+
     def sparse(self) -> Int64s | None:
         """See Journal.sparse; by the share of bytes that live rows take, as their average says."""
         self._check_usable()
@@ -457,15 +519,17 @@ class SegmentJournal(Journal):
         """See Journal.close."""
         if self._failure is None:
             self._failure = f"the journal {self._directory} is closed"
-        self._release()
+            self._release(marked=True)
+        else:
+            self._release()
 
-    def _release(self) -> None:
-        spare, self._spare = self._spare, None
-        file = spare.take() if spare is not None else None
-        if file is not None:
-            file.close()
+    def _release(self, *, marked: bool = False) -> None:
+        self._drop_spare()
         chores, self._chores = self._chores, []
         wait(chores)
+        if marked and self._marked < self._tail:
+            with suppress(OSError):  # a proof less; nothing else depends on it
+                write_mark(self._files, self._directory, self._mark())
         for segment in self._listed.segments:
             segment.close()
         on_close, self._on_close = self._on_close, lambda: None

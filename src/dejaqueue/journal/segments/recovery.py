@@ -1,22 +1,26 @@
 """Opening the segments of a partition: what a crash left half written, and what is damaged.
 
 Every entry behind the snapshot is walked and verified, checksum and chain. An entry that is not
-whole is
-- **torn** if nothing proves that it was ever durable: it is cut off, it was never acknowledged;
-- **damaged** otherwise: JournalDamaged names file and offset, and nothing is changed.
-The proof is a later whole entry: each carries `after`, up to which all was durable when it was
-written. Pages of one append may reach the disk in any order, so a whole entry of the *same* append
-behind a torn one proves nothing.
+whole is **damaged** if anything proves that it was once written in full: JournalDamaged names file
+and offset, and nothing is changed. The proofs are
+- the mark of the tail, which names an entry up to which all was durable (proof.py);
+- a later whole entry: each carries `after`, up to which all was durable when it was written. Pages
+  of one append may reach the disk in any order, so a whole entry of the *same* append behind a torn
+  one proves nothing;
+- the end of its own append, with no sector left out before it: a crash leaves out, it does not
+  alter.
+Without a proof it is **torn**: it was not acknowledged, or less than 100 ms before the crash and
+then damaged in a way that looks like a crash. It is cut off, and kept in a file beside.
 
 Room: journal. Reads everything, writes only to cut a torn tail.
 Holds: what recovery accepts is durable before anything is served; an entry is never skipped.
-See: duty 5 of journal/interface.py; tests/crash/test_segment_journal.py.
+See: duty 5 of journal/interface.py; tests/crash/test_tail_damage.py, test_segment_journal.py.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +28,15 @@ import numpy as np
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.format import HEADER_BYTES, MAGIC
-from dejaqueue.journal.segments.files import FileSystem, read_file
+from dejaqueue.journal.segments.files import FileSystem, read_file, write_file
+from dejaqueue.journal.segments.proof import (
+    END_BYTES,
+    AppendEnd,
+    TailMark,
+    find_end,
+    lacks_sectors,
+    read_mark,
+)
 from dejaqueue.journal.segments.segment import (
     HEAD_BYTES,
     Memory,
@@ -35,6 +47,10 @@ from dejaqueue.journal.segments.segment import (
 )
 
 SUFFIX = ".segment"
+CUT_SUFFIX = ".cut"
+_ZEROS_BYTES = 1 << 20
+CUTS_KEPT = 8
+"""Files with what was cut off that a partition keeps; the oldest goes for another one."""
 
 
 def segment_name(first: int) -> str:
@@ -49,10 +65,14 @@ class Recovered:
     Attributes:
         segments: by position; the last one is open for writing. Empty for a new partition.
         cut_bytes: bytes of a torn append that were cut off.
+        mark: of the tail, None if there was none.
+        notes: what was found amiss and mended, in words for the log.
     """
 
     segments: list[Segment]
     cut_bytes: int = 0
+    mark: TailMark | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 def recover(
@@ -71,15 +91,16 @@ def recover(
     """
     names = [name for name in files.names(directory) if name.endswith(SUFFIX)]
     found = [_open_head(files, directory / name, topic, partition) for name in names]
-    recovered = Recovered(found)
+    mark, damaged = read_mark(files, directory, topic, partition)
+    recovered = Recovered(found, 0, mark, [damaged] if damaged else [])
     for place, segment in enumerate(found):
         following = found[place + 1] if place + 1 < len(found) else None
         if following is None:
-            recovered.cut_bytes = _open_last(files, segment)
+            _open_last(files, segment, recovered)
         else:
             _open_sealed(files, segment, following, snapshot)
             _check_joint(segment, following, snapshot)
-    _check_reach(directory, found, snapshot)
+    _check_reach(directory, found, snapshot, mark)
     return recovered
 
 
@@ -119,18 +140,89 @@ def _open_sealed(files: FileSystem, segment: Segment, following: Segment, snapsh
         segment.close()
 
 
-def _open_last(files: FileSystem, segment: Segment) -> int:
-    """The segment that was written last; return how many torn bytes were cut off."""
+def _open_last(files: FileSystem, segment: Segment, recovered: Recovered) -> None:
+    """The segment that was written last; what is torn is moved aside and cut off."""
     if segment.count:
         path = segment.path.with_name(segment_name(segment.last + 1))
         raise JournalDamaged(f"{path}, offset 0: the segment is missing")
     memory = _map(files, segment)
     end = walk(segment, memory, None)
-    cut = _written_bytes(memory.view, end)
+    _check_mark(segment, end, recovered.mark)
+    last = _last_append(segment, memory)
+    behind = end + (END_BYTES if AppendEnd.decode(memory.view, end) == last else 0)
+    cut = _written_bytes(memory.view, behind)
     if cut:
         _check_torn(segment, memory, end)
-    _make_durable(segment, memory, end, cut)
-    return cut
+        _check_complete(segment, memory, end, last)
+        kept = _move_aside(files, segment, memory.view[end : behind + cut])
+        recovered.cut_bytes = cut
+        recovered.notes.append(
+            f"{cut} bytes of an append that was not finished were cut off, {kept}"
+        )
+    _make_durable(segment, memory, end, range(behind, behind + cut, _ZEROS_BYTES))
+
+
+def _check_mark(segment: Segment, end: int, mark: TailMark | None) -> None:
+    """Refuse to serve less than what the mark says was durable."""
+    if mark is None or mark.position < segment.first:
+        return
+    if mark.position > segment.last:
+        raise JournalDamaged(
+            f"{segment.path}, offset {end}: entry {segment.last + 1} is not what was written, "
+            f"but entries up to {mark.position} were durable"
+        )
+    if mark.position == segment.last and mark.chain != segment.chain:
+        raise JournalDamaged(
+            f"{segment.path}, offset {end}: entry {mark.position} is not the one that was durable"
+        )
+
+
+def _last_append(segment: Segment, memory: Memory) -> AppendEnd | None:
+    """The end that belongs behind the last whole entry, None in a segment without entries."""
+    if not segment.count:
+        return None
+    offsets = segment.offsets()
+    last = int(offsets[segment.count - 1]) << 3
+    head = entry_format.peek(memory.view, last)
+    assert head is not None
+    place = max(head.after + 1 - segment.first, 0)
+    start = int(offsets[place]) << 3
+    first = entry_format.peek(memory.view, start)
+    assert first is not None
+    return AppendEnd(head.after, segment.used - start, first.previous)
+
+
+def _check_complete(segment: Segment, memory: Memory, end: int, last: AppendEnd | None) -> None:
+    """Refuse to cut an append that was written in full: what is wrong in it is damage."""
+    view = memory.view
+    # It begins here, or with whole entries before.
+    starts = [(end, segment.last, segment.chain)]
+    if last is not None:
+        starts.append((segment.used - last.byte_count, last.after, last.chain_before))
+    for start, after, chain in starts:
+        found = find_end(view, start, after, chain)
+        if found is not None and found > end and not lacks_sectors(view, start, found):
+            raise JournalDamaged(
+                f"{segment.path}, offset {end}: entry {segment.last + 1} is not what was written, "
+                f"but its append was written in full, up to offset {found}"
+            )
+
+
+def _move_aside(files: FileSystem, segment: Segment, content: memoryview) -> str:
+    """Keep what is cut off in a file; say where."""
+    directory = segment.path.parent
+    kept = [name for name in files.names(directory) if name.endswith(CUT_SUFFIX)]
+    numbers = [int(name.split(".")[0]) for name in kept]
+    name = f"{max(numbers, default=0) + 1:05d}.{segment.last + 1:020d}{CUT_SUFFIX}"
+    try:
+        write_file(files, directory / name, content)
+        files.sync_directory(directory)
+        for old in kept[: max(0, len(kept) + 1 - CUTS_KEPT)]:
+            files.unlink(directory / old)
+    except OSError as failure:
+        # It was never acknowledged: a full disk is no reason to refuse what was.
+        return f"and could not be kept: {failure.strerror}"
+    return f"and kept as {directory / name}"
 
 
 def _written_bytes(view: memoryview, end: int) -> int:
@@ -181,7 +273,7 @@ def _check_torn(segment: Segment, memory: Memory, end: int) -> None:
             )
 
 
-def _make_durable(segment: Segment, memory: Memory, end: int, cut: int) -> None:
+def _make_durable(segment: Segment, memory: Memory, end: int, cut: range) -> None:
     """Cut the torn rest, and write the last append again.
 
     After a sync that failed, the kernel may show pages that never reached the disk as clean. Only
@@ -197,10 +289,12 @@ def _make_durable(segment: Segment, memory: Memory, end: int, cut: int) -> None:
         assert after is not None
         first = max(after.after + 1 - segment.first, 0)
         start = int(offsets[first]) << 3
+    for at in cut:
+        file.write([bytes(min(cut.step, cut.stop - at))], at)
     if end > start:
-        file.write([bytes(memory.view[start:end])], start)
-    for at in range(end, end + cut, 1 << 20):
-        file.write([bytes(min(1 << 20, end + cut - at))], at)
+        ended = _last_append(segment, memory)
+        assert ended is not None
+        file.write([bytes(memory.view[start:end]), ended.encode()], start)
     file.sync()
 
 
@@ -214,8 +308,10 @@ def _check_joint(segment: Segment, following: Segment, snapshot: int) -> None:
         raise JournalDamaged(f"{path}, offset 0: the segment is missing")
 
 
-def _check_reach(directory: Path, segments: list[Segment], snapshot: int) -> None:
-    """Everything from the snapshot on is there."""
+def _check_reach(
+    directory: Path, segments: list[Segment], snapshot: int, mark: TailMark | None
+) -> None:
+    """Everything from the snapshot on is there, up to what was durable."""
     first = segments[0].first if segments else 1
     last = segments[-1].last if segments else 0
     if first > snapshot + 1:
@@ -224,4 +320,9 @@ def _check_reach(directory: Path, segments: list[Segment], snapshot: int) -> Non
     if last < snapshot:
         raise JournalDamaged(
             f"{directory}: the journal ends at {last}, its snapshot is of {snapshot}"
+        )
+    if mark is not None and last < mark.position:
+        path = directory / segment_name(last + 1)
+        raise JournalDamaged(
+            f"{path}, offset 0: the segment is missing: entries up to {mark.position} were durable"
         )

@@ -153,6 +153,10 @@ class SegmentStore(JournalStore):
         self._open[topic, partition] = journal
         return journal
 
+    def taken_bytes(self, topic: str, partition: int) -> int:
+        """See JournalStore.taken_bytes."""
+        return self._files.taken_bytes(self._directory(topic) / f"{partition:05d}")
+
     def _forget(self, topic: str, partition: int) -> None:
         self._open.pop((topic, partition), None)
 

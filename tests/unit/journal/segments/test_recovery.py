@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from dejaqueue.journal.memory import MemoryFileSystem, MemoryStore
+from dejaqueue.journal.segments.proof import END_BYTES
 from dejaqueue.journal.segments.recovery import recover, segment_name
 from dejaqueue.testing.faulty_journal import FaultyFileSystem
 from dejaqueue.testing.journal_conformance import fill, read_rows
@@ -78,4 +79,4 @@ def test_only_the_last_append_is_written_again() -> None:
         assert "cannot be opened" in str(failure)
     assert len(seen) == 1
     assert seen[0][0] <= last_at
-    assert seen[0][0] + len(seen[0][1]) == segment.used
+    assert seen[0][0] + len(seen[0][1]) == segment.used + END_BYTES
