@@ -90,11 +90,14 @@ class Plan:
 def plan(node: str, session: str, view: View, units: Mapping[str, object]) -> Plan:
     """What a broker should do about these units; each is in one list at most."""
     found = Plan()
-    staying = [member.node for member in view.members.values() if not member.leaving]
+    members = [member for member in view.members.values() if not member.leaving]
+    able = [member.node for member in members if not member.apart]
+    able_or_here = [one.node for one in members if not one.apart or one.node == node]
     for unit in units:
         owner = view.owners.get(unit)
-        wanted = preferred(unit, staying)
+        wanted = preferred(unit, able)
         if owner is not None and owner.session == session:
+            wanted = preferred(unit, able_or_here)  # a clock that is apart keeps what it has
             (found.keep if wanted in (node, None) else found.hand_over).append(unit)
         elif view.living_owner(unit) is not None:
             found.drop.append(unit)
