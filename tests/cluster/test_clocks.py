@@ -86,3 +86,4 @@ def test_whose_clock_is_put_wrong_lets_go_of_what_it_has() -> None:
         until(lambda: served(wrong) == 0, "c has let go")
         others = [cluster.brokers[name] for name in "ab"]
         until(lambda: sum(map(served, others)) == len(TOPICS), "the others serve all of it")
+        assert cluster.nodes["c"].clock_apart_us < -DAY_US // 2

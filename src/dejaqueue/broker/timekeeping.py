@@ -65,12 +65,14 @@ class Timekeeping:
     """What a partition knows of its clock.
 
     Attributes:
-        set_count: how often its time was put right.
+        set_count: how often its time was put right, since it is served here.
+        set_by_ms: by how much it was too far, the last time.
     """
 
     def __init__(self) -> None:
         self._seen_us = 0
         self.set_count = 0
+        self.set_by_ms = 0
 
     def loaded(self, place: Partition) -> None:
         """The partition was just read."""
@@ -97,6 +99,7 @@ class Timekeeping:
             return
         place.apply(SetTime(now_ms, by_ms))
         self.set_count += 1
+        self.set_by_ms = by_ms
         if place.staged_watch is not None:
             place.staged_watch.loaded()  # it noted when to ask again, by the former time
         news.time_set(place.topic().name, place.number, by_ms)
