@@ -157,7 +157,7 @@ class _LocalConsumeChannel:
                 batch.num_rows,
                 leased.lease_id,
                 leased.lease_end_ms,
-                self._broker.clock.now_us(),
+                self._broker.clock.utc_us(),
             )
             self._on_delivery(Delivery(head, batch))
 
@@ -241,7 +241,7 @@ class LocalTransport:
             case "cancel_where":
                 return broker.cancel_where(body)
             case "clock":
-                return {"broker_us": broker.clock.now_us()}
+                return {"broker_us": broker.clock.utc_us()}
         if name in CRON_ACTIONS:
             return broker.cron(name, body)
         if name in administration.ACTIONS:  # they hold once the directory is served to others

@@ -157,6 +157,31 @@ class ClockSettings(Group):
         "a machine without time synchronisation drifts in half an hour. 0 = never lease ahead. "
         "Can change live.",
     )
+    step_ms_max: int = Field(
+        default=500,
+        ge=10,
+        le=3_600_000,
+        description="The machine's wall clock is followed up to this difference from elapsed time, "
+        "in milliseconds; what is further off is a jump. In a cluster, a broker whose clock "
+        "differs from the others' by more than this takes no topics. 500 ms: time synchronisation "
+        "steps a clock by less, and slews it by no more. Cannot change live.",
+    )
+    apart_ms_max: int = Field(
+        default=2_000,
+        ge=10,
+        le=3_600_000,
+        description="In a cluster, a broker whose clock differs from the others' by more than this "
+        "hands its topics over to them, in milliseconds. Two seconds: what is due comes so much "
+        "early or late, which is worse than a hand-over. Cannot change live.",
+    )
+    grace_ms: int = Field(
+        default=30_000,
+        ge=0,
+        le=86_400_000,
+        description="A jump of the wall clock is believed once it has lasted for so long, in "
+        "milliseconds; until then time goes on as it elapses. 30 s: a clock that was wrong for a "
+        "moment changes nothing, one that is put right is followed soon. Cannot change live.",
+    )
 
 
 class ServerSettings(Group):

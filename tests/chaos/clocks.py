@@ -1,8 +1,9 @@
 """The clock of each broker: set by libfaketime, and known here as well as the broker knows it.
 
-Only the wall clock is moved, by an offset that is read from a file at each look. A broker's clock
-never goes back while it runs (rule 16): where it was set back it stands still. So what a broker's
-clock may have shown at an instant, and when it may first have shown a time, can be said here.
+Only the wall clock is moved, by an offset that is read from a file at each look. A broker follows
+it by small steps, stands still where it goes back a little, and believes a jump only after a grace
+time (rule 16); a new process believes what it finds. So what a broker's clock may have shown at an
+instant, and when it may first have shown a time, can be said here.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dejaqueue.clock import SystemClock
+from dejaqueue.clock import GRACE_US, JUMP_US, SystemClock
 
 CLOCK = SystemClock()
 HOUR_US = 3_600_000_000
+TEN_YEARS_US = 10 * 365 * 24 * HOUR_US
 _FOLDERS = ("/usr/lib/*/faketime", "/usr/lib/faketime", "/usr/lib64/faketime")
 
 
@@ -29,11 +31,13 @@ def library() -> str:
 
 @dataclass(slots=True)
 class _Stretch:
-    """From an instant on, the wall clock is off by so much; a new process may have begun."""
+    """From an instant on, or so much later, the broker's clock is off by so much; a new process may
+    have begun."""
 
     from_us: int
     offset_us: int
-    is_new: bool
+    is_new: bool = False
+    later_us: int = 0
 
 
 @dataclass
@@ -50,7 +54,7 @@ class BrokerClock:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._stretches.append(_Stretch(0, 0, True))
+        self._stretches.append(_Stretch(0, 0, is_new=True))
         self._write()
 
     def environment(self) -> dict[str, str]:
@@ -77,13 +81,25 @@ class BrokerClock:
             before_us = CLOCK.now_us()
             self.offset_us = offset_us
             self._write()
-            # In between it may have shown either.
-            self._stretches.append(_Stretch(before_us, offset_us, False))
+            self._forget_planned(before_us)
+            believed_us = self._stretches[-1].offset_us
+            if abs(offset_us - believed_us) <= JUMP_US:  # in between it may have shown either
+                self._stretches.append(_Stretch(before_us, offset_us, later_us=_WRITE_US))
+            else:
+                planned = _Stretch(before_us + GRACE_US, offset_us, later_us=_BELIEF_US)
+                self._stretches.append(planned)
+
+    def _forget_planned(self, now_us: int) -> None:
+        """A jump that was not believed yet is over, or another one."""
+        while self._stretches[-1].from_us > now_us:
+            self._stretches.pop()
 
     def restarted(self) -> None:
         """Its process is a new one, which does not know what the last one has shown."""
         with self._guard:
-            self._stretches.append(_Stretch(CLOCK.now_us(), self.offset_us, True))
+            now_us = CLOCK.now_us()
+            self._forget_planned(now_us)
+            self._stretches.append(_Stretch(now_us, self.offset_us, is_new=True))
 
     def highest_us(self, at_us: int, since_us: int | None = None) -> int:
         """The most that its process may show at an instant, by the true clock.
@@ -99,23 +115,29 @@ class BrokerClock:
 
     def _highest_us(self, at_us: int, since_us: int) -> int:
         with self._guard:
-            floor_us, offset_us = 0, 0
+            floor_us, offset_us, recent_us = 0, 0, 0
             for stretch in self._stretches:
                 if stretch.from_us > at_us:
                     break
-                # A write takes a moment, in which the former offset may still have been read.
-                floor_us = max(floor_us, stretch.from_us + offset_us + _WRITE_US)
+                # It takes a moment, in which the former offset may still have been shown.
+                floor_us = max(floor_us, stretch.from_us + offset_us + stretch.later_us)
+                if stretch.from_us > at_us - _RECENT_US:
+                    # A process that was stopped meanwhile has not followed, and does so later.
+                    recent_us = max(recent_us, at_us + offset_us)
                 if stretch.is_new and stretch.from_us <= since_us:
-                    floor_us = 0
+                    floor_us = recent_us = 0
                 offset_us = stretch.offset_us
-            return max(floor_us, at_us + offset_us)
+            return max(floor_us, recent_us, at_us + offset_us)
 
     def first_us(self, shown_us: int, until_us: int) -> int:
         """The earliest instant at which it may have shown this, not after `until_us`."""
         with self._guard:
             for place, stretch in enumerate(self._stretches):
                 last = place + 1 == len(self._stretches)
-                end_us = until_us if last else self._stretches[place + 1].from_us + _WRITE_US
+                end_us = until_us
+                if not last:
+                    after = self._stretches[place + 1]
+                    end_us = after.from_us + after.later_us
                 at_us = shown_us - stretch.offset_us
                 if at_us <= end_us:
                     return min(max(at_us, stretch.from_us), until_us)
@@ -124,3 +146,6 @@ class BrokerClock:
 
 _WRITE_US = 50_000
 """A file that is replaced is read by everybody within this."""
+_BELIEF_US = 5_000_000
+"""Who has to believe a jump has done so within this."""
+_RECENT_US = GRACE_US + _BELIEF_US

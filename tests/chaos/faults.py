@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.chaos.clocks import HOUR_US
+from tests.chaos.clocks import HOUR_US, TEN_YEARS_US
 from tests.chaos.machines import BROKERS, SERVERS
 from tests.chaos.network import CLIENTS
 
@@ -189,13 +189,21 @@ def kill_records(chaos: Chaos, whom: str, size: int) -> Mend:
 
 
 def clock_ahead(chaos: Chaos, whom: str, size: int) -> Mend:
-    """Its wall clock jumps forward by an hour or a few seconds, and back when the fault ends."""
-    return _jump(chaos, whom, HOUR_US if size % 2 else 1_000_000 + size * 3_000)
+    """Its wall clock jumps forward by an hour, ten years or a few seconds, and back when the
+    fault ends."""
+    return _jump(chaos, whom, _far_us(size))
 
 
 def clock_behind(chaos: Chaos, whom: str, size: int) -> Mend:
-    """Its wall clock jumps back by an hour or a few seconds, and forward when the fault ends."""
-    return _jump(chaos, whom, -(HOUR_US if size % 2 else 1_000_000 + size * 3_000))
+    """Its wall clock jumps back by an hour, ten years or a few seconds, and forward when the
+    fault ends."""
+    return _jump(chaos, whom, -_far_us(size))
+
+
+def _far_us(size: int) -> int:
+    if size % 2:
+        return HOUR_US if size % 4 == 1 else TEN_YEARS_US
+    return 1_000_000 + size * 3_000
 
 
 def _jump(chaos: Chaos, whom: str, offset_us: int) -> Mend:
@@ -250,10 +258,6 @@ KINDS = {
 HEAVY = {"rolling", "coordinator", "journal"}
 """Not together with others: they wait for something to come back."""
 
-LATE = 0.7
-"""Part of a plan before which no clock jumps ahead by an hour: the partitions' time stands still
-afterwards, so that no lease ends any more and everything is due at once."""
-
 
 def plan(
     seed: int,
@@ -286,19 +290,16 @@ def plan(
                 break
             bag.remove(fitting[0])
             chosen.append(fitting[0])
-        is_late = used > seconds * LATE
-        faults = tuple(_fault(dice, kind, topics, is_late=is_late) for kind in chosen)
+        faults = tuple(_fault(dice, kind, topics) for kind in chosen)
         step = Step(dice.uniform(*gaps_s), dice.uniform(*lengths_s), faults)
         steps.append(step)
         used += step.gap_s + step.length_s
     return steps
 
 
-def _fault(dice: random.Random, kind: str, topics: int, *, is_late: bool) -> Fault:
+def _fault(dice: random.Random, kind: str, topics: int) -> Fault:
     whom = OWNER if dice.random() < 0.7 else dice.choice(BROKERS)
     topic, size = dice.randrange(topics), dice.randrange(1_000)
-    if kind == "clock-ahead" and not is_late:
-        size -= size % 2
     return Fault(kind, whom, topic, size)
 
 

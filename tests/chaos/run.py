@@ -15,7 +15,6 @@ from pathlib import Path
 from dejaqueue import Client, DejaQError
 from dejaqueue.cluster.placement import preferred
 from tests.chaos.clients import CONSUMER_LEASE_MS, Clients
-from tests.chaos.clocks import CLOCK
 from tests.chaos.faults import KINDS, OWNER, Step, servers_of
 from tests.chaos.machines import (
     BACKENDS,
@@ -248,11 +247,6 @@ class Chaos:
             self.wait_ready(broker.name)
         self.clients.stop_producing()
         self.clients.careless = 0.0
-        # Where a clock was ahead, leases end when the others are there too: let it be that time.
-        ahead_us = self.notes.highest_us(CLOCK.now_us()) - CLOCK.now_us()
-        if ahead_us > 1_000_000:
-            for broker in self.brokers.values():
-                broker.clock.set(ahead_us + 10_000_000)
         began = time.monotonic()
         self._drain()
         self.report.drain_seconds = time.monotonic() - began

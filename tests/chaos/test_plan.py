@@ -52,19 +52,40 @@ def true_us(seconds: int) -> int:
     return seconds * SECOND_US
 
 
-def test_a_clock_that_was_ahead_stands_still_until_a_new_process_begins(clock: BrokerClock) -> None:
+def test_a_jump_is_believed_by_a_new_process_or_when_it_lasts(clock: BrokerClock) -> None:
     true_us(1_000)
     clock.set(HOUR_US)
     assert clock.path.read_text() == "+3600.000000\n"
-    assert clock.highest_us(true_us(1_010)) == 1_010 * SECOND_US + HOUR_US
+    assert clock.highest_us(true_us(1_010)) == 1_010 * SECOND_US
+    assert clock.highest_us(true_us(1_031)) == 1_031 * SECOND_US + HOUR_US
     clock.set(0)
-    stands_us = clock.highest_us(true_us(1_020))
-    assert 0 <= stands_us - 1_010 * SECOND_US - HOUR_US <= 100_000
+    assert clock.highest_us(true_us(1_040)) == 1_040 * SECOND_US + HOUR_US
     clock.restarted()
-    assert clock.highest_us(true_us(1_030)) == 1_030 * SECOND_US
-    assert clock.highest_ever_us(1_030 * SECOND_US) == stands_us
-    assert clock.highest_us(1_030 * SECOND_US, since_us=1_025 * SECOND_US) == 1_030 * SECOND_US
-    assert clock.highest_us(1_030 * SECOND_US, since_us=1_015 * SECOND_US) == stands_us
+    assert clock.highest_us(true_us(1_050)) == 1_050 * SECOND_US
+    clock.set(HOUR_US)
+    true_us(1_060)
+    clock.restarted()
+    assert clock.highest_us(true_us(1_061)) == 1_061 * SECOND_US + HOUR_US
+    assert clock.highest_us(1_055 * SECOND_US) == 1_055 * SECOND_US
+
+
+def test_a_jump_that_is_over_before_it_is_believed_never_was(clock: BrokerClock) -> None:
+    true_us(1_000)
+    clock.set(HOUR_US)
+    true_us(1_010)
+    clock.set(0)
+    assert clock.highest_ever_us(true_us(1_100)) == 1_100 * SECOND_US
+    assert clock.first_us(1_050 * SECOND_US, 1_100 * SECOND_US) == 1_050 * SECOND_US
+
+
+def test_small_steps_are_followed(clock: BrokerClock) -> None:
+    true_us(1_000)
+    for step in range(1, 11):
+        clock.set(-step * 10_000)
+        true_us(1_000 + step)
+    # As long as it may have been stopped meanwhile.
+    assert clock.highest_us(true_us(1_012)) == 1_012 * SECOND_US
+    assert clock.highest_us(true_us(1_060)) == 1_060 * SECOND_US - 100_000
 
 
 def test_when_a_clock_may_first_have_shown_a_time(clock: BrokerClock) -> None:
@@ -75,10 +96,6 @@ def test_when_a_clock_may_first_have_shown_a_time(clock: BrokerClock) -> None:
     true_us(1_000)
     clock.set(10 * SECOND_US)
     assert first(999, 1_001) == 999
-    assert first(1_005, 1_001) == 1_000  # in the jump
-    assert first(1_012, 1_010) == 1_002
-    true_us(1_020)
-    clock.set(0)
-    # It stands still at 1030, which it has shown since the clock was set back.
-    assert first(1_030, 1_029) == 1_020
-    assert first(1_031, 1_040) == 1_031
+    assert first(1_012, 1_020) == 1_012  # it is not believed yet
+    assert first(1_036, 1_031) == 1_030  # it may be now
+    assert first(1_043, 1_050) == 1_033

@@ -159,6 +159,11 @@ class EngineMachine(RuleBasedStateMachine):
     def time_goes_on(self, step: int) -> None:
         self.now_ms += step
 
+    @rule(by=st.integers(-40, 40))
+    def the_clock_is_put_right(self, by: int) -> None:
+        self.now_ms = max(1, self.now_ms - by)
+        self.apply(commands.SetTime(self.now_ms, by))
+
     @rule(
         after=st.lists(dues, max_size=7),
         keys=st.none() | st.lists(st.integers(0, 4), min_size=7, max_size=7),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 from collections.abc import Callable
 
 from dejaqueue.errors import DejaQError
@@ -33,6 +34,9 @@ class Faults:
         self._consumers, self._producers = consumers, producers
         self._end_us = end_us
         self._second = SECOND // haste
+        # Drawn apart: other seeds, those that once found something among them, go on as they did.
+        self._clocks = random.Random(f"{world.seed} clocks")
+        self._jumps = self._clocks.random() < 0.3
         self._kinds: list[tuple[float, Callable[[], None]]] = [
             (25, lambda: machine.die(power_cut=world.chance(0.5))),
             (30, self._dies_in_a_call),
@@ -58,6 +62,8 @@ class Faults:
 
     def begin(self) -> None:
         """Some seeds stay calm."""
+        if self._jumps:
+            self._world.after(self._clocks.randint(0, 2 * self._second), self._jump_clock)
         if not self._world.chance(0.1):
             self._world.after(self._world.between(0, 3 * self._second), self._break_something)
             self._world.after(self._second // 10, self._look)
@@ -84,6 +90,7 @@ class Faults:
             self._world.after(self._world.between(1_000, self._second), self._restart)
 
     def _restart(self) -> None:
+        self._put_right()  # a process that begins has nothing to compare its clock with
         if not self._machine.broker:
             self._machine.start()
         if not self._machine.broker and not self._over:
@@ -119,6 +126,18 @@ class Faults:
             disk.fail_always("allocate", None)
 
         self._world.after(self._world.between(self._second // 20, 3 * self._second), drain)
+
+    def _jump_clock(self) -> None:
+        """The wall clock is an hour, a day or ten years off, for a while."""
+        if self._over:
+            return
+        by_us = self._clocks.choice([3_600, 86_400, 315_360_000]) * self._clocks.choice([1, -1])
+        self._machine.clock.jump(by_us * SECOND)
+        self._world.after(self._clocks.randint(1_000, 3 * self._second), self._put_right)
+        self._world.after(self._clocks.randint(0, 5 * self._second), self._jump_clock)
+
+    def _put_right(self) -> None:
+        self._machine.clock.jump(0)
 
     def _step_clock(self, by_us: int) -> None:
         self._machine.clock.skew_us += by_us

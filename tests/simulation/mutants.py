@@ -16,6 +16,8 @@ from dejaqueue.broker import duplicates, enqueueing, leasing, partition
 from dejaqueue.broker.commit import Commits, Group
 from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.timekeeping import Timekeeping
+from dejaqueue.clock import Discipline
 from dejaqueue.engine import apply, commands, engine, leases, snapshot
 from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.producers import Producers
@@ -126,6 +128,28 @@ def ends_leases_early(patch: pytest.MonkeyPatch) -> None:
 def never_ends_leases(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leases, "expire", lambda self, table, now_ms: None)
     patch.setattr(apply, "next_end_ms", lambda state: None)
+
+
+@mutant
+def believes_a_clock_that_jumps(patch: pytest.MonkeyPatch) -> None:
+    inner = Discipline.__init__
+
+    def init(self: Discipline, jump_us: int, grace_us: int, *rest: Any) -> None:
+        inner(self, jump_us, 0, *rest)
+
+    patch.setattr(Discipline, "__init__", init)
+
+
+@mutant
+def stands_still_after_a_clock_that_jumped(patch: pytest.MonkeyPatch) -> None:
+    """The wall clock is believed, and a partition waits for it where it goes back."""
+
+    def at(self: Discipline, wall_us: int, elapsed_us: int) -> int:
+        self._last_us = max(self._last_us, wall_us)
+        return self._last_us
+
+    patch.setattr(Discipline, "at", at)
+    patch.setattr(Timekeeping, "keep", lambda self, place: None)
 
 
 # --- state ----------------------------------------------------------------------------------------

@@ -173,6 +173,7 @@ def _heal_and_drain(world: World, machine: Machine, history: History, people: Pe
     machine.disk.heal()
     machine.slow_share = 0.0
     machine.clock.drift(0)
+    machine.clock.jump(0)
     if machine.broker is None or _has_failed(machine):
         machine.die(power_cut=False)
     people.heal()

@@ -68,7 +68,7 @@ def _check_first(keys: KeyRing, token: object, is_near: bool) -> None:
 
 def _list(keys: KeyRing, body: dict[str, Any]) -> dict[str, Any]:
     check_fields(body, [])
-    now_ms = keys.clock.now_ms()
+    now_ms = keys.clock.utc_ms()
     return {
         "required": keys.required,
         "keys": [key.to_dict() | {"ended": key.has_ended(now_ms)} for key in keys.all()],

@@ -210,7 +210,7 @@ class KeyRing:
         key = self._keys.get(id_of(text))
         kept = self._nobody if key is None else key.digest
         same = hmac.compare_digest(digest_of(text), kept)
-        if key is None or not same or key.has_ended(self.clock.now_ms()):
+        if key is None or not same or key.has_ended(self.clock.utc_ms()):
             raise Unauthenticated(REFUSAL)
         return key
 
@@ -227,7 +227,7 @@ class KeyRing:
             names = {key.name: key for key in keys.values()}
             self._names = keys, names
         key = names.get(name)
-        return None if key is None or key.has_ended(self.clock.now_ms()) else key
+        return None if key is None or key.has_ended(self.clock.utc_ms()) else key
 
     def is_peer(self, text: str) -> bool:
         """True if this is what brokers of the cluster show to one another."""
@@ -242,7 +242,7 @@ class KeyRing:
         if not key_id:
             return self._known is None
         key = self._keys.get(key_id)
-        return key is not None and not key.has_ended(self.clock.now_ms())
+        return key is not None and not key.has_ended(self.clock.utc_ms())
 
     def ends_ms(self, key_id: str) -> int | None:
         """When a key ends; None = never, or there is none of this id."""
@@ -267,7 +267,7 @@ class KeyRing:
                 nevertheless; then its name is taken, and nobody has its text.
         """
         checked = check_name(name), grants_of(grants)
-        now_ms = self.clock.now_ms()
+        now_ms = self.clock.utc_ms()
         key, text = new_key(*checked, now_ms, _check_end(ends_ms, now_ms))
 
         def with_it(known: KeySet | None) -> KeySet:
@@ -330,7 +330,7 @@ class KeyRing:
         if stored is not None and text != self._merged_text:
             self._merge(stored, text)
         self._is_owing = self._is_lacking(stored)
-        now_ms = self.clock.now_ms()
+        now_ms = self.clock.utc_ms()
         if not self._is_owing or now_ms < self._put_back_ms:
             return
         self._put_back_ms = now_ms + PUT_BACK_AGAIN_MS
@@ -348,7 +348,7 @@ class KeyRing:
     def _is_lacking(self, stored: KeySet | None) -> bool:
         """True if something that is known here is not stored."""
         known = self._known or KeySet()
-        return not (stored or KeySet()).has_all_of(known, self.clock.now_ms())
+        return not (stored or KeySet()).has_all_of(known, self.clock.utc_ms())
 
     def _put_back(self, text: str | None) -> str | None:
         """What is stored with what is known here; None = it has all of that."""
@@ -373,7 +373,7 @@ class KeyRing:
 
     def _together(self, stored: KeySet | None, known: KeySet | None) -> KeySet:
         both = (stored or KeySet()).merged(known or KeySet())
-        return both.without_forgotten(self.clock.now_ms())
+        return both.without_forgotten(self.clock.utc_ms())
 
     def _read(self, text: str | None) -> KeySet | None:
         """What is stored; None = nothing to be believed. Raises Refused: a later version."""

@@ -79,7 +79,7 @@ class Tokens:
                 its key is being asked for.
         """
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
-        now_ms = self._keys.clock.now_ms()
+        now_ms = self._keys.clock.utc_ms()
         known = self._known.get(digest)
         if known is None:
             known = self._verified(text, now_ms)
@@ -95,7 +95,7 @@ class Tokens:
 
     def is_live(self, principal: TokenPrincipal) -> bool:
         """True if the token has not ended and what gave it roles is still there."""
-        return self._keys.clock.now_ms() < principal.ends_ms and all(
+        return self._keys.clock.utc_ms() < principal.ends_ms and all(
             self._keys.is_live(role_id) for role_id in principal.role_ids
         )
 

@@ -24,8 +24,7 @@ from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
 from dejaqueue.broker.history import reading as history_reading
-from dejaqueue.broker.history.history import History
-from dejaqueue.broker.history.history import directory_of as history_directory
+from dejaqueue.broker.history.history import History, directory_of
 from dejaqueue.broker.opening import OPENERS
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
@@ -39,10 +38,11 @@ from dejaqueue.broker.shared import Shared, in_shards
 from dejaqueue.broker.staging import StageOf
 from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.threads import Threads
+from dejaqueue.broker.timekeeping import broker_clock
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.writer import Writer
-from dejaqueue.clock import Clock, SteadyClock, SystemClock
+from dejaqueue.clock import Clock
 from dejaqueue.errors import (
     DejaQError,
     Elsewhere,
@@ -95,10 +95,10 @@ class Broker:
     ) -> None:
         # A copy: `change_settings` must not change those of another broker.
         self.settings = (settings or BrokerSettings()).model_copy(deep=True)
-        self.clock: Clock = clock or SystemClock()
+        self.clock: Clock = clock or broker_clock(self.settings)
         self.store: JournalStore
         self._given_store = store
-        self._shared = shared
+        self.shared = shared
         self._threads = threads or Threads()
         self._lock = threading.Lock()
         self._topics: dict[str, TopicRuntime] = {}
@@ -108,11 +108,11 @@ class Broker:
         self._opener = None if shared is None else self._threads.executor("dejaq-open", OPENERS)
         self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
         settings, executor = self.settings, self._threads.executor("dejaq-history")
-        self.history = History(history_directory(settings), settings.history, self.clock, executor)
+        self.history = History(directory_of(settings), settings.history, self.clock, executor)
         self._endings = deleting.Endings(self.history)
         self.keys = KeyRing(self.clock)
         self.counting = BrokerCounts()
-        self.quotas = Quotas(self.settings, clock or SteadyClock())
+        self.quotas = Quotas(self.settings, self.clock)
         self._running = False
         self.phase = "not started"
         self.started_us = 0
@@ -144,7 +144,7 @@ class Broker:
             patience_seconds=journal.patience_ms / 1_000,
         )
         try:
-            shared = self._shared
+            shared = self.shared
             self._catalogue = shared.catalogue(self.store) if shared else Catalogue(self.store)
             self.history.journals_of = None if shared is None else self._catalogue.journals
             if shared is None:
@@ -162,9 +162,9 @@ class Broker:
         for worker in self._workers:
             worker.start()
         self.history.start()
-        if self._shared is None:
+        if self.shared is None:
             deleting.finish_all(self.store, self._catalogue)
-        served = self._catalogue.all() if self._shared is None else []  # others come by `take`
+        served = self._catalogue.all() if self.shared is None else []  # others come by `take`
         self._topics = {topic.name: self._serve(topic.name) for topic in served}
         self.started_us = self.clock.now_us()
         self._running = True
@@ -230,7 +230,7 @@ class Broker:
             self._catalogue.counts(topic.name),
             self._grow_topic,
             self._catalogue.journals(topic.name),
-            self._shared,
+            self.shared,
             self.history,
             name,
             self._opener,
@@ -277,15 +277,15 @@ class Broker:
         if found is None:
             topic = self._catalogue.get(topic_of(name))
             if name not in self.served_names(topic):
-                raise in_shards(topic, 1 if self._shared is None else topic.spread)
-            if self._shared is not None:
-                raise self._shared.elsewhere(name)
+                raise in_shards(topic, 1 if self.shared is None else topic.spread)
+            if self.shared is not None:
+                raise self.shared.elsewhere(name)
             raise Unavailable(f"topic {name} is being made", 50)
         return found
 
     def served_names(self, topic: Topic) -> tuple[str, ...]:
         """What is served apart: its shards in a cluster, the topic as a whole by a lone broker."""
-        return (topic.name,) if self._shared is None else topic.shards
+        return (topic.name,) if self.shared is None else topic.shards
 
     def shard_of(self, name: str, partition: object) -> str:
         """What is to be asked about a partition of a topic: the shard that has it."""
@@ -354,20 +354,20 @@ class Broker:
     def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic:
         """Make a topic. Raises BadRequest, TopicExists."""
         self._check_running()
-        if self._shared is not None and topic.name in self._catalogue.changing():
-            self._shared.settled(topic.name)
+        if self.shared is not None and topic.name in self._catalogue.changing():
+            self.shared.settled(topic.name)
         with self._lock:
             self._check_running()
             self.history.check(topic.history)
-            if self._shared is None and topic.name in self._catalogue.leaving():
+            if self.shared is None and topic.name in self._catalogue.leaving():
                 deleting.finish(topic.name, self.store, self._catalogue)
             made = self._catalogue.create(topic.check(), exist_ok=exist_ok)
-            if made.name not in self._topics and self._shared is None:
+            if made.name not in self._topics and self.shared is None:
                 self.history.drop(made.name)
                 self._topics[made.name] = self._serve(made.name)
-        if self._shared is not None:
+        if self.shared is not None:
             for name in made.shards:
-                self._shared.placed(name)
+                self.shared.placed(name)
         return made
 
     def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic:
@@ -388,11 +388,11 @@ class Broker:
             Unavailable: it is deleted, but not everybody has let go of it yet; the same call again
                 waits for them.
         """
-        if self._shared is not None:
+        if self.shared is not None:
             self._check_running()
             self._catalogue.delete(name)
             self.catalogue_changed()
-            self._shared.settled(name)
+            self.shared.settled(name)
             return
         with self._lock:
             self._check_running()
@@ -446,7 +446,7 @@ class Broker:
 
     def cron(self, action: str, body: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """One of cron.calls.ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown."""
-        return cron_act(self.runtime, self.clock.now_ms(), action, body, sender)
+        return cron_act(self.runtime, self.clock.utc_ms(), action, body, sender)
 
     def redrive(
         self, values: dict[str, Any], may_receive: Callable[[str], bool] = lambda _: True
@@ -477,8 +477,8 @@ class Broker:
         if topic:
             self.topic(topic)
         found: dict[str, Any] = {"node": "", "coordinator": "", "nodes": [], "topics": []}
-        if self._shared is not None:
-            found = self._shared.describe(topic)
+        if self.shared is not None:
+            found = self.shared.describe(topic)
         if servers:
             found["servers"] = self.store.servers()
         if servers and topic:
@@ -492,15 +492,15 @@ class Broker:
 
     def act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """`remove_node`, `repair_node` (cluster/care.py), `check_cluster`. Raises Refused."""
-        if self._shared is None:
+        if self.shared is None:
             raise Refused("this broker is alone")
-        return self._shared.act(name, body)
+        return self.shared.act(name, body)
 
     def home(self, topic: str) -> str:
         """Where a topic is served: the URL of that broker, "" = here, or nobody knows."""
-        if self._shared is None or self.serves(topic):
+        if self.shared is None or self.serves(topic):
             return ""
-        other = self._shared.elsewhere(topic)
+        other = self.shared.elsewhere(topic)
         return other.url if isinstance(other, Elsewhere) else ""
 
     # --- looking ------------------------------------------------------------------------------
@@ -508,16 +508,16 @@ class Broker:
     @property
     def is_shared(self) -> bool:
         """True for one of several brokers of a cluster."""
-        return self._shared is not None
+        return self.shared is not None
 
     def stats(self, topic: str | None = None) -> dict[str, Any]:
         """Counts of one topic, or of all (docs/reference/metrics.md)."""
         if topic is not None:
-            return topic_stats(self.runtime(topic), self.clock.now_ms())
+            return topic_stats(self.runtime(topic), self.clock.utc_ms())
         return {
             "uptime_ms": (self.clock.now_us() - self.started_us) // 1_000,
             "topics": {
-                name: topic_stats(self.runtime(name), self.clock.now_ms())
+                name: topic_stats(self.runtime(name), self.clock.utc_ms())
                 for name in sorted(self._topics)
             },
         }
@@ -525,12 +525,12 @@ class Broker:
     def peek(self, ticket: dict[str, Any], sender: Sender = NOBODY) -> pa.RecordBatch:
         """A batch of messages as they are, schema PEEK, without leasing (broker/peek.py)."""
         topic = self.runtime(browse.topic_name(ticket))
-        return peek(topic, ticket, self.clock.now_ms(), sender.owner)
+        return peek(topic, ticket, self.clock.utc_ms(), sender.owner)
 
     def scan(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """All messages of a stretch of a partition, batch by batch (broker/scan.py)."""
         topic = self.runtime(browse.topic_name(ticket))
-        checked = scan.parse(ticket, topic.partitions, self.clock.now_ms())
+        checked = scan.parse(ticket, topic.partitions, self.clock.utc_ms())
         return checked.schema, scan.scan(topic, checked)
 
     def claim(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -571,7 +571,7 @@ class Broker:
     def note_write(self, body: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """Keep what became of a write (broker/notes.py)."""
         topic = self.runtime(browse.topic_name(body))
-        return notes.note_write(topic, body, sender, self.clock.now_ms())
+        return notes.note_write(topic, body, sender, self.clock.utc_ms())
 
     def writes(self, body: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """What was noted of the last writes into a topic (broker/notes.py)."""
@@ -580,21 +580,21 @@ class Broker:
     def counts(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """How many messages there are by state, group or tag (broker/browse.py)."""
         topic = self.runtime(browse.topic_name(values))
-        return browse.counts(topic, values, self.clock.now_ms(), sender.owner)
+        return browse.counts(topic, values, self.clock.utc_ms(), sender.owner)
 
     def histogram(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """How many messages are due in each stretch of time (broker/browse.py)."""
         topic = self.runtime(browse.topic_name(values))
-        return browse.histogram(topic, values, self.clock.now_ms(), sender.owner)
+        return browse.histogram(topic, values, self.clock.utc_ms(), sender.owner)
 
     # --- changing by filter -------------------------------------------------------------------
 
     def move_where(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """Move some of the messages that a filter selects (broker/by_filter.py)."""
         topic = self.runtime(browse.topic_name(values))
-        return by_filter.move_where(topic, values, self.clock.now_ms(), sender.owner)
+        return by_filter.move_where(topic, values, self.clock.utc_ms(), sender.owner)
 
     def cancel_where(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
         """Cancel some of the messages that a filter selects (broker/by_filter.py)."""
         topic = self.runtime(browse.topic_name(values))
-        return by_filter.cancel_where(topic, values, self.clock.now_ms(), sender.owner)
+        return by_filter.cancel_where(topic, values, self.clock.utc_ms(), sender.owner)

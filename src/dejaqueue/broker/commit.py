@@ -246,7 +246,7 @@ class Commits:
         """Leave to the history what the group, durable now, changed."""
         consumers = {push.leased.lease_id: consumer.name for consumer, push in group.pushes}
         first = self.tail - len(group.entries) + 1
-        recorder.record(first, self.tail, group.noted, consumers, self._clock.now_ms())
+        recorder.record(first, self.tail, group.noted, consumers, self._clock.utc_ms())
 
     def _append(self, group: Group) -> None:
         """Append a group, then answer and send. Does not raise."""

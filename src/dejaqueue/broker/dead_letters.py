@@ -186,7 +186,7 @@ class Carrier:
         if not stored.num_rows:
             raise Unavailable("rows are being copied", 50)
         parcel = parcel.first(stored.num_rows)
-        now_ms = self._post.clock.now_ms()
+        now_ms = self._post.clock.utc_ms()
         if parcel.destination:
             columns, kind = returned_columns(parcel, stored, now_ms), "redrive"
             name = self._served(parcel.destination, parcel)

@@ -23,6 +23,7 @@ See: docs/reference/journal-format.md.
     PUT_ENTRY                                                                        JSON
     DROP_ENTRY                                                                       JSON
     DEPART                                              sequences                    destination
+    SET_TIME    by
 
 Where ACK, NACK and EXTEND name a whole lease, they have no ints. The extra of ENQUEUE is a list of
 sub-batches, or an object of that and of what else there is.
@@ -311,6 +312,8 @@ def to_entry(command: Command, leased_count: int = 0) -> Entry:
             rows, extra = len(command.sequences), command.destination.encode()
             ints = (command.sequences,)
             return Entry(EntryKind.DEPART, now_ms, rows=rows, ints=ints, extra=extra)
+        case commands.SetTime():
+            return Entry(EntryKind.SET_TIME, now_ms, (command.by_ms, 0, 0, 0))
         case _:
             raise TypeError(f"no entry is made of {type(command).__name__} here")
 
@@ -376,6 +379,8 @@ def _to_command(entry: Entry, position: int) -> Command:
             return commands.DropEntries(now_ms, tuple(json.loads(extra)))
         case EntryKind.DEPART:
             return commands.Depart(now_ms, entry.ints[0], extra.decode())
+        case EntryKind.SET_TIME:
+            return commands.SetTime(now_ms, params[0])
         case _:
             raise ValueError("unknown kind")
 

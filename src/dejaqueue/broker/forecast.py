@@ -70,7 +70,7 @@ class ForecastChore:
     def step(self, place: Partition) -> None:
         """Look, if it is time."""
         now_ms, topic = place.now_ms(), place.topic()
-        if not topic.auto_partitions or now_ms < self._next_ms:
+        if not topic.auto_partitions or self._next_ms - LOOK_MS <= now_ms < self._next_ms:
             return
         self._next_ms = now_ms + LOOK_MS
         first_s = now_ms // 1_000

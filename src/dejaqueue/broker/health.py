@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dejaqueue.broker.broker import RUNNING
+from dejaqueue.broker.timekeeping import clock_numbers
 from dejaqueue.errors import DejaQError
 
 if TYPE_CHECKING:
@@ -64,6 +65,17 @@ def _failures(broker: Broker) -> Iterator[str]:
 
 
 def _warnings(broker: Broker) -> Iterator[str]:
+    clock = clock_numbers(broker)
+    if clock.jump_us:
+        yield f"the machine's clock jumped by {clock.jump_us / 1e6:+.3f} s: it is not believed yet"
+    if clock.apart_us:
+        yield f"the clock is {clock.apart_us / 1e6:+.3f} s off, by those of the other brokers"
+    if clock.still_us > broker.settings.clock.step_ms_max * 1_000:
+        yield f"the time of a partition is {clock.still_us / 1e6:.3f} s ahead of the clock"
+    yield from _room_warnings(broker)
+
+
+def _room_warnings(broker: Broker) -> Iterator[str]:
     for topic in broker.runtimes():
         for place in list(topic.partitions):
             if place.loaded:

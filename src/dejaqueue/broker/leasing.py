@@ -117,6 +117,7 @@ def next_wake_us(place: Partition) -> int | None:
     """When there will be something to lease to somebody with credit, or a chore to do, clock µs;
     None = never, unless the partition is rung."""
     wakes_us = [wake_us for wake_us in _chores_us(place) if wake_us is not None]
+    ahead_us = place.clock.ahead_us
     now_us, ahead_ms = place.clock.now_us(), _ahead_ms(place) * AHEAD_PERCENT // 100
     anyone_at_all = False
     share_us = place.dispatcher.next_share_us()
@@ -127,7 +128,9 @@ def next_wake_us(place: Partition) -> int | None:
             now_us, wanted, partition=place.number, free=_is_free(place)
         )
         if holder and ahead_ms:
-            place.counting.promised(wanted, now_us // 1_000, place.engine.next_sequence)
+            place.counting.promised(
+                wanted, (now_us - ahead_us) // 1_000, place.engine.next_sequence
+            )
         else:
             place.counting.unpromised(wanted)
         if not anyone:
@@ -135,11 +138,11 @@ def next_wake_us(place: Partition) -> int | None:
         anyone_at_all = True
         head_ms = place.engine.next_due_ms(wanted)
         if head_ms is not None:
-            wakes_us.append((head_ms - (ahead_ms if holder else 0)) * 1_000)
+            wakes_us.append((head_ms - (ahead_ms if holder else 0)) * 1_000 + ahead_us)
     if anyone_at_all or share_us is not None or place.engine.has_mortals:
         expiry_ms = place.engine.next_expiry_ms()
         if expiry_ms is not None:
-            wakes_us.append(expiry_ms * 1_000)
+            wakes_us.append(expiry_ms * 1_000 + ahead_us)
     return min(wakes_us, default=None)
 
 
@@ -150,6 +153,7 @@ def _chores_us(place: Partition) -> list[int | None]:
     forecast_ms = place.forecast.next_ms(place) if place.forecast is not None else None
     letters_us = place.dead_letters.next_us() if place.dead_letters is not None else None
     recorder_ms = place.recorder.next_ms() if place.recorder is not None else None
-    times_ms = (chore_ms, staged_ms, forecast_ms, recorder_ms, next_wake_ms(place))
-    wakes_us = [ms and ms * 1_000 for ms in times_ms]
-    return [*wakes_us, letters_us, place.rest.next_us()]
+    times_ms = (staged_ms, forecast_ms, recorder_ms, next_wake_ms(place))
+    ahead_us = place.clock.ahead_us
+    wakes_us = [ms and ms * 1_000 + ahead_us for ms in times_ms]
+    return [*wakes_us, chore_ms and chore_ms * 1_000, letters_us, place.rest.next_us()]

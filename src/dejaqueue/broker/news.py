@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from dejaqueue.clock import Jump
 from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted
 
 if TYPE_CHECKING:
@@ -52,6 +53,39 @@ def started(topic_count: int, duration_ms: int) -> None:
 def stopped(duration_ms: int) -> None:
     """Everything is durable and closed."""
     log.info("stopped in %d ms", duration_ms, extra={"duration_ms": duration_ms})
+
+
+def clock_jumped(jump: Jump) -> None:
+    """The machine's wall clock is somewhere else than elapsed time says."""
+    by_s = jump.by_us / 1e6
+    if jump.state == "seen":
+        log.error("the clock of this machine jumped by %+.3f s: it is not believed yet", by_s)
+    elif jump.state == "over":
+        log.warning("the clock of this machine, which had jumped by %+.3f s, is right again", by_s)
+    else:
+        log.error("the clock of this machine is off by %+.3f s for long: it is believed now", by_s)
+
+
+def clock_apart(node: str, apart_us: int, *, lets_go: bool) -> None:
+    """This broker's clock differs from those of most others, or does not any more."""
+    if not apart_us:
+        log.warning("the clock of node %s agrees with the others' again", node)
+        return
+    does = "lets go of all topics" if lets_go else "takes no more topics"
+    text = "the clock of node %s is %+.3f s off, by those of the other brokers: it %s"
+    log.error(text, node, apart_us / 1e6, does)
+
+
+def time_set(topic: str, partition: int, by_ms: int) -> None:
+    """The clock was put right, or the journal was far ahead of it."""
+    log.warning(
+        "topic %s, partition %d: its time was off by %+.3f s and is that of the clock again; what "
+        "is left of leases and delays stays",
+        topic,
+        partition,
+        by_ms / 1_000,
+        extra={"topic": topic, "partition": partition},
+    )
 
 
 def recovered(topic: str, partition: int, entry_count: int, duration_ms: int) -> None:

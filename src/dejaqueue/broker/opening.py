@@ -66,7 +66,7 @@ def read_again(partition: Partition) -> Opened:
                 recorder.replayed(position, entry, effects)
             tail = position
         journal.adopt(engine.live_locators())
-        now_ms = max(partition.clock.now_ms(), engine.now_ms)
+        now_ms = max(partition.clock.utc_ms(), engine.now_ms)
         command = OpenEpoch(now_ms, engine.epoch + 1)
         entry = entries.to_entry(command)
         if partition.is_closed:

@@ -47,6 +47,7 @@ from dejaqueue.broker.requests import (
 )
 from dejaqueue.broker.resting import Rest
 from dejaqueue.broker.staging import refusal
+from dejaqueue.broker.timekeeping import Timekeeping
 from dejaqueue.engine.commands import (
     Ack,
     Cancel,
@@ -118,6 +119,7 @@ class Partition:
         self.settings = settings
         self.clock = clock
         self.counting = PartitionCounts()
+        self.time = Timekeeping()
         self.loaded = False
         self._closed = False
         self.backlog = Backlog()
@@ -179,6 +181,7 @@ class Partition:
         if not self.loaded and not self._load():
             return self._next_try_us()
         try:
+            self.time.keep(self)
             if self.topic() is not self._rules_topic:
                 self._configure()
             if not self._commits.group.is_full(self.settings.dispatch):
@@ -189,7 +192,7 @@ class Partition:
                 if self.forecast is not None:
                     self.forecast.step(self)
                 if self.recorder is not None:
-                    self.recorder.step(self.clock.now_ms())
+                    self.recorder.step(self.clock.utc_ms())
                 dispatch(self)
             if self.dead_letters is not None:
                 self.dead_letters.bury(self)
@@ -351,6 +354,7 @@ class Partition:
         news.recovered(self.topic().name, self.number, entry_count, opened.duration_ms)
         news.mended(self.topic().name, self.number, journal)
         self.counting.loaded(engine, journal)
+        self.time.loaded(self)
         if self.maintenance is not None:
             self.maintenance.loaded(self, read_from)
         if self.dead_letters is not None:
@@ -486,7 +490,7 @@ class Partition:
 
     def now_ms(self) -> int:
         """The partition's time: the clock's, but never before the last command's."""
-        return max(self.clock.now_ms(), self.engine.now_ms)
+        return max(self.time.utc_ms(self), self.engine.now_ms)
 
     def next_position(self) -> int:
         """Position that the next entry of this step gets."""

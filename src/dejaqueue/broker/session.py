@@ -72,7 +72,7 @@ class ConsumerSession:
         if settle.op is SettleOp.EXTEND:
             ids = [settle.lease_id] if settle.lease_ids is None else settle.lease_ids.tolist()
             lease_ms = settle.argument_ms or self._topic.topic.lease_ms
-            end_ms = self._clock.now_ms() + lease_ms
+            end_ms = self._clock.utc_ms() + lease_ms
             self._topic.dispatcher.extended(self.consumer, settle.partition, ids, end_ms)
         else:
             self._topic.dispatcher.settled(self.consumer, settle.partition, settle.lease_id, -1)
@@ -149,8 +149,8 @@ class ConsumerSession:
         if ahead_ms != consumer.ahead_ms:
             consumer.ahead_ms = ahead_ms
             self._topic.ring_all()
-        dispatcher.forget_ended(now_us // 1_000)
-        return Pong(ping.number, ping.client_us, self._clock.now_us())
+        dispatcher.forget_ended(self._clock.utc_ms())
+        return Pong(ping.number, ping.client_us, self._clock.utc_us())
 
     def close(self, *, release: bool) -> None:
         """The session ends. Twice is fine.

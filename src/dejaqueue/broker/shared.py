@@ -31,6 +31,11 @@ class Shared(Protocol):
     A topic that has shards is named here by the names of its shards.
     """
 
+    @property
+    def clock_apart_us(self) -> int:
+        """How far this broker's clock is from the others' for certain; 0 = it agrees."""
+        ...
+
     def catalogue(self, store: JournalStore) -> Catalogue:
         """All topics of the cluster, as known here.
 

@@ -126,7 +126,7 @@ class StagedWatch:
 
     def tell_later(self, partition: Partition, name: str) -> None:
         """Not everybody could be told."""
-        self._tell_ms[name] = partition.clock.now_ms() + RETRY_MS
+        self._tell_ms[name] = partition.now_ms() + RETRY_MS
 
     def _ask(self, partition: Partition, name: str) -> None:
         self._ask_ms[name] = _UNDER_WAY
@@ -135,7 +135,7 @@ class StagedWatch:
             if decided:
                 self._ask_ms.pop(name, None)
             else:
-                self._ask_ms[name] = partition.clock.now_ms() + RETRY_MS
+                self._ask_ms[name] = partition.now_ms() + RETRY_MS
                 partition.ring()
 
         topic = partition.topic().name

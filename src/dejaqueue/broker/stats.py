@@ -13,12 +13,19 @@ from dejaqueue.broker.observation import HORIZONS, look_ahead
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.runtime import TopicRuntime
 
+_OF_ITS_OWN = ("next_due_ms", "position", "now_ms", "ahead_ms", "set_by_ms")
+"""Numbers of a partition that make no sum."""
+
 
 def partition_stats(place: Partition, now_ms: int) -> dict[str, int]:
     """The numbers of one partition; on its worker."""
     engine, counts = place.engine, place.engine.counts
     head_ms = engine.next_due_ms()
     numbers = {
+        "now_ms": place.now_ms(),
+        "ahead_ms": max(0, engine.now_ms - place.clock.utc_ms()),
+        "times_set": place.time.set_count,
+        "set_by_ms": place.time.set_by_ms,
         "ready": engine.due_count(now_ms),
         **_due_within(place),
         "next_due_ms": -1 if head_ms is None else head_ms,
@@ -51,7 +58,7 @@ def topic_stats(topic: TopicRuntime, now_ms: int) -> dict[str, Any]:
     sums = {
         name: sum(numbers[name] for numbers in partitions)
         for name in partitions[0]
-        if name not in ("next_due_ms", "position")
+        if name not in _OF_ITS_OWN
     }
     dues = [numbers["next_due_ms"] for numbers in partitions if numbers["next_due_ms"] >= 0]
     return {

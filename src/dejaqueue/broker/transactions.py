@@ -132,7 +132,7 @@ class Transactions:
             raise BadRequest("timeout_ms", "a whole number of milliseconds", timeout_ms)
         if not 1 <= timeout_ms <= high:
             raise BadRequest("timeout_ms", f"from 1 to {high}", timeout_ms)
-        began_ms = self._clock.now_ms()
+        began_ms = self._clock.utc_ms()
         name = f"{topic}/{partition}/{began_ms}-{timeout_ms}-{family}"
         return {"transaction": name, "until_ms": began_ms + timeout_ms}
 
@@ -144,7 +144,7 @@ class Transactions:
         most_ms = limits.BRANCHED_MS_MAX if name.branch else limits.TRANSACTION_MS_MAX
         if name.until_ms - name.began_ms > most_ms:
             raise BadRequest("transaction", "a branch of it", text)
-        if name.until_ms > self._clock.now_ms() + 2 * most_ms:
+        if name.until_ms > self._clock.utc_ms() + 2 * most_ms:
             raise BadRequest("transaction", "a name that begin_transaction gave this caller", text)
         if name.branch and op != "enqueue":
             raise BadRequest("op", "enqueue in a branch", op)
@@ -237,7 +237,7 @@ class Transactions:
             runtime.look(number, lambda place: place.engine.staged())
             for number in runtime.partitions.numbers
         ]
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.utc_ms()
         rows = []
         for number, look in enumerate(looks):
             for text, (until_ms, messages, acks) in look.result().items():

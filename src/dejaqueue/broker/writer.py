@@ -91,7 +91,7 @@ class Writer:
 
     def _enqueue(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
         topic = self._topic.topic
-        columns = check_send(batch, topic, self._clock.now_ms())
+        columns = check_send(batch, topic, self._clock.utc_ms())
         rates, now_us = self._topic.rates, self._clock.now_us()
         rates.check(topic, self._sender.name, self._stream.producer, columns.rows, now_us)
         if self._topic.shard is not None and columns.partitions is not None:

@@ -55,7 +55,8 @@ def status(topic: str | None, *, as_json: bool, url: str) -> None:
             "url": node["url"],
             "http_url": node["http_url"],
             "version": node["version"],
-            "state": "leaving" if node["leaving"] else "serving",
+            "clock": _clock(node.get("clock")),
+            "state": _state(node),
         }
         for node in found["nodes"]
     ]
@@ -66,6 +67,20 @@ def status(topic: str | None, *, as_json: bool, url: str) -> None:
     if waiting := served.count(""):
         click.echo(f"{waiting} topics have no owner at the moment")
     print_servers(found["servers"])
+
+
+def _clock(clock: dict[str, Any] | None) -> str:
+    """How far a broker's clock is ahead of that of the one that was asked."""
+    if clock is None or clock["ahead_ms_min"] is None:
+        return "?"
+    least_ms, most_ms = clock["ahead_ms_min"], clock["ahead_ms_max"]
+    return "0 ms" if least_ms == most_ms == 0 else f"{least_ms:+,} to {most_ms:+,} ms"
+
+
+def _state(node: dict[str, Any]) -> str:
+    if (node.get("clock") or {}).get("apart"):
+        return "clock is off, lets go" if node["leaving"] else "clock is off, takes nothing"
+    return "leaving" if node["leaving"] else "serving"
 
 
 def print_servers(servers: list[dict[str, Any]]) -> None:

@@ -36,6 +36,7 @@ COMMANDS = {
     "dead": "dejaqueue.cli.dead:dead",
     "stats": "dejaqueue.cli.stats:stats",
     "cluster": "dejaqueue.cli.cluster:cluster",
+    "repair": "dejaqueue.cli.repair:repair",
     "transactions": "dejaqueue.cli.transactions:transactions",
     "key": "dejaqueue.cli.keys:key",
     "pipeline": "dejaqueue.cli.pipeline:pipeline",

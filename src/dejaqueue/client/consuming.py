@@ -89,7 +89,7 @@ class ConsumeCore:
         self.alarm = alarm
         self.wake = Wake()
         self.lateness = LatenessHistogram()
-        self.offset = ClockOffset(shared=transport.shares_clock)
+        self.offset = ClockOffset(shared=self.clock if transport.shares_clock else None)
         self.is_over = False
         self._transport = transport
         self._settings = settings

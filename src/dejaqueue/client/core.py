@@ -61,7 +61,7 @@ class ClientCore:
         default = SystemClock if transport.shares_clock else SteadyClock
         self.clock: Clock = clock if clock is not None else default()
         self.alarm = Alarm(self.clock)
-        self._offset = ClockOffset(shared=transport.shares_clock)
+        self._offset = ClockOffset(shared=self.clock if transport.shares_clock else None)
         self._measured_us = -1
         self._mutex = threading.Lock()
         self._links: OrderedDict[tuple[Any, ...], WriteLink] = OrderedDict()

@@ -2,7 +2,7 @@
 
 Room: client; pure: times come in, nothing is read.
 Holds: `earliest_us` is never above the broker's clock, as long as both clocks run at their speed
-within `DRIFT_PPM` (rule 2); with a shared clock the offset is 0 and certain.
+within `DRIFT_PPM` (rule 2); with a shared clock the offset is certain.
 See: rule 16; NTP's on-wire protocol is the idea, of whose samples the one of least error counts.
 
 All times are microseconds. An offset is the broker's clock less the client's.
@@ -13,10 +13,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from dejaqueue.clock import Clock
+
 SAMPLES_KEPT = 16
 """Of the last so many pings the best one counts."""
 DRIFT_PPM = 50
 """How far two undisciplined clocks run apart at worst, in parts per million."""
+_STEP_US = 1_000
+"""Samples that contradict each other by more tell that the broker's clock was put right."""
 UNKNOWN = -1
 """The uncertainty while nothing was measured yet."""
 
@@ -40,8 +44,9 @@ class ClockOffset:
     (4000, 100)
     """
 
-    def __init__(self, *, shared: bool = False) -> None:
-        self.shared = shared
+    def __init__(self, *, shared: Clock | None = None) -> None:
+        self._clock = shared
+        self.shared = shared is not None
         self._samples: deque[_Sample] = deque(maxlen=SAMPLES_KEPT)
         self._best: _Sample | None = None
         self._bound: _Sample | None = None
@@ -50,9 +55,24 @@ class ClockOffset:
         """A ping was sent and answered; the broker's clock was read in between."""
         round_trip_us = max(received_us - sent_us, 0)
         middle_us = sent_us + round_trip_us // 2
-        self._samples.append(_Sample(broker_us - middle_us, (round_trip_us + 1) // 2, received_us))
+        new = _Sample(broker_us - middle_us, (round_trip_us + 1) // 2, received_us)
+        if self._contradicts(new):  # its clock was put right: what was known is of no use
+            self.forget()
+        self._samples.append(new)
         # All errors grow alike, so the best one stays so until the next pong.
         self._best = min(self._samples, key=lambda sample: sample.error_at(received_us))
+
+    def _contradicts(self, new: _Sample) -> bool:
+        """True if this and what is known cannot both be."""
+        at_us, best, bound = new.at_us, self._best, self._bound
+        if bound is not None:
+            lowest_us = bound.offset_us - bound.error_at(at_us)
+            if lowest_us > new.offset_us + new.error_us + _STEP_US:
+                return True
+        if best is None:
+            return False
+        apart_us: int = abs(best.offset_us - new.offset_us)
+        return apart_us > best.error_at(at_us) + new.error_us + _STEP_US
 
     def add_head(self, received_us: int, broker_us: int) -> None:
         """A delivery came: the broker's clock was at least this before it was received."""
@@ -68,8 +88,8 @@ class ClockOffset:
 
     def at(self, now_us: int) -> tuple[int, int]:
         """Offset and uncertainty; the uncertainty is UNKNOWN before the first pong."""
-        if self.shared:
-            return 0, 0
+        if self._clock is not None:
+            return -self._clock.ahead_us, 0
         best = self._best
         if best is None:
             return (self._bound.offset_us if self._bound else 0), UNKNOWN
@@ -77,8 +97,8 @@ class ClockOffset:
 
     def lowest_us(self, now_us: int) -> int | None:
         """The least that the offset can be; None if nothing is known."""
-        if self.shared:
-            return 0
+        if self._clock is not None:
+            return -self._clock.ahead_us
         offset_us, uncertainty_us = self.at(now_us)
         known = None if uncertainty_us == UNKNOWN else offset_us - uncertainty_us
         bound = self._bound

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import threading
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
@@ -32,6 +33,8 @@ class Member:
         http_url: its HTTP port.
         version: of DejaQ.
         leaving: it hands over what it has, and takes nothing.
+        apart: its clock differs from the others': it keeps what it has, and takes nothing.
+        apart_us: by how much it does for certain, ahead is positive.
     """
 
     node: str
@@ -40,6 +43,8 @@ class Member:
     http_url: str
     version: str
     leaving: bool = False
+    apart: bool = False
+    apart_us: int = 0
 
     def to_bytes(self) -> bytes:
         """As a fact's value."""
@@ -81,6 +86,8 @@ class Membership:
         self._coordinator = coordinator
         self._lease_ms = lease_ms
         self._clock = clock
+        self._lock = threading.Lock()
+        """A renewal names the fact as it is: it must not be changed meanwhile."""
 
     @property
     def key(self) -> str:
@@ -119,12 +126,20 @@ class Membership:
 
     def renew(self) -> bool:
         """Stay there; False if it has vanished. Raises Unavailable."""
-        began_us = self._clock.now_us()
-        if not self._coordinator.renew(self.key):
-            self.valid_until_us = 0
-            return False
-        self._renewed(began_us)
-        return True
+        with self._lock:
+            began_us = self._clock.now_us()
+            if not self._coordinator.renew(self.key):
+                self.valid_until_us = 0
+                return False
+            self._renewed(began_us)
+            return True
+
+    def change(self, member: Member) -> None:
+        """Have others see this of the same life. Raises Unavailable."""
+        with self._lock:
+            if self.is_valid():
+                self._coordinator.put(self.key, member.to_bytes(), ttl_ms=self._lease_ms)
+                self.member = member
 
     def _renewed(self, began_us: int) -> None:
         self.valid_until_us = began_us + self._lease_ms * 800

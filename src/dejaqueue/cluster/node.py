@@ -23,7 +23,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dejaqueue import limits
 from dejaqueue.access.key_ring import KeyRing
+from dejaqueue.broker import news
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.threads import Running, Threads
 from dejaqueue.broker.topics import Catalogue
@@ -32,16 +34,16 @@ from dejaqueue.cluster import members, ownership
 from dejaqueue.cluster.catalogue import PREFIX as TOPICS
 from dejaqueue.cluster.catalogue import ClusterCatalogue, Kept
 from dejaqueue.cluster.checking import Astray, check
+from dejaqueue.cluster.clocks import ClockComparison
 from dejaqueue.cluster.identity import agree
 from dejaqueue.cluster.members import Member, Membership, members_of, new_session
 from dejaqueue.cluster.ownership import Owner, View, owners_of
 from dejaqueue.cluster.placement import preferred, unit_of
 from dejaqueue.cluster.shared_keys import PREFIX as KEYS
 from dejaqueue.cluster.shared_keys import SharedKeys
-from dejaqueue.coordinator.interface import Conflict, Coordinator, Watch
+from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact, Watch
 from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.model import parse_shard, topic_of
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class Node:
     Attributes:
         on_gone: called with the url of a broker that is no member any more; must not wait.
         astray: topics that the coordinator or the journals lack, as far as was last seen.
+        clocks: how far those of other brokers are off.
         care: does what is asked of the servers of the cluster; None = they are not JetStream.
     """
 
@@ -100,6 +103,7 @@ class Node:
         self._broker: Broker | None = None
         self._catalogue: ClusterCatalogue | None = None
         self._view = View({}, {})
+        self.clocks = ClockComparison(name, coordinator, self._clock, lease_ms)
         self.on_gone: Callable[[str], None] = lambda url: None
         self.care: Care | None = None
         self.astray: list[Astray] = []
@@ -202,20 +206,6 @@ class Node:
         """Who is there and who serves what."""
         assert self._catalogue is not None
         view, topics = self._view, self._catalogue.by_name()
-        served = []
-        names = (topic,) if topic else sorted(topics)
-        for name in [shard for one in names if one in topics for shard in topics[one].shards]:
-            unit, shard = unit_of(name, topics), parse_shard(name)
-            member, owner = view.living_owner(unit), view.owners.get(unit)
-            served.append(
-                {
-                    "topic": topic_of(name),
-                    "shard": 0 if shard is None else shard[1],
-                    "spread": 1 if shard is None else shard[2],
-                    "node": "" if member is None else member.node,
-                    "epoch": 0 if owner is None else owner.epoch,
-                }
-            )
         return {
             "node": self.name,
             "coordinator": self.coordinator.summary,
@@ -227,10 +217,11 @@ class Node:
                     "http_url": member.http_url,
                     "version": member.version,
                     "leaving": member.leaving,
+                    "clock": self.clocks.described(member),
                 }
                 for member in sorted(view.members.values(), key=lambda member: member.node)
             ],
-            "topics": served,
+            "topics": ownership.served(view, topics, (topic,) if topic else sorted(topics)),
         }
 
     def act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -288,7 +279,10 @@ class Node:
             self._threads.append(self._where.start(name, run, daemon=True))
 
     def _join(self) -> None:
-        self._member = replace(self._member, session=new_session(), leaving=False)
+        self._member = replace(
+            self._member, session=new_session(), leaving=False, apart=False, apart_us=0
+        )
+        self._member = self._with_clock(self._member, self.coordinator.list(members.PREFIX))
         membership = Membership(self.coordinator, self._member, self._lease_ms, self._clock)
         # What an earlier life of this node left vanishes by itself.
         membership.join_within(2 * self._lease_ms + 1_000)
@@ -330,6 +324,7 @@ class Node:
                 served.setdefault(self._unit(name), []).append(name)
         for unit in list(self._mine):
             self._let_go(unit, served.get(unit, ()))
+        self.clocks.forget()
         membership.leave()
 
     # --- threads ------------------------------------------------------------------------------
@@ -414,7 +409,10 @@ class Node:
                 broker.catalogue_changed()
         if broker.keys.peers_key is None:
             broker.keys.peers_key = self._peers_key()
-        living = members_of(self.coordinator.list(members.PREFIX))
+        facts = self.coordinator.list(members.PREFIX)
+        living = members_of(facts)
+        self._compare_clocks(membership, facts)
+        living[self.name] = membership.member
         owners = owners_of(self.coordinator.list(ownership.PREFIX))
         self._forget_gone(living)
         self._view = View(living, owners)
@@ -440,6 +438,38 @@ class Node:
         for bell in list(self._looking):
             bell.ring()
         return len(claimed) < len(plan.claim) or not is_left
+
+    def _compare_clocks(self, membership: Membership, facts: list[Fact]) -> None:
+        """Take nothing, or let go of everything, if this broker's clock is apart."""
+        before = membership.member
+        after = self._with_clock(before, facts)
+        if (after.apart, after.leaving) != (before.apart, before.leaving):
+            membership.change(after)
+
+    def _with_clock(self, member: Member, facts: list[Fact]) -> Member:
+        """This broker's member fact by what is known of the others' clocks. Raises Unavailable."""
+        assert self._broker is not None
+        settings, found = self._broker.settings.clock, members_of(facts)
+        self.clocks.look(member.session, self._broker.clock)
+        joined = {Member.of(fact).node: fact.revision for fact in facts}
+        joined = {node: at for node, at in joined.items() if not found[node].apart}
+        joined.setdefault(self.name, limits.INSTANT_MS_MAX)  # who is to come is the last
+        apart_us = self.clocks.apart_us(joined, settings.step_ms_max * 1_000)
+        leaving = abs(apart_us) > settings.apart_ms_max * 1_000
+        if (apart_us != 0, leaving) != (member.apart, member.leaving):
+            news.clock_apart(self.name, apart_us, lets_go=leaving)
+        return replace(member, apart=apart_us != 0, leaving=leaving, apart_us=apart_us)
+
+    @property
+    def is_member(self) -> bool:
+        """True while others see this broker."""
+        return self._membership is not None and self._membership.is_valid()
+
+    @property
+    def clock_apart_us(self) -> int:
+        """How far this broker's clock is from the others' for certain; 0 = it agrees."""
+        membership = self._membership
+        return 0 if membership is None else membership.member.apart_us
 
     def _peers_key(self) -> str | None:
         """What brokers show to one another; the first one makes it."""

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dejaqueue.cluster.members import Member
-from dejaqueue.cluster.placement import preferred
+from dejaqueue.cluster.placement import preferred, unit_of
 from dejaqueue.coordinator.interface import Fact
+from dejaqueue.model import Topic, parse_shard, topic_of
 
 PREFIX = "owners/"
 
@@ -90,11 +91,14 @@ class Plan:
 def plan(node: str, session: str, view: View, units: Mapping[str, object]) -> Plan:
     """What a broker should do about these units; each is in one list at most."""
     found = Plan()
-    staying = [member.node for member in view.members.values() if not member.leaving]
+    members = [member for member in view.members.values() if not member.leaving]
+    able = [member.node for member in members if not member.apart]
+    able_or_here = [one.node for one in members if not one.apart or one.node == node]
     for unit in units:
         owner = view.owners.get(unit)
-        wanted = preferred(unit, staying)
+        wanted = preferred(unit, able)
         if owner is not None and owner.session == session:
+            wanted = preferred(unit, able_or_here)  # a clock that is apart keeps what it has
             (found.keep if wanted in (node, None) else found.hand_over).append(unit)
         elif view.living_owner(unit) is not None:
             found.drop.append(unit)
@@ -103,3 +107,27 @@ def plan(node: str, session: str, view: View, units: Mapping[str, object]) -> Pl
         else:
             found.drop.append(unit)
     return found
+
+
+def served(
+    view: View, topics: Mapping[str, Topic], names: Iterable[str]
+) -> list[dict[str, str | int]]:
+    """Who serves topics, a row for each and each shard.
+
+    Returns:
+        `topic`, `shard`, `spread`, `node` ("" = nobody at the moment), `epoch`.
+    """
+    rows: list[dict[str, str | int]] = []
+    for name in [shard for one in names if one in topics for shard in topics[one].shards]:
+        unit, shard = unit_of(name, topics), parse_shard(name)
+        member, owner = view.living_owner(unit), view.owners.get(unit)
+        rows.append(
+            {
+                "topic": topic_of(name),
+                "shard": 0 if shard is None else shard[1],
+                "spread": 1 if shard is None else shard[2],
+                "node": "" if member is None else member.node,
+                "epoch": 0 if owner is None else owner.epoch,
+            }
+        )
+    return rows

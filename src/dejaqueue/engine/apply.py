@@ -113,6 +113,7 @@ def come_back(
     table.will_write(places)
     table.states[places] = SCHEDULED
     table.dues_ms[places] = dues_ms
+    table.widen(places, "returned", np.ones(places.size, dtype=np.uint8))
     state.counts.scheduled += places.size
     state.schedule(places, dues_ms)
     will_die_of_age(state, places)
@@ -408,6 +409,10 @@ def move(state: PartitionState, command: commands.Move) -> Effects:
     if repeats is not None:
         rows = rows[~repeats[::-1]]
     state.counts.moved += rows.size
+    if command.dues_ms is not None and "returned" in table.uses:
+        returned = places[rows][table.returned[places[rows]] != 0]
+        table.will_write(returned)
+        table.returned[returned] = 0  # somebody asked for this time
     old_dues_ms = table.dues_ms[places[rows]]
     dues_ms = old_dues_ms if command.dues_ms is None else command.dues_ms[rows]
     if command.priorities is None and command.groups is None:

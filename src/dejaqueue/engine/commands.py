@@ -1,7 +1,8 @@
 """The commands of a partition: what goes into the engine, and into the journal, as columns.
 
 Room: engine; pure. Commands carry every time, id and decision, so that replay needs nothing else.
-Holds: arrays of one command have one length; `now_ms` never falls from command to command.
+Holds: arrays of one command have one length; `now_ms` never falls from command to command, but
+    for SetTime.
 See: apply.py for what each does; broker/entries.py for their form in the journal.
 
 Arrays are numpy, never copied by the engine when it can help it, and never changed by it.
@@ -331,6 +332,22 @@ class DropEntries:
     names: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SetTime:
+    """The owner's clock was put right: it is `now_ms`, which may be before the last command.
+
+    What was given by the owner counts elapsed time, and keeps what is left of it: ends of leases,
+    delays of retries, the time of transactions. What somebody asked for stays: due times, the ends
+    of messages' lives, the times of cron entries.
+
+    Attributes:
+        by_ms: how much too far the time was; less than 0 if it was behind.
+    """
+
+    now_ms: int
+    by_ms: int
+
+
 Command: TypeAlias = (
     Enqueue
     | Lease
@@ -348,6 +365,7 @@ Command: TypeAlias = (
     | Depart
     | PutEntries
     | DropEntries
+    | SetTime
 )
 
 

@@ -25,7 +25,15 @@ from typing import Any
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.engine import apply, apply_schedule, commands, decisions, invariants, selection
+from dejaqueue.engine import (
+    apply,
+    apply_schedule,
+    commands,
+    decisions,
+    invariants,
+    selection,
+    timekeeping,
+)
 from dejaqueue.engine.changes import Changes
 from dejaqueue.engine.commands import Command, Effects, Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.layout import STANDARD, Layout
@@ -58,6 +66,7 @@ _STEPS: dict[type, Callable[[PartitionState, Any], Effects]] = {
     commands.PutEntries: apply_schedule.put_entries,
     commands.DropEntries: apply_schedule.drop_entries,
     commands.Depart: apply.depart,
+    commands.SetTime: timekeeping.set_time,
 }
 _STORY_LINES = 64
 _NONE = np.zeros(0, dtype=np.int64)
@@ -90,7 +99,7 @@ class Engine:
                 add up, a replayed lease hands out another number of rows. Drop this engine.
         """
         state = self.state
-        if command.now_ms < state.now_ms:
+        if command.now_ms < state.now_ms and not isinstance(command, commands.SetTime):
             raise InternalError(
                 f"command of {command.now_ms} after one of {state.now_ms}", self.story()
             )
@@ -128,7 +137,8 @@ class Engine:
 
     @property
     def now_ms(self) -> int:
-        """Time of the last command that left a trace; the next one must not be before it."""
+        """Time of the last command that left a trace; the next one must not be before it, but for
+        SetTime."""
         return self.state.now_ms
 
     @property
@@ -465,6 +475,8 @@ def _subject(command: Command) -> object:
         return len(command.entries)
     if isinstance(command, commands.DropEntries):
         return len(command.names)
+    if isinstance(command, commands.SetTime):
+        return command.by_ms
     if isinstance(command, commands.Decide | commands.Remember):
         return command.transaction
     return ""

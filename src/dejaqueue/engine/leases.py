@@ -186,6 +186,13 @@ class Leases:
             return None
         return found[0] if len(found) == 1 else np.concatenate(found)
 
+    def shift(self, by_ms: int) -> None:
+        """All leases end so much earlier, as the table says already."""
+        for _, serial, lease in self._checks:
+            if serial == lease.serial:
+                lease.check_ms -= by_ms
+        self._checks = [(ms - by_ms, serial, lease) for ms, serial, lease in self._checks]
+
     def sweep(self, table: MessageTable, leased_count: int) -> None:
         """Forget settled leases if they are the greater part of what is remembered."""
         many_rows = self.row_count > 2 * leased_count + self._sweep_rows_min

@@ -78,6 +78,12 @@ class Producers:
             del answers[next(iter(answers))]
         self._forget_silent(now_ms)
 
+    def shift(self, by_ms: int, now_ms: int) -> None:
+        """The time was wrong by so much: who was heard is silent for as long as before."""
+        for producer in self.by_name.values():
+            if by_ms < 0 or producer.last_ms > now_ms:
+                producer.last_ms -= by_ms
+
     def _forget_silent(self, now_ms: int) -> None:
         heard_after_ms = now_ms - limits.PRODUCER_IDLE_MS_MAX
         while True:

@@ -10,7 +10,8 @@ again without their content. Everything else is small and is written each time.
 
     slab-…     dues int64 × rows · locators int64 × rows · attempts uint16 × rows · states uint8 × rows
                those wide columns of expires int64 · groups int32 · tag sets int32 · urgencies uint16 ·
-               key hashes int64 · payload sizes uint32 · senders int32 that the slab uses · uint8: which (table.WIDE_BITS)
+               key hashes int64 · payload sizes uint32 · senders int32 ·
+               returned uint8 that the slab uses · uint8: which (table.WIDE_BITS)
     run-…      keys int64 × rows · sequences int64 × rows     (order-… alike)
     leases-…   ids int64 × n · sizes int64 × n · sequences int64 × m · attempts uint16 × m
     small-…    JSON: rules, names of groups, tag sets and senders, the dead, transactions (state_hash.py)

@@ -46,6 +46,7 @@ WIDE_COLUMNS: tuple[tuple[str, type[np.integer[Any]]], ...] = (
     ("key_hashes", np.int64),
     ("payload_sizes", np.uint32),
     ("senders", np.int32),
+    ("returned", np.uint8),
 )
 """The columns that take memory only in slabs where a row has such; in the order of a slab."""
 WIDE_BITS = {name: np.uint8(1 << place) for place, (name, _) in enumerate(WIDE_COLUMNS)}
@@ -105,8 +106,9 @@ class MessageTable:
         row_count: places in use; place `row_count` always exists and reads as DONE.
         dues_ms, states, attempts, locators: the columns by place. Views of them must not be kept
             across `append`, which may move them.
-        expires_ms, groups, tag_sets, urgencies, key_hashes, payload_sizes, senders: the wide
-            columns, 0 where a row has none; a size is one more than it is. Not to be read before
+        expires_ms, groups, tag_sets, urgencies, key_hashes, payload_sizes, senders, returned:
+            the wide columns, 0 where a row has none; a size is one more than it is; 1 in `returned`
+            = its due time is when it came back, and nobody asked for it. Not to be read before
             `uses` says so: looking at a page that nobody wrote takes time.
         uses: names of the wide columns that were ever written.
         slab_lives: live rows by slab.
@@ -126,6 +128,7 @@ class MessageTable:
     key_hashes: Int64s
     payload_sizes: UInt32s
     senders: Int32s
+    returned: UInt8s
 
     def __init__(self, layout: Layout = STANDARD, base: int = 0) -> None:
         self.uses: set[str] = set()

@@ -116,7 +116,7 @@ class _Outbound:
                 batch.num_rows,
                 leased.lease_id,
                 leased.lease_end_ms,
-                self._broker.clock.now_us(),
+                self._broker.clock.utc_us(),
             )
             self._writer.write_with_metadata(batch, pa.py_buffer(frames.encode(head)))
 

@@ -540,7 +540,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
         """The broker's time."""
         descriptors.check_fields(body, [])
-        return {"broker_us": self._broker.clock.now_us()}
+        return {"broker_us": self._broker.clock.utc_us()}
 
     def _key(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """API keys (access/administration.py)."""

@@ -288,6 +288,36 @@ _SERVERS = (
     _gauge("dejaq_ready_state", "0 or 1", (), "1 while /readyz answers 200"),
     _gauge("dejaq_workers", "threads", ("state",), "Worker threads, `alive` and `dead`"),
     _gauge("dejaq_start_time_seconds", "seconds", (), "When the broker was started, Unix time"),
+    _gauge(
+        "dejaq_clock_jump_seconds",
+        "seconds",
+        (),
+        "How far the machine's clock is from elapsed time after a jump that is not believed yet; "
+        "0 = it is believed",
+    ),
+    _counter("dejaq_clock_jumps", "jumps", (), "Jumps of the machine's clock, believed or not"),
+    _gauge(
+        "dejaq_clock_standing_still_seconds",
+        "seconds",
+        (),
+        "How far the partition that is furthest ahead is ahead of the clock: its time stands still "
+        "for so long, or is put right at its next step where this is more than "
+        "`clock.step_ms_max`",
+    ),
+    _gauge(
+        "dejaq_clock_apart_seconds",
+        "seconds",
+        (),
+        "How far the clock is from those of the other brokers of the cluster, for certain; 0 = it "
+        "agrees, or there is no other",
+    ),
+    _counter(
+        "dejaq_clock_partitions_set",
+        "partitions",
+        (),
+        "Times that a partition's time was put right, because the clock was, or because its "
+        "journal was far ahead",
+    ),
     _gauge("dejaq_build_info", "1", ("version", "python", "pyarrow"), "Always 1; see the labels"),
 )
 

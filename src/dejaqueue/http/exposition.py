@@ -18,6 +18,7 @@ from prometheus_client.exposition import choose_encoder
 
 from dejaqueue.broker.counting import GAUGES
 from dejaqueue.broker.observation import HORIZONS, Observer, TopicNumbers
+from dejaqueue.broker.timekeeping import clock_numbers
 from dejaqueue.http.catalogue import METRICS, TOPIC
 from dejaqueue.http.readiness import readiness
 from dejaqueue.metrics import COUNT_BOUNDS, DURATION_BOUNDS_US, HistogramCounts
@@ -170,6 +171,12 @@ class Exposition:
         page.add("dejaq_workers", 'state="alive"', alive)
         page.add("dejaq_workers", 'state="dead"', len(broker.workers) - alive)
         page.add("dejaq_start_time_seconds", "", broker.started_us / 1e6)
+        clock = clock_numbers(broker)
+        page.add("dejaq_clock_jump_seconds", "", clock.jump_us / 1e6)
+        page.add("dejaq_clock_jumps", "", clock.jump_count)
+        page.add("dejaq_clock_standing_still_seconds", "", clock.still_us / 1e6)
+        page.add("dejaq_clock_apart_seconds", "", clock.apart_us / 1e6)
+        page.add("dejaq_clock_partitions_set", "", clock.set_count)
         page.add("dejaq_key_documents_refused", "", broker.keys.refused_count)
         for row in broker.journal_servers():
             _add_journal_server(page, row)

@@ -52,7 +52,7 @@ class Flow:
         if stream.op == "enqueue":
             clock = self.broker.clock
             made = Gather(
-                self.broker, stream, sender, lambda rows: send_batch(rows, clock.now_ms())
+                self.broker, stream, sender, lambda rows: send_batch(rows, clock.utc_ms())
             )
         else:
             made = Gather(self.broker, stream, sender, settle_batch)
@@ -61,7 +61,7 @@ class Flow:
 
     def now_ms(self) -> int:
         """The broker's time, UTC milliseconds."""
-        return self.broker.clock.now_ms()
+        return self.broker.clock.utc_ms()
 
     def close(self) -> None:
         """Tell those who wait for messages that the broker stops."""

@@ -66,6 +66,7 @@ class EntryKind(IntEnum):
     PUT_ENTRY = 14
     DROP_ENTRY = 15
     DEPART = 16
+    SET_TIME = 17
 
 
 @dataclass(slots=True)

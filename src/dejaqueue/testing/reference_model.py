@@ -41,6 +41,7 @@ class Message:
     tags: str = ""
     expires_ms: int = 0
     sender: str = ""
+    came_back: bool = False
 
 
 @dataclass
@@ -182,6 +183,8 @@ class ReferenceModel:
         """As `apply`."""
         if isinstance(command, commands.Lease):
             return self.lease(command)
+        if isinstance(command, commands.SetTime):
+            return self.set_time(command)
         self.begin(command.now_ms)
         match command:
             case commands.Enqueue():
@@ -222,6 +225,22 @@ class ReferenceModel:
                 raise TypeError(command)
         return Outcome()
 
+    def set_time(self, command: commands.SetTime) -> Outcome:
+        """The time is another one: what the owner gave keeps what is left of it."""
+        for message in self.live.values():
+            if message.state is MessageState.LEASED:
+                message.due_ms -= command.by_ms
+            elif message.state is MessageState.SCHEDULED and message.came_back:
+                message.due_ms = max(0, message.due_ms - command.by_ms)
+        for transaction in self.staged.values():
+            transaction.until_ms = max(0, transaction.until_ms - command.by_ms)
+        for name, heard_ms in self.heard_ms.items():
+            if command.by_ms < 0 or heard_ms > command.now_ms:
+                self.heard_ms[name] = heard_ms - command.by_ms
+        self.now_ms = command.now_ms
+        self.ready_until_ms = min(self.ready_until_ms, command.now_ms)
+        return Outcome()
+
     def begin(self, now_ms: int) -> bool:
         """Leases that ended by now are over, and so are lives; True if there was one."""
         self.now_ms = now_ms
@@ -249,6 +268,7 @@ class ReferenceModel:
             if message in old:
                 continue
             message.state = MessageState.SCHEDULED
+            message.came_back = True
             if waits:
                 sequences = np.array([message.sequence], dtype=np.int64)
                 attempts = np.array([message.attempts], dtype=np.uint16)
@@ -501,6 +521,7 @@ class ReferenceModel:
             message = self.live[sequence]
             if command.dues_ms is not None:
                 message.due_ms = int(command.dues_ms[row])
+                message.came_back = False
             if command.priorities is not None:
                 message.priority = int(command.priorities[row])
             if command.groups is not None:

@@ -1,7 +1,7 @@
 """A clock that stands still until a test moves it.
 
 Room: testing. Give it to a Broker in place of the machine's clock; hours pass in no time.
-Holds: `now_us` changes only by `advance`; a waiter whose instant has come is woken.
+Holds: the time changes only by `advance` and `jump`; a waiter whose instant has come is woken.
 See: clock.py for the contract. The idea is that of trio's MockClock and of looptime.
 """
 
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import threading
 
-from dejaqueue.clock import Wake
+from dejaqueue.clock import GRACE_US, JUMP_US, Discipline, Wake
 
 
 class VirtualClock:
-    """A clock moved by hand.
+    """A clock moved by hand, which trusts its wall clock as the machine's does.
 
     Args:
         start_ms: the time at first.
+        jump_ms: the wall clock is followed up to this difference from elapsed time.
+        grace_ms: a greater difference is believed once it has lasted for so long.
 
     >>> clock = VirtualClock(start_ms=1_000)
     >>> clock.advance(ms=500)
@@ -24,18 +26,53 @@ class VirtualClock:
     1500
     """
 
-    def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
-        self._now_us = start_ms * 1_000
+    def __init__(
+        self,
+        start_ms: int = 1_700_000_000_000,
+        jump_ms: int = JUMP_US // 1_000,
+        grace_ms: int = GRACE_US // 1_000,
+    ) -> None:
+        self._elapsed_us = 0
+        self._wall_us = start_ms * 1_000
+        self._discipline = Discipline(jump_ms * 1_000, grace_ms * 1_000)
         self._lock = threading.Lock()
         self._waiters: dict[int, tuple[int | None, Wake]] = {}
 
     def now_us(self) -> int:
-        """The virtual time in microseconds."""
-        return self._now_us
+        """The virtual time in microseconds; never goes back."""
+        return self._discipline.at(self._wall_us, self._elapsed_us)
 
     def now_ms(self) -> int:
-        """The virtual time in milliseconds."""
-        return self._now_us // 1_000
+        """The virtual time in milliseconds; never goes back."""
+        return self.now_us() // 1_000
+
+    def utc_us(self) -> int:
+        """The virtual UTC in microseconds, as far as the wall clock is believed."""
+        return self.now_us() - self._discipline.ahead_us
+
+    def utc_ms(self) -> int:
+        """The virtual UTC in milliseconds, as far as the wall clock is believed."""
+        return self.utc_us() // 1_000
+
+    @property
+    def ahead_us(self) -> int:
+        """How far `now_us` is ahead of UTC, microseconds."""
+        return self._discipline.ahead_us
+
+    @property
+    def stepped_us(self) -> int:
+        """By how much in all UTC was put right; ahead is positive."""
+        return self._discipline.stepped_us
+
+    @property
+    def jump_us(self) -> int:
+        """How far the wall clock is from what is believed, microseconds."""
+        return self._discipline.jump_us
+
+    @property
+    def jump_count(self) -> int:
+        """Jumps of the wall clock so far."""
+        return self._discipline.jump_count
 
     def wait_until(self, instant_us: int | None, wake: Wake) -> bool:
         """Wait until a test moves the time there, or until `wake` rings; True if it rang."""
@@ -45,7 +82,7 @@ class VirtualClock:
                 if wake.rung:
                     wake.rung = False
                     return True
-                if instant_us is not None and self._now_us >= instant_us:
+                if instant_us is not None and self.now_us() >= instant_us:
                     return False
                 with self._lock:
                     self._waiters[me] = (instant_us, wake)
@@ -61,7 +98,17 @@ class VirtualClock:
 
     def advance(self, *, ms: int = 0, us: int = 0) -> None:
         """Move the time on and wake everybody whose instant has come."""
-        self._now_us += ms * 1_000 + us
+        self._elapsed_us += ms * 1_000 + us
+        self._wall_us += ms * 1_000 + us
+        self._wake_all()
+
+    def jump(self, *, ms: int) -> None:
+        """The wall clock is somewhere else, and no time has passed."""
+        self._wall_us += ms * 1_000
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        self.now_us()
         with self._lock:
             waiters = list(self._waiters.values())
         for _, wake in waiters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 from dejaqueue.broker.broker import Broker
@@ -31,6 +32,10 @@ class ClusterFaults:
         self._consumers, self._producers = consumers, producers
         self._end_us = end_us
         self.count = 0
+        # Drawn apart: other seeds, those that once found something among them, go on as they did.
+        self._clocks = random.Random(f"{world.seed} clocks")
+        self._goes_wrong = self._clocks.random() < 0.3
+        self._calm_until_us = 0
         self._kinds: list[tuple[float, Callable[[], None]]] = [
             (20, lambda: self._one().die(power_cut=False)),
             (12, lambda: self._one().stop()),
@@ -59,6 +64,8 @@ class ClusterFaults:
     def begin(self) -> None:
         """Some seeds stay calm."""
         self._world.after(100_000, self._look)
+        if self._goes_wrong:
+            self._world.after(self._clocks.randint(0, 3 * SECOND), self._come_with_a_wrong_clock)
         if not self._world.chance(0.08):
             self._world.after(self._world.between(0, 3 * SECOND), self._break_something)
 
@@ -69,6 +76,8 @@ class ClusterFaults:
         for machine in self._cluster.machines:
             machine.slow_share = 0.0
             machine.life.paused_until_us = 0
+            if machine.clock.jumped_us:
+                machine.die(power_cut=False)
             if machine.line is not None:
                 machine.line.heal()
             if machine.coordinator is not None and machine.is_up:
@@ -79,6 +88,9 @@ class ClusterFaults:
 
     def _break_something(self) -> None:
         if self._over:
+            return
+        if self._world.now_us < self._calm_until_us:
+            self._world.after(SECOND // 2, self._break_something)
             return
         shares, calls = zip(*self._kinds, strict=True)
         [call] = self._world.random.choices(calls, shares)
@@ -157,6 +169,26 @@ class ClusterFaults:
     def _step_clock(self) -> None:
         machine = self._one()
         machine.clock.skew_us += self._world.between(-500_000, 500_000)
+
+    def _come_with_a_wrong_clock(self) -> None:
+        """A broker begins anew, a minute to ten years off, while others are there; or its clock
+        jumps while it runs. Who begins alone is believed: there is nothing to compare with."""
+        machines = self._cluster.machines
+        if self._over or self._world.now_us < self._calm_until_us:
+            return
+        machine = self._clocks.choice(machines)
+        by_s = self._clocks.choice([60, 3_600, 86_400, 315_360_000]) * self._clocks.choice([1, -1])
+        if self._clocks.random() < 0.4:
+            machine.clock.jump(by_s * SECOND)
+            length_us = self._clocks.randint(1_000, 3 * SECOND)
+            self._world.after(length_us, lambda: machine.clock.jump(0), machine.life)
+        elif len(machines) > 1 and all(one.is_well for one in machines):
+            self._calm_until_us = self._world.now_us + 5 * SECOND
+            machine.die(power_cut=False)
+            machine.clock.jump(by_s * SECOND)
+            machine.starts_wrong = True
+            machine.start()
+        self._world.after(self._clocks.randint(0, 4 * SECOND), self._come_with_a_wrong_clock)
 
     def _grow(self) -> None:
         for machine in self._cluster.machines:

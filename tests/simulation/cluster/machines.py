@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.cluster.clocks import PREFIX as CLOCKS
 from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.in_process import ProcessCoordinator, ProcessFacts
 from dejaqueue.coordinator.interface import Fact
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.records.store import RecordJournalStore
-from dejaqueue.settings import BrokerSettings, DispatchSettings, JournalSettings
+from dejaqueue.settings import BrokerSettings, ClockSettings, DispatchSettings, JournalSettings
 from dejaqueue.testing.simulation.disk import Died
-from dejaqueue.testing.simulation.machine import Machine
+from dejaqueue.testing.simulation.machine import JUMP_US, Machine
 from dejaqueue.testing.simulation.threads import Gone
 from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
 from tests.simulation.cluster.fibers import FiberClock, Fibers
@@ -32,6 +33,20 @@ PATIENCE_SECONDS = 2.0
 KeysOf = Callable[["ClusterMachine", ProcessCoordinator, Fibers], SharedKeys]
 
 
+class Facts(ProcessFacts):
+    """What brokers agree on.
+
+    Attributes:
+        times: what each wrote of its clock.
+    """
+
+    def __init__(
+        self, clock: SimulatedClock, at: Callable[[int, Callable[[], None]], None]
+    ) -> None:
+        super().__init__(clock, at)
+        self.times: dict[str, Fact] = {}
+
+
 class LateReader(ProcessCoordinator):
     """A coordinator whose lists may be not whole, or as they were before.
 
@@ -39,14 +54,34 @@ class LateReader(ProcessCoordinator):
         lists_spoilt: so many of the next lists.
     """
 
-    def __init__(self, facts: ProcessFacts, world: World) -> None:
+    def __init__(self, facts: Facts, world: World) -> None:
         super().__init__(facts)
         self._world = world
         self._before: dict[str, list[Fact]] = {}
+        self._times = facts.times
         self.lists_spoilt = 0
+
+    def put(
+        self, key: str, value: bytes, revision: int | None = None, *, ttl_ms: int | None = None
+    ) -> int:
+        """See Coordinator.put. Nobody is told of times: no chance is drawn for it."""
+        if key.startswith(CLOCKS):
+            self._reach()
+            self._times[key] = Fact(key, value, 1)
+            return 1
+        return super().put(key, value, revision, ttl_ms=ttl_ms)
+
+    def delete(self, key: str, revision: int | None = None) -> bool:
+        """See Coordinator.delete."""
+        if key.startswith(CLOCKS):
+            return self._times.pop(key, None) is not None
+        return super().delete(key, revision)
 
     def list(self, prefix: str) -> list[Fact]:
         """See Coordinator.list."""
+        if prefix == CLOCKS:
+            self._reach()
+            return [self._times[key] for key in sorted(self._times)]
         facts = super().list(prefix)
         if self.lists_spoilt:
             self.lists_spoilt -= 1
@@ -64,6 +99,7 @@ class ClusterMachine(Machine):
         name: of its broker.
         line: of this life's broker to the server.
         coordinator: of this life's broker.
+        starts_wrong: its clock stays as wrong as it is at the next start.
     """
 
     def __init__(self, name: str, world: World, cluster: Cluster) -> None:
@@ -73,7 +109,7 @@ class ClusterMachine(Machine):
         self.node: Node | None = None
         self.line: Line | None = None
         self.coordinator: LateReader | None = None
-        self.is_up = False
+        self.is_up = self.starts_wrong = False
         self.life.over = True
 
     def start(self) -> None:
@@ -85,6 +121,9 @@ class ClusterMachine(Machine):
         life = self.life = Life(self.guarded)
         self._fibers = Fibers(self.world, life)
         self._latest_us = self.time_us
+        if not self.starts_wrong:
+            self.clock.jump(0)
+        self.starts_wrong = False
         self.clock = self.clock.renewed()
         self.world.after(self.world.between(1_000, 50_000), self._boot, life)
 
@@ -98,6 +137,7 @@ class ClusterMachine(Machine):
                 snapshot_interval_ms=random.choice([0, 2_000]),
             ),
             dispatch=DispatchSettings(workers=random.choice([1, 2])),
+            clock=ClockSettings(step_ms_max=JUMP_US // 1_000),
         )
         self.line = Line(world, fibers.life, cluster.server, cluster.trouble)
         self.coordinator = cluster.facts.adopt(LateReader(cluster.facts, world))
@@ -160,6 +200,14 @@ class ClusterMachine(Machine):
         self.is_up, self.node = False, None
         self.life.end()
 
+    @property
+    def is_well(self) -> bool:
+        """True if it is a member, and nothing keeps it from the others."""
+        node, coordinator = self.node, self.coordinator
+        is_member = self.broker is not None and node is not None and node.is_member
+        is_awake = self.life.paused_until_us <= self.world.now_us
+        return is_member and is_awake and coordinator is not None and not coordinator.is_cut
+
     def pause(self, duration_us: int) -> None:
         """Do nothing for so long, and know nothing of it."""
         self.life.paused_until_us = self.world.now_us + duration_us
@@ -185,7 +233,7 @@ class Cluster:
         self.trouble = trouble
         self.server = Server(world.random.choice([500, 1_500, 1 << 20]))
         self.clock = SimulatedClock(world)
-        self.facts = ProcessFacts(
+        self.facts = Facts(
             self.clock,
             at=lambda instant_us, call: world.after(instant_us - world.now_us, call),
         )

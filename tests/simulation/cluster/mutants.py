@@ -14,7 +14,9 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.commit import Commits
 from dejaqueue.broker.peers import TELL
 from dejaqueue.broker.transactions import Transactions
+from dejaqueue.clock import Discipline
 from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue, Kept, State
+from dejaqueue.cluster.clocks import ClockComparison
 from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.ownership import View
 from dejaqueue.coordinator.interface import Conflict
@@ -136,6 +138,25 @@ def the_next_owner_overlooks_an_entry(patch: pytest.MonkeyPatch) -> None:
 def a_sleeper_sends_what_it_leased(patch: pytest.MonkeyPatch) -> None:
     """A broker that slept in an append does not ask who owns the partition now."""
     patch.setattr(Commits, "_keep_back", lambda self, group: None)
+
+
+# --- clocks ---------------------------------------------------------------------------------------
+
+
+@mutant
+def who_comes_with_another_clock_serves(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ClockComparison, "apart_us", lambda self, joined, limit_us: 0)
+
+
+@mutant
+def a_clock_that_jumps_is_believed(patch: pytest.MonkeyPatch) -> None:
+    inner = Discipline.__init__
+
+    def init(self: Discipline, jump_us: int, grace_us: int, *rest: Any) -> None:
+        inner(self, jump_us, 0, *rest)
+
+    patch.setattr(Discipline, "__init__", init)
+    patch.setattr(ClockComparison, "apart_us", lambda self, joined, limit_us: 0)
 
 
 # --- topics that are made and deleted, and transactions over several ------------------------------

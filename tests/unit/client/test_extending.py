@@ -31,7 +31,7 @@ class Bench:
         self.is_there = True
         self.lost: set[int] = set()
         self.error: TryLater | None = None
-        offset = ClockOffset(shared=True)
+        offset = ClockOffset(shared=VirtualClock())
         self.extender = Extender(self.mutex, self.clock, self.alarm, offset, self.ask)
 
     def ask(self, leases: list[Lease], lease_ms: int) -> Future[Reply] | None:

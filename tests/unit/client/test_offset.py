@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dejaqueue.client.offset import SAMPLES_KEPT, UNKNOWN, ClockOffset
+from dejaqueue.testing.virtual_clock import VirtualClock
 
 
 def test_nothing_is_known_at_first() -> None:
@@ -18,7 +19,7 @@ def test_nothing_is_known_at_first() -> None:
 
 
 def test_a_shared_clock_is_certain() -> None:
-    offset = ClockOffset(shared=True)
+    offset = ClockOffset(shared=VirtualClock())
     assert offset.at(5) == (0, 0)
     assert offset.earliest_us(5) == 5
     assert offset.release_us(10, 5) == 10
@@ -76,3 +77,12 @@ def test_the_broker_clock_is_never_overestimated(seed: int, true_offset_us: int)
         assert earliest_us is not None
         assert earliest_us <= now_us + true_offset_us
         now_us += rolls.randrange(0, 2_000_000)
+
+
+def test_a_broker_whose_clock_was_put_back_is_measured_anew() -> None:
+    offset = ClockOffset()
+    offset.add_pong(sent_us=1_000, received_us=1_010, broker_us=3_600_000_000)
+    offset.add_head(received_us=1_500, broker_us=3_600_000_400)
+    offset.add_pong(sent_us=2_000, received_us=2_400, broker_us=9_000)
+    assert offset.at(2_400) == (9_000 - 2_200, 200)
+    assert offset.earliest_us(2_400) == 9_000

@@ -78,3 +78,20 @@ def test_each_unit_is_in_one_list() -> None:
     found = plan("a", "session-a", view(A, B, **owners), UNITS)
     together = [*found.keep, *found.claim, *found.hand_over, *found.drop]
     assert sorted(together) == sorted(UNITS)
+
+
+def test_whose_clock_is_apart_claims_nothing_and_keeps_what_it_has() -> None:
+    apart = replace(B, apart=True)
+    assert plan("b", "session-b", view(A, apart), UNITS).claim == []
+    assert set(plan("a", "session-a", view(A, apart), UNITS).claim) == set(UNITS)
+    owners = dict.fromkeys(wanted_by("b", "a", "b"), OF_B)
+    found = plan("b", "session-b", view(A, apart, **owners), UNITS)
+    assert set(found.keep) == set(owners)
+    owners = dict.fromkeys(UNITS, OF_A)
+    assert set(plan("a", "session-a", view(A, apart, **owners), UNITS).keep) == set(UNITS)
+
+
+def test_whose_clock_is_far_apart_hands_everything_over() -> None:
+    far = replace(B, apart=True, leaving=True)
+    owners = dict.fromkeys(UNITS, OF_B)
+    assert set(plan("b", "session-b", view(A, far, **owners), UNITS).hand_over) == set(UNITS)

@@ -95,7 +95,7 @@ class History:
         """Clear up after a sudden end, and delete what is old."""
         if self._files is not None and self._files.root.is_dir():
             self._files.begin()
-            self.prune_if_due(self._clock.now_ms())
+            self.prune_if_due(self._clock.utc_ms())
 
     def close(self) -> None:
         """Return when everything handed over is on the disk."""
@@ -167,11 +167,11 @@ class History:
 
     def file_done(self) -> None:
         """A file can be seen. On the own thread."""
-        self.prune_if_due(self._clock.now_ms())
+        self.prune_if_due(self._clock.utc_ms())
 
     def prune_if_due(self, now_ms: int) -> None:
         """Have files that are older than the retention deleted, now and then."""
-        if now_ms < self.next_prune_ms:
+        if self.next_prune_ms - PRUNE_MS <= now_ms < self.next_prune_ms:
             return
         self.next_prune_ms = now_ms + PRUNE_MS
         retention_ms = self.settings.retention_ms

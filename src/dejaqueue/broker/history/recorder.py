@@ -151,8 +151,9 @@ class Recorder:
 
     def step(self, now_ms: int) -> None:
         """Finish the file if it is time; have old ones deleted if it is time. Does not block."""
-        since_ms = self._since_ms
-        if since_ms is not None and since_ms + self._history.settings.roll_ms <= now_ms:
+        since_ms, roll_ms = self._since_ms, self._history.settings.roll_ms
+        # A clock that was put back does not keep a file open.
+        if since_ms is not None and abs(now_ms - since_ms) >= roll_ms:
             self.roll()
         self._history.prune_if_due(now_ms)
 

@@ -116,7 +116,7 @@ class Messages:
             clock = self._broker.clock
             stream = WriteStream(queue_name)
             found = Gather(
-                self._broker, stream, sender, lambda r: rows.send_batch(r, clock.now_ms())
+                self._broker, stream, sender, lambda r: rows.send_batch(r, clock.utc_ms())
             )
             self._gathers[queue_name, sender] = found
         return found
@@ -257,7 +257,7 @@ class Messages:
         # The old one has its key until all is decided.
         key = row.id if row.key.endswith(rows.AGAIN) else row.id + rows.AGAIN
         sending = rows.sending_of(self.topic(queue_name).topic.kind, message, key)
-        batch = rows.send_batch([sending], self._broker.clock.now_ms())
+        batch = rows.send_batch([sending], self._broker.clock.utc_ms())
         sent = await self._write(WriteStream(queue_name, transaction=begun), sender, batch)
         return unpack_id(int(sent.all_ids()[0]))[0]
 

@@ -12,10 +12,13 @@ from typing import Protocol
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import DejaQError, Unavailable
-from dejaqueue.settings import BrokerSettings, DispatchSettings, JournalSettings
+from dejaqueue.settings import BrokerSettings, ClockSettings, DispatchSettings, JournalSettings
 from dejaqueue.testing.simulation.disk import Died, SimulatedDisk, SimulatedStore
 from dejaqueue.testing.simulation.threads import Gone, SimulatedThreads
 from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
+
+JUMP_US = 6_000_000
+"""Steps of a simulated clock are followed up to this; what is more is a jump."""
 
 
 class Reachable(Protocol):
@@ -52,7 +55,7 @@ class Machine:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.clock = SimulatedClock(world)
+        self.clock = SimulatedClock(world, jump_us=JUMP_US)
         self.disk = SimulatedDisk(world)
         self.broker: Broker | None = None
         self.life = Life()
@@ -65,7 +68,7 @@ class Machine:
     @property
     def time_us(self) -> int:
         """The latest time that any of its brokers may have seen: what rules about time go by."""
-        self._latest_us = max(self._latest_us, self.clock.now_us())
+        self._latest_us = max(self._latest_us, self.clock.due_us())
         return self._latest_us
 
     def guarded(self, call: Callable[[], None]) -> None:
@@ -94,6 +97,7 @@ class Machine:
                 snapshot_interval_ms=random.choice([0, 2_000]),
             ),
             dispatch=DispatchSettings(workers=random.choice([1, 2])),
+            clock=ClockSettings(step_ms_max=JUMP_US // 1_000),
         )
         try:
             store = SimulatedStore(self.disk)

@@ -11,7 +11,7 @@ import itertools
 import random
 from collections.abc import Callable
 
-from dejaqueue.clock import Wake
+from dejaqueue.clock import GRACE_US, JUMP_US, Discipline, Wake
 
 START_US = 1_700_000_000_000_000
 
@@ -45,20 +45,42 @@ class Life:
 
 
 class SimulatedClock:
-    """The time of the world, as a process on one machine sees it.
+    """The time of the world, as a process on one machine sees it: as clock.SystemClock would.
 
     Args:
-        skew_us: how far it is ahead of the world's time; may change while it runs. As the machine's
-            clock, it never goes back, and stands still instead.
+        skew_us: how far the wall clock is ahead of the world's time; may change while it runs, in
+            steps that are followed.
         drift_ppm: how much too fast it runs.
+        jump_us: the wall clock is followed up to this difference from elapsed time.
+        grace_us: a greater difference is believed once it has lasted for so long.
+
+    Attributes:
+        jumped_us: how much further off the wall clock is, for a while.
     """
 
-    def __init__(self, world: World, skew_us: int = 0, drift_ppm: int = 0) -> None:
+    def __init__(
+        self,
+        world: World,
+        skew_us: int = 0,
+        drift_ppm: int = 0,
+        jump_us: int = JUMP_US,
+        grace_us: int = GRACE_US,
+    ) -> None:
         self._world = world
-        self._last_us = 0
         self._since_us = world.now_us
         self._drift_ppm = drift_ppm
+        self._limits_us = jump_us, grace_us
+        self._discipline = Discipline(jump_us, grace_us)
         self.skew_us = skew_us
+        self.jumped_us = 0
+        self._frozen_us = 0
+        self._due_us = 0
+
+    def jump(self, by_us: int) -> None:
+        """The wall clock is so much further off from now on, 0 = no more."""
+        self.now_us()
+        self._frozen_us = self.due_us() - self._world.now_us
+        self.jumped_us = by_us
 
     def drift(self, ppm: int) -> None:
         """Run too fast by this from now on."""
@@ -68,20 +90,61 @@ class SimulatedClock:
 
     def renewed(self) -> SimulatedClock:
         """The same clock, as a new process sees it: it knows nothing of how late it was before."""
-        return SimulatedClock(self._world, self.skew_us + self._drifted_us(), self._drift_ppm)
+        skew_us = self.skew_us + self._drifted_us()
+        clock = SimulatedClock(self._world, skew_us, self._drift_ppm, *self._limits_us)
+        clock.jumped_us = self.jumped_us
+        return clock
+
+    def due_us(self) -> int:
+        """The most that it may say: the wall clock, but for the jump, and never back."""
+        wall_us = self._wall_us()
+        if self.jumped_us:  # while that lasts it goes as elapsed time does
+            wall_us = max(wall_us, self._world.now_us + self._frozen_us)
+        self._due_us = max(self._due_us, wall_us)
+        return self._due_us
+
+    def _wall_us(self) -> int:
+        return self._world.now_us + self.skew_us + self._drifted_us()
 
     def _drifted_us(self) -> int:
         return (self._world.now_us - self._since_us) * self._drift_ppm // 1_000_000
 
     def now_us(self) -> int:
-        """UTC microseconds; never goes back."""
-        wall_us = self._world.now_us + self.skew_us + self._drifted_us()
-        self._last_us = max(self._last_us, wall_us)
-        return self._last_us
+        """UTC microseconds, and `ahead_us`; never goes back."""
+        self.due_us()
+        return self._discipline.at(self._wall_us() + self.jumped_us, self._world.now_us)
 
     def now_ms(self) -> int:
-        """UTC milliseconds, rounded down."""
+        """The same in milliseconds, rounded down."""
         return self.now_us() // 1_000
+
+    def utc_us(self) -> int:
+        """UTC microseconds, as far as the wall clock is believed."""
+        return self.now_us() - self._discipline.ahead_us
+
+    def utc_ms(self) -> int:
+        """UTC milliseconds, as far as the wall clock is believed."""
+        return self.utc_us() // 1_000
+
+    @property
+    def ahead_us(self) -> int:
+        """How far `now_us` is ahead of UTC, microseconds."""
+        return self._discipline.ahead_us
+
+    @property
+    def stepped_us(self) -> int:
+        """By how much in all UTC was put right; ahead is positive."""
+        return self._discipline.stepped_us
+
+    @property
+    def jump_us(self) -> int:
+        """How far the wall clock is from what is believed, microseconds."""
+        return self._discipline.jump_us
+
+    @property
+    def jump_count(self) -> int:
+        """Jumps of the wall clock so far."""
+        return self._discipline.jump_count
 
     def wait_until(self, instant_us: int | None, wake: Wake) -> bool:
         """Nobody waits in a simulation: there is one thread."""

@@ -1,0 +1,159 @@
+"""Clocks: how far the clocks of the cluster's brokers are apart, as one of them can tell.
+
+Each broker writes its time into a fact now and then, and reads those of the others. What it reads
+was written after it last looked, and before it looks now: that bounds how far the other clock is
+off, from both sides, without anybody having to be asked. The next bounds lie elsewhere, since
+brokers look at uneven intervals, so that all of them together are narrow.
+
+Room: cluster. Called by the node's rounds; reads no clock but those it is given.
+Holds: a clock is called apart only if it is for certain, by more than so much; who is right is what
+most brokers say, and of two that differ the one that was there first; who was apart stays so until
+somebody agrees.
+See: node.py; clock.py for jumps that a broker sees by itself; ADR 0026.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dejaqueue.clock import Clock
+from dejaqueue.cluster.members import Member
+from dejaqueue.coordinator.interface import Coordinator, Fact
+
+PREFIX = "clocks/"
+EXCHANGE_MS_MIN, EXCHANGE_MS_MAX = 1_000, 2_000
+"""Brokers look at each other's clocks after so long, each time another length."""
+WIDENS_PPM = 2_000
+"""Bounds widen by this part of the time since: clocks run apart, and are put right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far a clock is ahead of another one, microseconds: at least, and at most.
+
+    Attributes:
+        at_us: elapsed time when that was seen.
+    """
+
+    least_us: int
+    most_us: int
+    at_us: int
+
+    def seen_from(self, ahead_us: int) -> Bounds:
+        """How far the clock is ahead of one that is so far ahead of the other one itself."""
+        return Bounds(self.least_us - ahead_us, self.most_us - ahead_us, self.at_us)
+
+    def narrowed(self, new: Bounds) -> Bounds:
+        """Both together; the new ones, if they contradict each other."""
+        widened_us = (new.at_us - self.at_us) * WIDENS_PPM // 1_000_000
+        least_us = max(new.least_us, self.least_us - widened_us)
+        most_us = min(new.most_us, self.most_us + widened_us)
+        return Bounds(least_us, most_us, new.at_us) if least_us <= most_us else new
+
+    @property
+    def apart_us(self) -> int:
+        """How far they are apart for certain; ahead is positive."""
+        return max(self.least_us, 0) or min(self.most_us, 0)
+
+
+class ClockComparison:
+    """What one broker knows of the clocks of the others.
+
+    Args:
+        node: its name.
+        elapsed: elapsed time.
+        lease_ms: who did not write for so long is no member any more.
+
+    """
+
+    def __init__(self, node: str, coordinator: Coordinator, elapsed: Clock, lease_ms: int) -> None:
+        self._node = node
+        self._coordinator = coordinator
+        self._elapsed = elapsed
+        self._lease_us = lease_ms * 1_000
+        self._written: dict[str, tuple[str, int]] = {}
+        self._looked_us = -1
+        self._next_us = 0
+        self._ahead_us = 0
+        """Of this broker's clock: how far it is ahead of elapsed time."""
+        self._bounds: dict[str, Bounds] = {}
+        """Of the others' clocks, the same."""
+        self._dice = random.Random(node)  # not for secrets: looks must not go in step
+        self._apart_us = 0
+
+    def bounds(self) -> dict[str, Bounds]:
+        """How far the clocks of others are ahead of this broker's, as far as is known, by node."""
+        return {node: bounds.seen_from(self._ahead_us) for node, bounds in self._bounds.items()}
+
+    def look(self, session: str, clock: Clock) -> None:
+        """Write this broker's time and read the others', if it is time. Raises Unavailable."""
+        now_us = self._elapsed.now_us()
+        if now_us < self._next_us:
+            return
+        self._next_us = now_us + self._dice.randint(EXCHANGE_MS_MIN, EXCHANGE_MS_MAX) * 1_000
+        utc_us = clock.utc_us()
+        self._ahead_us = utc_us - self._elapsed.now_us()
+        stamp = json.dumps({"session": session, "utc_us": utc_us}).encode()
+        self._coordinator.put(PREFIX + self._node, stamp)
+        began_us = self._elapsed.now_us()
+        self._read(self._coordinator.list(PREFIX))
+        self._looked_us = began_us
+
+    def _read(self, facts: Iterable[Fact]) -> None:
+        now_us = self._elapsed.now_us()
+        for fact in facts:
+            node = fact.key.removeprefix(PREFIX)
+            values = json.loads(fact.value)
+            written = values["session"], values["utc_us"]
+            before = self._written.get(node)
+            if node == self._node or written == before:
+                continue
+            self._written[node] = written
+            is_known = before is not None and before[0] == written[0] and self._looked_us >= 0
+            # Of one that is seen for the first time it is known that it is alive.
+            after_us = self._looked_us if is_known else now_us - self._lease_us
+            new = Bounds(written[1] - now_us, written[1] - after_us, now_us)
+            old = self._bounds.get(node) if is_known else None
+            self._bounds[node] = new if old is None else old.narrowed(new)
+
+    def apart_us(self, joined: Mapping[str, int], limit_us: int) -> int:
+        """How far this broker's clock is from that of the cluster; 0 = it agrees, as far as is
+        known.
+
+        Args:
+            joined: this broker, and members that do not say themselves that they are apart; and
+                something that rises with the time when they came.
+            limit_us: clocks that are apart by no more agree.
+        """
+        bounds = self.bounds()
+        others = {node: bounds[node] for node in joined if node in bounds}
+        apart = {n: b.apart_us for n, b in others.items() if abs(b.apart_us) > limit_us}
+        first = min(joined, key=lambda node: joined[node], default=self._node)
+        is_half = 2 * len(apart) == len(joined)
+        if 2 * len(apart) > len(joined) or (is_half and first in apart):
+            far = sorted(apart.values())
+            self._apart_us = -far[len(far) // 2]
+        elif any(abs(b.least_us) <= limit_us >= abs(b.most_us) for b in others.values()):
+            self._apart_us = 0
+        # Else nobody agrees: that the others are gone does not make a wrong clock right.
+        return self._apart_us
+
+    def described(self, member: Member) -> dict[str, object]:
+        """What an operator sees of a member's clock: by how many milliseconds it is ahead of this
+        broker's, at least and at most, None = not known; and whether it says itself that it is
+        apart."""
+        bounds = self.bounds().get(member.node)
+        if member.node == self._node:
+            bounds = Bounds(0, 0, 0)
+        return {
+            "ahead_ms_min": None if bounds is None else bounds.least_us // 1_000,
+            "ahead_ms_max": None if bounds is None else -(-bounds.most_us // 1_000),
+            "apart": member.apart,
+        }
+
+    def forget(self) -> None:
+        """Leave nothing behind. Raises Unavailable."""
+        self._coordinator.delete(PREFIX + self._node)

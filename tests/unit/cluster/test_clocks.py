@@ -1,0 +1,133 @@
+"""Covers: what one broker can tell of the clocks of the others, and whom it takes for right.
+
+Not covered: what a node does about it (tests/cluster/test_clocks.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dejaqueue.cluster.clocks import PREFIX, Bounds, ClockComparison
+from dejaqueue.cluster.members import Member
+from dejaqueue.coordinator.in_process import ProcessFacts
+from dejaqueue.testing.virtual_clock import VirtualClock
+
+LEASE_MS = 5_000
+LIMIT_US = 500_000
+HOUR_MS = 3_600_000
+
+
+class Brokers:
+    """Brokers that look at each other's clocks; their elapsed time is one."""
+
+    def __init__(self) -> None:
+        self.elapsed = VirtualClock()
+        self.facts = ProcessFacts(self.elapsed, at=lambda instant_us, call: None)
+        self.clocks: dict[str, VirtualClock] = {}
+        self.comparisons: dict[str, ClockComparison] = {}
+
+    def join(self, name: str, ahead_ms: int = 0) -> ClockComparison:
+        start_ms = self.elapsed.now_ms() + ahead_ms
+        self.clocks[name] = VirtualClock(start_ms)
+        made = ClockComparison(name, self.facts.open(), self.elapsed, LEASE_MS)
+        self.comparisons[name] = made
+        made.look("s", self.clocks[name])
+        return made
+
+    def go_on(self, seconds: int) -> None:
+        """Time passes; each goes its rounds, one after the other."""
+        for _ in range(seconds * 10):
+            self.elapsed.advance(ms=100)
+            for name, clock in self.clocks.items():
+                clock.advance(ms=100)
+                self.comparisons[name].look("s", clock)
+
+    def apart_us(self, name: str) -> int:
+        joined = {name: place for place, name in enumerate(self.comparisons)}
+        return self.comparisons[name].apart_us(joined, LIMIT_US)
+
+
+@pytest.fixture
+def brokers() -> Iterator[Brokers]:
+    made = Brokers()
+    yield made
+    made.facts.close()
+
+
+@pytest.mark.parametrize("ahead_ms", [HOUR_MS, -HOUR_MS, 6_000, -6_000])
+def test_who_comes_with_another_clock_knows_it_at_once(brokers: Brokers, ahead_ms: int) -> None:
+    brokers.join("a")
+    brokers.join("b")
+    brokers.go_on(1)
+    brokers.join("c", ahead_ms)
+    assert 0 < brokers.apart_us("c") * (1 if ahead_ms > 0 else -1) <= abs(ahead_ms) * 1_000
+    assert brokers.apart_us("a") == brokers.apart_us("b") == 0
+
+
+@pytest.mark.parametrize("ahead_ms", [900, -900])
+def test_a_second_is_known_within_half_a_minute(brokers: Brokers, ahead_ms: int) -> None:
+    for name in ("a", "b"):
+        brokers.join(name)
+    brokers.join("c", ahead_ms)
+    brokers.go_on(30)
+    assert 500_000 < abs(brokers.apart_us("c")) <= 900_000
+    assert brokers.apart_us("a") == brokers.apart_us("b") == 0
+    seen = brokers.comparisons["a"].bounds()["c"]
+    assert seen.least_us <= ahead_ms * 1_000 <= seen.most_us
+
+
+def test_clocks_that_are_near_agree(brokers: Brokers) -> None:
+    for name, ahead_ms in (("a", 0), ("b", 300), ("c", -150)):
+        brokers.join(name, ahead_ms)
+    brokers.go_on(30)
+    assert [brokers.apart_us(name) for name in "abc"] == [0, 0, 0]
+
+
+def test_of_two_the_first_is_right(brokers: Brokers) -> None:
+    brokers.join("a", HOUR_MS)
+    brokers.join("b")
+    brokers.go_on(3)
+    assert brokers.apart_us("a") == 0
+    assert brokers.apart_us("b") < -3_000_000_000
+
+
+def test_most_are_right__though_the_first_is_not(brokers: Brokers) -> None:
+    for name, ahead_ms in (("a", HOUR_MS), ("b", 0), ("c", 0)):
+        brokers.join(name, ahead_ms)
+    brokers.go_on(3)
+    assert brokers.apart_us("a") > 3_000_000_000
+    assert brokers.apart_us("b") == brokers.apart_us("c") == 0
+
+
+def test_who_was_wrong_stays_so_when_the_others_are_gone__and_is_right_once_put_right(
+    brokers: Brokers,
+) -> None:
+    brokers.join("a")
+    late = brokers.join("b", HOUR_MS)
+    assert brokers.apart_us("b") > 0
+    assert late.apart_us({"b": 2}, LIMIT_US) > 0
+    brokers.clocks["b"].jump(ms=-HOUR_MS)
+    brokers.go_on(33)
+    assert brokers.clocks["b"].stepped_us == -HOUR_MS * 1_000
+    assert brokers.apart_us("b") == 0
+
+
+def test_bounds_that_contradict_each_other_are_replaced() -> None:
+    old = Bounds(900_000, 1_000_000, at_us=0)
+    assert old.narrowed(Bounds(-50_000, 800_000, 0)) == Bounds(-50_000, 800_000, 0)
+    assert old.narrowed(Bounds(0, 950_000, 1_000_000)) == Bounds(898_000, 950_000, 1_000_000)
+
+
+def test_what_an_operator_sees(brokers: Brokers) -> None:
+    first = brokers.join("a")
+    brokers.join("b", HOUR_MS)
+    brokers.go_on(3)
+    member = Member("b", "s", "", "", "", apart=True)
+    shown = first.described(member)
+    assert int(str(shown["ahead_ms_min"])) <= HOUR_MS <= int(str(shown["ahead_ms_max"]))
+    assert shown["apart"] is True
+    assert first.described(Member("z", "s", "", "", ""))["ahead_ms_min"] is None
+    first.forget()
+    assert [fact.key for fact in brokers.facts.find(PREFIX)] == [f"{PREFIX}b"]
