@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from dejaqueue.errors import BadRequest
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire import frames
-from dejaqueue.wire.frames import Credit, DeliveryHead, Reply, StreamError
+from dejaqueue.wire.frames import Credit, DeliveryHead, Reply, Settle, SettleOp, StreamError
 
 PAYLOADS = pa.record_batch({"payload": pa.array([b"a", b"b"], pa.binary())}).cast(
     pa.schema([pa.field("payload", pa.binary(), nullable=False)])
@@ -327,3 +328,67 @@ def test_json_with_half_a_character_is_refused(
             case _:
                 list(raw.do_action(flight.Action("stats", json.dumps({"topic": text}).encode())))
     assert error_of(caught)["error"] == "BadRequest"
+
+
+def _settle(number: int, **changed: int) -> bytes:
+    """An ack of a whole lease, with these fields other than they should be."""
+    fields = {"op": 1, "fate": 0, "reason_bytes": 0, "partition": 0, "lease_id": 5,
+              "argument_ms": 0, "rows": 0, "leases": 0} | changed  # fmt: skip
+    return struct.pack("<BBHI", 1, 3, 0, number) + struct.pack("<BBHIqqII", *fields.values())
+
+
+MALFORMED = {
+    "unknown operation": _settle(7, op=9),
+    "rows of a whole lease": _settle(7, rows=1),
+    "fewer rows than it says": _settle(7, lease_id=-1, rows=2) + b"\0" * 10,
+    "a fate of an ack": _settle(7, fate=1),
+    "a lease that ends before now": _settle(7, op=3, argument_ms=-5),
+    "a reason that is cut off": _settle(7, op=2, reason_bytes=9) + b"why",
+    "bytes behind its end": _settle(7) + b"\0",
+    "no end": _settle(7)[:20],
+    "a head alone": _settle(7)[:8],
+    "a partition that is none": _settle(7, partition=99),
+    "an id of no partition": _settle(7, lease_id=-1, rows=1) + b"\xff" * 10,
+    "no rows": _settle(7, lease_id=-1),
+}
+
+
+@pytest.mark.parametrize("frame", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_settle_is_answered_and_the_stream_goes_on(
+    raw: flight.FlightClient, server: FlightServer, frame: bytes
+) -> None:
+    writer, reader = raw.do_exchange(descriptor(topic="t"))
+
+    def answer() -> frames.Frame:
+        return frames.decode(memoryview(reader.read_chunk().app_metadata))
+
+    writer.write_metadata(pa.py_buffer(frame))
+    refused = answer()
+    assert isinstance(refused, Reply)
+    assert refused.number == 7
+    assert isinstance(refused.error, BadRequest)
+    assert ", got: " in str(refused.error)
+    with Client(server.url) as client:
+        client.send("t", b"due")
+    writer.write_metadata(pa.py_buffer(frames.encode(Credit(10))))
+    head = answer()
+    assert isinstance(head, DeliveryHead)
+    writer.write_metadata(
+        pa.py_buffer(frames.encode(Settle(SettleOp.ACK, 8, head.partition, head.lease_id)))
+    )
+    acked = answer()
+    assert isinstance(acked, Reply)
+    assert (acked.number, acked.error) == (8, None)
+    assert not acked.all_statuses().any()
+    writer.done_writing()
+    writer.close()
+
+
+def test_a_malformed_settle_without_a_number_is_answered_too(raw: flight.FlightClient) -> None:
+    writer, reader = raw.do_exchange(descriptor(topic="t"))
+    writer.write_metadata(pa.py_buffer(_settle(0, op=9)))
+    refused = frames.decode(memoryview(reader.read_chunk().app_metadata))
+    assert isinstance(refused, Reply)
+    assert (refused.number, type(refused.error)) == (0, BadRequest)
+    writer.done_writing()
+    writer.close()

@@ -2,7 +2,8 @@
 
 Room: flight. One thread reads frames (gRPC's); another sends while there is something to send
 (senders.py), and reads the payloads from the journal: the partition's worker waits for no disk.
-Holds: frames are sent in the order they were queued; after Close nothing is delivered.
+Holds: frames are sent in the order they were queued; after Close nothing is delivered. A settle that
+cannot be read is answered, and the stream goes on.
 """
 
 from __future__ import annotations
@@ -26,7 +27,16 @@ from dejaqueue.flight.sharded_session import ShardedSession
 from dejaqueue.schema.messages import DELIVERY
 from dejaqueue.wire import frames
 from dejaqueue.wire.descriptors import ConsumeStream
-from dejaqueue.wire.frames import Close, Credit, DeliveryHead, Frame, Ping, Settle, StreamError
+from dejaqueue.wire.frames import (
+    Close,
+    Credit,
+    DeliveryHead,
+    Frame,
+    Ping,
+    Reply,
+    Settle,
+    StreamError,
+)
 
 log = logging.getLogger("dejaqueue.flight")
 
@@ -186,11 +196,17 @@ def _read_frames(
         if chunk.app_metadata is None:
             outbound.put(StreamError(BadRequest("frame", "a frame in app_metadata", "none")))
             return False
+        content = memoryview(chunk.app_metadata)
         try:
-            frame = frames.decode(memoryview(chunk.app_metadata))
+            frame = frames.decode(content)
         except BadRequest as wrong:
-            outbound.put(StreamError(wrong))
-            return False
+            number = frames.settle_number(content)
+            if number is None:
+                outbound.put(StreamError(wrong))
+                return False
+            # One settle is wrong, and changed nothing: the leases of the others stay as they are.
+            outbound.put(Reply(number, error=wrong))
+            continue
         match frame:
             case Credit():
                 session.credit(frame.rows)

@@ -326,6 +326,17 @@ def decode(content: bytes | memoryview) -> Frame:
     raise BadRequest("frame.type", "1 to 8", kind)
 
 
+def settle_number(content: bytes | memoryview) -> int | None:
+    """The number of what is a SETTLE by its head, whatever follows; None = it is no SETTLE.
+
+    What cannot be read of a SETTLE is answered under this number: its stream is in order.
+    """
+    if len(content) < _HEAD.size:
+        return None
+    version, kind, _, number = _HEAD.unpack_from(content)
+    return int(number) if (version, kind) == (VERSION, FrameType.SETTLE) else None
+
+
 def _decode_error(body: memoryview) -> DejaQError:
     values = json.loads(bytes(body))
     if not isinstance(values, dict):
@@ -386,6 +397,8 @@ def _decode_settle(body: memoryview, number: int) -> Settle:
             raise BadRequest("settle.lease_ids", "none but to extend, by themselves", lease_count)
         lease_ids = _decode_lease_ids(rest, lease_count)
         return Settle(op, number, partition, -1, argument_ms, lease_ids=lease_ids)
+    if lease_id >= 0 and rows:
+        raise BadRequest("settle.rows", "0 of a whole lease", rows)
     ids = attempts = None
     if lease_id < 0:
         ids = np.frombuffer(rest, dtype="<i8", count=rows)

@@ -1,0 +1,290 @@
+// Package dejaqueue is a client of DejaQ, a message queue that delivers at a time.
+//
+// It is written from docs/wire.md and nothing else: Arrow Flight, record batches, and frames. A
+// Client is safe for many goroutines; so are its producers and consumers.
+package dejaqueue
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+)
+
+const (
+	defaultPort = "7464"
+	bytesMax    = 192 << 20 // of one gRPC message: a batch of 128 MiB, and what is around it
+)
+
+// Options of a client.
+type Options struct {
+	APIKey string      // goes with every call; "" = none
+	TLS    *tls.Config // for dejaqs://; nil = the system's certificates are trusted
+	// RetryFor is how long a batch is sent again after its connection broke; 0 = 30 seconds.
+	RetryFor time.Duration
+}
+
+// Client is a connection to a broker, which is made again when it breaks.
+type Client struct {
+	flight   flight.Client
+	headers  []string
+	retryFor time.Duration
+}
+
+// Dial makes a client of dejaq://host:port, or dejaqs:// for TLS. It does not wait for the broker.
+func Dial(address string, options Options) (*Client, error) {
+	parsed, err := url.Parse(address)
+	if err != nil || parsed.Hostname() == "" || (parsed.Scheme != "dejaq" && parsed.Scheme != "dejaqs") {
+		return nil, badRequest("url", "dejaq://host:port or dejaqs://host:port", address)
+	}
+	port := parsed.Port()
+	if port == "" {
+		port = defaultPort
+	}
+	secured := insecure.NewCredentials()
+	if parsed.Scheme == "dejaqs" {
+		secured = credentials.NewTLS(options.TLS)
+	} else if options.TLS != nil {
+		return nil, badRequest("url", "dejaqs://host:port with TLS", address)
+	}
+	host := parsed.Hostname()
+	if len(host) > 0 && containsColon(host) {
+		host = "[" + host + "]"
+	}
+	connection, err := grpc.NewClient(
+		"passthrough:///"+host+":"+port,
+		grpc.WithTransportCredentials(secured),
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(bytesMax), grpc.MaxCallSendMsgSize(bytesMax),
+		),
+		grpc.WithConnectParams(connectParams),
+	)
+	if err != nil {
+		return nil, badRequest("url", "an address that can be reached", err.Error())
+	}
+	client := &Client{flight: flight.NewClientFromConn(connection, nil), retryFor: options.RetryFor}
+	if client.retryFor == 0 {
+		client.retryFor = 30 * time.Second
+	}
+	if options.APIKey != "" {
+		client.headers = []string{"authorization", "Bearer " + options.APIKey}
+	}
+	return client, nil
+}
+
+// Close ends the connection. Close producers and consumers before.
+func (c *Client) Close() error { return c.flight.Close() }
+
+func (c *Client) context(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, c.headers...)
+}
+
+// Action is an administrative call: a JSON object in, a JSON object out.
+func (c *Client) Action(ctx context.Context, name string, body map[string]any) (map[string]any, error) {
+	if body == nil {
+		body = map[string]any{}
+	}
+	content, err := json.Marshal(body)
+	if err != nil {
+		return nil, badRequest("body", "values that JSON can hold", err.Error())
+	}
+	ctx, cancel := context.WithCancel(c.context(ctx))
+	defer cancel()
+	stream, err := c.flight.DoAction(ctx, &flight.Action{Type: name, Body: content})
+	if err != nil {
+		return nil, errorOf(err)
+	}
+	answer := map[string]any{}
+	for first := true; ; first = false {
+		result, err := stream.Recv()
+		if err == io.EOF {
+			return answer, nil
+		}
+		if err != nil {
+			return nil, errorOf(err)
+		}
+		if first {
+			if err := json.Unmarshal(result.Body, &answer); err != nil {
+				return nil, broken("a JSON object for %s, got: %.100q", name, result.Body)
+			}
+		}
+	}
+}
+
+// CreateTopic makes a topic; settings may be nil. A topic with the same settings may exist.
+func (c *Client) CreateTopic(ctx context.Context, name string, settings map[string]any) error {
+	body := map[string]any{"name": name, "exist_ok": true}
+	for setting, value := range settings {
+		body[setting] = value
+	}
+	_, err := c.Action(ctx, "create_topic", body)
+	return err
+}
+
+// Peek looks at messages without leasing them. The query has the fields of docs/wire.md, such as
+// limit, ids or keys.
+func (c *Client) Peek(ctx context.Context, topic string, query map[string]any) ([]*Message, error) {
+	ticket := map[string]any{"op": "peek", "topic": topic}
+	for name, value := range query {
+		ticket[name] = value
+	}
+	content, err := json.Marshal(ticket)
+	if err != nil {
+		return nil, badRequest("query", "values that JSON can hold", err.Error())
+	}
+	ctx, cancel := context.WithCancel(c.context(ctx))
+	defer cancel()
+	stream, err := c.flight.DoGet(ctx, &flight.Ticket{Ticket: content})
+	if err != nil {
+		return nil, errorOf(err)
+	}
+	reader, err := flight.NewRecordReader(stream)
+	if err != nil {
+		return nil, errorOf(err)
+	}
+	defer reader.Release()
+	var found []*Message
+	for reader.Next() {
+		rows, err := messagesOf(reader.RecordBatch())
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, rows...)
+	}
+	if err := reader.Err(); err != nil && err != io.EOF {
+		return nil, errorOf(err)
+	}
+	return found, nil
+}
+
+// Change is a new due time, priority or group of a message that is not leased yet.
+type Change struct {
+	ID  int64  // of the message, if Key is ""
+	Key string // all changes of a call have an ID, or all have a Key
+	Due time.Time
+}
+
+// Move gives messages another due time, by id or by key; a status for each.
+func (c *Client) Move(ctx context.Context, topic string, changes []Change) ([]Status, error) {
+	return c.rename(ctx, topic, "move", changes)
+}
+
+// Cancel takes back messages that are not leased yet, by id; a status for each.
+func (c *Client) Cancel(ctx context.Context, topic string, ids ...int64) ([]Status, error) {
+	changes := make([]Change, len(ids))
+	for row, id := range ids {
+		changes[row].ID = id
+	}
+	return c.rename(ctx, topic, "cancel", changes)
+}
+
+// CancelKeys is Cancel by key.
+func (c *Client) CancelKeys(ctx context.Context, topic string, keys ...string) ([]Status, error) {
+	changes := make([]Change, len(keys))
+	for row, key := range keys {
+		changes[row].Key = key
+	}
+	return c.rename(ctx, topic, "cancel", changes)
+}
+
+func (c *Client) rename(ctx context.Context, topic, op string, changes []Change) ([]Status, error) {
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	batch := changesBatch(changes, op == "move")
+	defer batch.Release()
+	answer, err := c.writeOnce(ctx, map[string]any{"topic": topic, "op": op}, batch)
+	if err != nil {
+		return nil, err
+	}
+	return answer.statusesOf(len(changes)), nil
+}
+
+// Settled acks, nacks or extends by id and attempt, without a consumer: op is "ack", "nack" or
+// "extend"; argumentMS is the delay of a nack or the lease of an extend.
+func (c *Client) settleRows(
+	ctx context.Context, topic, op, transaction string, messages []*Message,
+) ([]Status, error) {
+	batch := settleBatch(messages)
+	defer batch.Release()
+	command := map[string]any{"topic": topic, "op": op, "transaction": transaction}
+	answer, err := c.writeOnce(ctx, command, batch)
+	if err != nil {
+		return nil, err
+	}
+	return answer.statusesOf(len(messages)), nil
+}
+
+// writeOnce sends one batch on a stream of its own. If the connection breaks, whether the batch was
+// carried out is unknown: the error says Unavailable.
+func (c *Client) writeOnce(
+	ctx context.Context, command map[string]any, batch arrow.RecordBatch,
+) (*reply, error) {
+	ctx, cancel := context.WithCancel(c.context(ctx))
+	defer cancel()
+	stream, err := c.flight.DoPut(ctx)
+	if err != nil {
+		return nil, errorOf(err)
+	}
+	writer := flight.NewRecordWriter(stream, ipc.WithSchema(batch.Schema()))
+	writer.SetFlightDescriptor(commandDescriptor(command))
+	// A failure to write is told by the end of the stream, which has the broker's words.
+	if err := writer.Write(batch); err == nil {
+		_ = writer.Close()
+		_ = stream.CloseSend()
+	}
+	result, err := stream.Recv()
+	if err != nil {
+		if err == io.EOF {
+			return nil, unavailable("the stream ended before its reply")
+		}
+		return nil, errorOf(err)
+	}
+	frame, err := decode(result.AppMetadata)
+	if err != nil {
+		return nil, err
+	}
+	answer, is := frame.(*reply)
+	if !is {
+		return nil, broken("a REPLY, got: %T", frame)
+	}
+	if answer.err != nil {
+		return nil, answer.err
+	}
+	return answer, nil
+}
+
+func commandDescriptor(command map[string]any) *flight.FlightDescriptor {
+	content, err := json.Marshal(command)
+	if err != nil {
+		panic(err) // texts, numbers and booleans of our own
+	}
+	return &flight.FlightDescriptor{Type: flight.DescriptorCMD, Cmd: content}
+}
+
+func badRequest(field, limit, value string) *Error {
+	return &Error{
+		Number: NumberBadRequest, Name: "BadRequest",
+		Text:   field + ": " + limit + ", got: " + value,
+		Fields: map[string]any{"field": field, "limit": limit, "value": value},
+	}
+}
+
+func containsColon(host string) bool {
+	for _, letter := range host {
+		if letter == ':' {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,513 @@
+package dejaqueue
+
+import (
+	"container/heap"
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/flight"
+)
+
+// ConsumeOptions say who consumes, and how.
+type ConsumeOptions struct {
+	Consumer string        // a name for logs and stats
+	Lease    time.Duration // of its deliveries; 0 = the topic's
+	// Credit is how many messages may be at hand that are not settled; 0 = 1,000. Take what can be
+	// worked off in one lease.
+	Credit                    int
+	TagsAny, TagsAll, TagsNot []string
+}
+
+// Consumer receives messages of one topic, each when it is due by the broker's clock, never before.
+// When the connection breaks it opens another one; what is at hand stays, until its lease ends.
+type Consumer struct {
+	client  *Client
+	topic   string
+	command map[string]any
+	credit  int
+
+	mutex      sync.Mutex
+	wake       chan struct{} // closed and made again when something has changed
+	held       holding
+	arrivals   int
+	atHand     map[handed]*lease // handed over and not settled
+	offset     clockOffset
+	stream     flight.FlightService_DoExchangeClient
+	generation int
+	number     uint32
+	waiting    map[uint32]chan *reply
+	pings      map[uint32]int64
+	refused    *Error // the broker refused the stream: nothing comes any more
+	closed     bool
+	done       chan struct{}
+}
+
+type handed struct {
+	id      int64
+	attempt uint16
+}
+
+type heldMessage struct {
+	message   *Message
+	releaseUS int64
+	arrival   int
+}
+
+type holding []heldMessage
+
+func (h holding) Len() int { return len(h) }
+func (h holding) Less(a, b int) bool {
+	if h[a].releaseUS != h[b].releaseUS {
+		return h[a].releaseUS < h[b].releaseUS
+	}
+	return h[a].arrival < h[b].arrival
+}
+func (h holding) Swap(a, b int) { h[a], h[b] = h[b], h[a] }
+func (h *holding) Push(one any) { *h = append(*h, one.(heldMessage)) }
+func (h *holding) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// Consume begins to consume a topic. Close the consumer.
+func (c *Client) Consume(topic string, options ConsumeOptions) *Consumer {
+	command := map[string]any{"topic": topic, "consumer": options.Consumer}
+	if options.Lease != 0 {
+		command["lease_ms"] = options.Lease.Milliseconds()
+	}
+	for name, tags := range map[string][]string{
+		"tags_any": options.TagsAny, "tags_all": options.TagsAll, "tags_none": options.TagsNot,
+	} {
+		if len(tags) > 0 {
+			command[name] = tags
+		}
+	}
+	credit := options.Credit
+	if credit <= 0 {
+		credit = 1000
+	}
+	consumer := &Consumer{
+		client: c, topic: topic, command: command, credit: credit, wake: make(chan struct{}),
+		atHand: map[handed]*lease{}, waiting: map[uint32]chan *reply{}, pings: map[uint32]int64{},
+		done: make(chan struct{}),
+	}
+	go consumer.run()
+	return consumer
+}
+
+// changed is called under the mutex.
+func (c *Consumer) changed() {
+	close(c.wake)
+	c.wake = make(chan struct{})
+}
+
+// run opens streams until the consumer is closed or refused.
+func (c *Consumer) run() {
+	defer close(c.done)
+	for failures := 0; ; failures++ {
+		wrong, delivered := c.serve()
+		c.mutex.Lock()
+		c.stream = nil
+		for number, waiting := range c.waiting {
+			delete(c.waiting, number)
+			close(waiting)
+		}
+		if !c.closed && !wrong.CanRetry() {
+			c.refused = wrong
+		}
+		over := c.closed || c.refused != nil
+		c.changed()
+		c.mutex.Unlock()
+		if over {
+			return
+		}
+		if delivered {
+			failures = 0
+		}
+		time.Sleep(max(pause(failures), min(wrong.RetryAfter(), time.Second)))
+	}
+}
+
+// serve is one stream, from its opening to its end; why it ended, and whether anything came.
+func (c *Consumer) serve() (*Error, bool) {
+	ctx, cancel := context.WithCancel(c.client.context(context.Background()))
+	defer cancel()
+	stream, err := c.client.flight.DoExchange(ctx)
+	if err == nil {
+		err = stream.Send(&flight.FlightData{FlightDescriptor: commandDescriptor(c.command)})
+	}
+	if err != nil && err != io.EOF {
+		return errorOf(err), false
+	}
+	c.mutex.Lock()
+	c.generation++
+	c.offset = clockOffset{} // the broker may be another one
+	c.pings = map[uint32]int64{}
+	c.stream = stream
+	rows := c.credit - len(c.held) - len(c.atHand)
+	if c.closed {
+		c.mutex.Unlock()
+		return unavailable("the consumer is closed"), false
+	}
+	c.say(encodeCredit(max(rows, 0)))
+	c.changed()
+	c.mutex.Unlock()
+	pinging := make(chan struct{})
+	defer close(pinging)
+	go c.ping(pinging)
+	frames := &frameReader{stream: stream, consumer: c}
+	return frames.read()
+}
+
+// frameReader takes frames without a batch out of the stream, and leaves the others to Arrow.
+type frameReader struct {
+	stream   flight.FlightService_DoExchangeClient
+	consumer *Consumer
+	heads    bool
+	ended    *Error
+}
+
+// Recv is the next message that has a schema or a batch.
+func (f *frameReader) Recv() (*flight.FlightData, error) {
+	for {
+		content, err := f.stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		f.heads = true
+		if len(content.DataHeader) > 0 {
+			return content, nil
+		}
+		if len(content.AppMetadata) == 0 {
+			continue
+		}
+		frame, err := decode(content.AppMetadata)
+		if err != nil {
+			return nil, err
+		}
+		switch frame := frame.(type) {
+		case *Error:
+			f.ended = frame
+		case ended:
+			return nil, io.EOF
+		default:
+			f.consumer.heard(frame)
+		}
+	}
+}
+
+func (f *frameReader) read() (*Error, bool) {
+	ended := func(err error) (*Error, bool) {
+		if f.ended != nil {
+			return f.ended, f.heads
+		}
+		if err == nil || err == io.EOF {
+			return unavailable("the broker ended the stream"), f.heads
+		}
+		return errorOf(err), f.heads
+	}
+	reader, err := flight.NewRecordReader(f)
+	if err != nil {
+		return ended(err)
+	}
+	defer reader.Release()
+	for reader.Next() {
+		frame, err := decode(reader.LatestAppMetadata())
+		if err != nil {
+			return ended(err)
+		}
+		head, is := frame.(*delivery)
+		if !is {
+			return ended(broken("a DELIVERY with a batch, got: %T", frame))
+		}
+		rows, err := messagesOf(reader.RecordBatch())
+		if err != nil {
+			return ended(err)
+		}
+		f.consumer.delivered(head, rows)
+	}
+	return ended(reader.Err())
+}
+
+// say sends a frame; called under the mutex. That it failed is told by the end of the stream.
+func (c *Consumer) say(frame []byte) {
+	if c.stream != nil {
+		_ = c.stream.Send(&flight.FlightData{AppMetadata: frame})
+	}
+}
+
+func (c *Consumer) delivered(head *delivery, rows []*Message) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	under := &lease{head.partition, head.leaseID, len(rows), head.leaseEndMS, c.generation}
+	c.offset.reached = max(c.offset.reached, head.sent)
+	release := head.sent // what was due when it was sent keeps the broker's order
+	for _, message := range rows {
+		message.lease = under
+		release = max(release, message.Due.UnixMicro())
+		c.arrivals++
+		heap.Push(&c.held, heldMessage{message, release, c.arrivals})
+	}
+	c.changed()
+}
+
+func (c *Consumer) heard(frame any) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	switch frame := frame.(type) {
+	case *pong:
+		if sent, is := c.pings[frame.number]; is {
+			delete(c.pings, frame.number)
+			c.offset.addPong(sent, nowUS(), frame.brokerUS)
+			c.changed()
+		}
+	case *reply:
+		if waiting, is := c.waiting[frame.number]; is {
+			delete(c.waiting, frame.number)
+			waiting <- frame
+		}
+	}
+}
+
+// ping measures the broker's clock: often at first, then once a second.
+func (c *Consumer) ping(ended chan struct{}) {
+	for count := uint32(1); ; count++ {
+		c.mutex.Lock()
+		now := nowUS()
+		offset, uncertainty := c.offset.at(now)
+		if len(c.pings) < 64 {
+			c.pings[count] = now
+			c.say(encodePing(ping{count, now, offset, uncertainty}))
+		}
+		c.forgetEnded(now)
+		c.mutex.Unlock()
+		next := time.Second
+		if count < 6 {
+			next = 10 * time.Millisecond << count
+		}
+		select {
+		case <-time.After(next):
+		case <-ended:
+			return
+		}
+	}
+}
+
+// forgetEnded is called under the mutex: what was handed over and never settled is back at the
+// broker when its lease ends, and makes room for others.
+func (c *Consumer) forgetEnded(now int64) {
+	brokerMS, gone := c.offset.brokerMS(now), 0
+	for one, under := range c.atHand {
+		if under.endMS < brokerMS {
+			delete(c.atHand, one)
+			gone++
+		}
+	}
+	c.room(gone)
+}
+
+func (c *Consumer) room(rows int) {
+	if rows > 0 {
+		c.say(encodeCredit(rows))
+	}
+}
+
+// Receive waits for the next message that is due. It is leased: Ack it, Nack it, or lose it when its
+// lease ends. An Error that cannot be retried is why the broker refuses to deliver.
+func (c *Consumer) Receive(ctx context.Context) (*Message, error) {
+	for {
+		c.mutex.Lock()
+		now := nowUS()
+		wait := time.Hour
+		for len(c.held) > 0 {
+			next := c.held[0]
+			if next.message.lease.endMS <= c.offset.brokerMS(now) {
+				heap.Pop(&c.held)
+				c.room(1)
+				continue
+			}
+			us, known := c.offset.wait(next.releaseUS, now)
+			if known && us == 0 {
+				heap.Pop(&c.held)
+				c.atHand[handed{next.message.ID, next.message.Attempts}] = next.message.lease
+				c.mutex.Unlock()
+				return next.message, nil
+			}
+			if known {
+				wait = time.Duration(us) * time.Microsecond
+			}
+			break
+		}
+		wake, refused, closed := c.wake, c.refused, c.closed
+		c.mutex.Unlock()
+		if closed {
+			return nil, unavailable("the consumer is closed")
+		}
+		if refused != nil {
+			return nil, refused
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-wake:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Ack says that messages are done; a status for each. LeaseLost: it is not this consumer's any more.
+func (c *Consumer) Ack(ctx context.Context, messages ...*Message) ([]Status, error) {
+	return c.settle(ctx, settle{op: opAck}, messages)
+}
+
+// Refusal says how messages are given back.
+type Refusal struct {
+	Delay   time.Duration // from now
+	Backoff bool          // wait as the topic says, in place of Delay
+	Reason  string        // why, for the dead letter
+	Dead    bool          // they die now, however often they were delivered
+}
+
+// Nack gives messages back.
+func (c *Consumer) Nack(ctx context.Context, refusal Refusal, messages ...*Message) ([]Status, error) {
+	asked := settle{op: opNack, argumentMS: refusal.Delay.Milliseconds(), reason: refusal.Reason}
+	if refusal.Backoff {
+		asked.argumentMS = -1
+	}
+	if refusal.Dead {
+		asked.fate = fateDead
+	}
+	return c.settle(ctx, asked, messages)
+}
+
+// Extend has leases end so long from now; 0 = the topic's lease.
+func (c *Consumer) Extend(ctx context.Context, length time.Duration, messages ...*Message) ([]Status, error) {
+	statuses, err := c.settle(ctx, settle{op: opExtend, argumentMS: length.Milliseconds()}, messages)
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	end := c.offset.brokerMS(nowUS()) + length.Milliseconds()
+	for row, status := range statuses {
+		if status == OK && length > 0 {
+			extended := *messages[row].lease
+			extended.endMS = end
+			messages[row].lease = &extended
+			c.atHand[handed{messages[row].ID, messages[row].Attempts}] = &extended
+		}
+	}
+	return statuses, err
+}
+
+// settle asks on the stream that is open, or the next one. If it breaks before the reply, whether
+// the rows were settled is unknown: the error says Unavailable.
+func (c *Consumer) settle(ctx context.Context, asked settle, messages []*Message) ([]Status, error) {
+	if len(messages) == 0 {
+		return nil, nil
+	}
+	answered := make(chan *reply, 1)
+	for {
+		c.mutex.Lock()
+		if c.closed || c.refused != nil {
+			c.mutex.Unlock()
+			return nil, unavailable("the consumer is closed")
+		}
+		if c.stream != nil {
+			break
+		}
+		wake := c.wake
+		c.mutex.Unlock()
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	c.number++
+	if c.number == 0 {
+		c.number = 1 // 0 asks for no reply
+	}
+	asked.number = c.number
+	if under := c.wholeLease(messages); under != nil {
+		asked.partition, asked.leaseID = under.partition, under.id
+	} else {
+		asked.leaseID = -1
+		for _, message := range messages {
+			asked.ids = append(asked.ids, message.ID)
+			asked.attempts = append(asked.attempts, message.Attempts)
+		}
+	}
+	c.waiting[asked.number] = answered
+	c.say(encodeSettle(asked))
+	c.mutex.Unlock()
+	select {
+	case answer, is := <-answered:
+		if !is {
+			return nil, unavailable("the connection broke; whether the messages are settled is unknown")
+		}
+		if answer.err != nil {
+			return nil, answer.err
+		}
+		if asked.op != opExtend {
+			c.mutex.Lock()
+			c.leave(messages)
+			c.mutex.Unlock()
+		}
+		return answer.statusesOf(len(messages)), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// leave is called under the mutex: the messages make room for others.
+func (c *Consumer) leave(messages []*Message) {
+	gone := 0
+	for _, message := range messages {
+		one := handed{message.ID, message.Attempts}
+		if _, is := c.atHand[one]; is {
+			delete(c.atHand, one)
+			gone++
+		}
+	}
+	c.room(gone)
+}
+
+// wholeLease is the lease that these messages are all of, if it came on this stream.
+func (c *Consumer) wholeLease(messages []*Message) *lease {
+	under := messages[0].lease
+	if under == nil || under.generation != c.generation || under.rows != len(messages) {
+		return nil
+	}
+	seen := map[int64]bool{}
+	for _, message := range messages {
+		if message.lease != under || seen[message.ID] {
+			return nil
+		}
+		seen[message.ID] = true
+	}
+	return under
+}
+
+// Close ends the consumer: what it has and did not settle goes back to the broker at once.
+func (c *Consumer) Close() {
+	c.mutex.Lock()
+	open := c.stream
+	if !c.closed {
+		c.closed = true
+		c.say(encodeClose())
+		c.changed()
+	}
+	c.mutex.Unlock()
+	if open == nil {
+		return
+	}
+	select {
+	case <-c.done:
+	case <-time.After(5 * time.Second):
+	}
+}

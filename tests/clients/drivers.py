@@ -1,0 +1,128 @@
+"""The programs that do with a client what they are told, a JSON object a line.
+
+Each client under clients/ has one, and all of them know the same words: clients/go/conformance,
+clients/java's Conformance.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import time
+from base64 import b64decode, b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = ROOT / "build" / "clients"
+ANSWER_SECONDS_MAX = 60
+
+
+class ClientError(Exception):
+    """What the client raised.
+
+    Attributes:
+        number, name, text, fields, retry: as the client reads them.
+    """
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(f"{error.get('name')} {error.get('number')}: {error.get('text')}")
+        self.number = int(error["number"])
+        self.name = str(error["name"])
+        self.text = str(error["text"])
+        self.fields: dict[str, Any] = error.get("fields") or {}
+        self.retry = bool(error.get("retry"))
+
+
+def command_of(language: str, program: str) -> list[str]:
+    """How a client's program is started; skips the test where the client is not built."""
+    place = BUILT / language
+    if not (place / "stamp").exists():
+        pytest.skip(f"the {language} client is not built: scripts/install_clients.sh {language}")
+    fresh = [str(ROOT / "scripts/install_clients.sh"), language]
+    built = subprocess.run(fresh, capture_output=True, text=True, timeout=110, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    if language == "go":
+        return [str(place / program)]
+    classes = f"{place / 'classes'}:{place / 'lib'}/*"
+    opens = "--add-opens=java.base/java.nio=ALL-UNNAMED"
+    name = program[0].upper() + program[1:]
+    return [
+        "java",
+        opens,
+        "-XX:TieredStopAtLevel=1",
+        "-Xmx256m",
+        "-cp",
+        classes,
+        f"dejaqueue.{name}",
+    ]
+
+
+class Driver:
+    """A client in a process of its own."""
+
+    def __init__(self, language: str, log: Path) -> None:
+        command = command_of(language, "conformance")
+        self._log_path = log
+        self._log = log.open("ab")
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+        self._read = b""
+
+    def begin(self, do: str, **fields: Any) -> None:
+        """Tell it what to do, and do not wait."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": do} | fields).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """What it answers to what it was told. Raises ClientError."""
+        assert self._process.stdout is not None
+        until = time.monotonic() + ANSWER_SECONDS_MAX
+        while b"\n" not in self._read:
+            left = until - time.monotonic()
+            ready, _, _ = select.select([self._process.stdout], [], [], max(left, 0))
+            read = self._process.stdout.read1(1 << 20) if ready else b""  # type: ignore[attr-defined]
+            assert read, f"no answer in time, or it has ended: {self._log_path.read_text()[-2000:]}"
+            self._read += read
+        line, _, self._read = self._read.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise ClientError(answer["error"])
+        return answer
+
+    def call(self, do: str, **fields: Any) -> dict[str, Any]:
+        """Tell it what to do; what it answers. Raises ClientError."""
+        self.begin(do, **fields)
+        return self.answer()
+
+    def send(self, topic: str, *payloads: bytes, do: str = "send", **fields: Any) -> dict[str, Any]:
+        """Send messages that have the same fields."""
+        rows = [{"payload": b64encode(payload).decode()} | fields for payload in payloads]
+        return self.call(do, topic=topic, rows=rows)
+
+    def receive(self, count: int, wait_ms: int = 20_000) -> list[dict[str, Any]]:
+        """Messages, as many as come."""
+        rows = self.call("receive", count=count, wait_ms=wait_ms)["rows"]
+        return [row | {"payload": b64decode(row["payload"])} for row in rows]
+
+    def end(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.close()
+            self._process.wait(10)
+        except (subprocess.TimeoutExpired, OSError):
+            self._process.kill()
+            self._process.wait(10)
+        finally:
+            self._process.stdout.close()
+            self._log.close()
