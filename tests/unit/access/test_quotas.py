@@ -25,10 +25,9 @@ from dejaqueue.access.quotas import (
     Quotas,
 )
 from dejaqueue.access.roles import EVERYBODY, Principal
-from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.setting_groups import QuotaSettings
-from dejaqueue.settings import BrokerSettings, JournalSettings
+from dejaqueue.settings import BrokerSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
 
 SHOP, MILL = Principal("shop", (), "k1"), Principal("mill", (), "k2")
@@ -326,12 +325,3 @@ def test_a_bucket_goes_ahead_of_itself_only_as_far_as_it_may() -> None:
     assert bucket.take(10, 1, 0, 100) == (True, 100)
     assert bucket.take(10, 1, 0, 100) == (False, 200)
     assert bucket.take(10, 11, 1_100_000) == (True, 0)
-
-
-def test_a_wall_clock_that_stands_still_does_not_end_what_principals_may_do() -> None:
-    """It stands still after an hour ahead that was a mistake, until the hour is over."""
-    broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
-    broker.clock.now_us = lambda: 0  # type: ignore[method-assign]
-    before = broker.quotas.clock.now_us()
-    threading.Event().wait(0.01)
-    assert broker.quotas.clock.now_us() > before

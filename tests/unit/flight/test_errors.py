@@ -11,10 +11,12 @@ from dejaqueue.broker import news
 from dejaqueue.client.flight_errors import error_of
 from dejaqueue.errors import (
     DejaQError,
+    Fenced,
     Forbidden,
     InternalError,
     ResourceExhausted,
     Unauthenticated,
+    Unavailable,
     all_errors,
 )
 from dejaqueue.flight.errors import to_flight, translated
@@ -31,7 +33,7 @@ def made(kind: type[DejaQError]) -> DejaQError:
 
 @pytest.mark.parametrize(
     "kind",
-    [kind for kind in all_errors() if kind is not InternalError],
+    [kind for kind in all_errors() if kind not in (InternalError, Fenced)],
     ids=lambda kind: kind.__name__,
 )
 def test_an_error_comes_back_as_itself(kind: type[DejaQError]) -> None:
@@ -40,6 +42,12 @@ def test_an_error_comes_back_as_itself(kind: type[DejaQError]) -> None:
     assert type(found) is kind
     assert str(found) == str(error)
     assert found.fields() == error.fields()
+
+
+def test_a_lost_partition_is_seen_as_a_broker_that_is_away() -> None:
+    found = error_of(to_flight(made(Fenced)))
+    assert type(found) is Unavailable
+    assert "took the partition over: why" in str(found)
 
 
 def test_errors_of_access_have_the_statuses_of_grpc() -> None:
