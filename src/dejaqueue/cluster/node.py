@@ -411,6 +411,9 @@ class Node:
             broker.keys.peers_key = self._peers_key()
         facts = self.coordinator.list(members.PREFIX)
         living = members_of(facts)
+        if all(member.session != session for member in living.values()):
+            self._renewal.ring()  # the coordinator went back; all who are not listed would claim
+            return False
         self._compare_clocks(membership, facts)
         living[self.name] = membership.member
         owners = owners_of(self.coordinator.list(ownership.PREFIX))

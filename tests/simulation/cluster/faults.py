@@ -85,6 +85,12 @@ class ClusterFaults:
                 machine.coordinator.lists_spoilt = 0
                 machine.coordinator.mend()
             machine.start()
+        for place in range(1, 4):  # whoever was just stopping comes back when that is over
+            self._world.after(place * SECOND // 2, self._start_all)
+
+    def _start_all(self) -> None:
+        for machine in self._cluster.machines:
+            machine.start()
 
     def _break_something(self) -> None:
         if self._over:
