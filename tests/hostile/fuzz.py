@@ -12,6 +12,8 @@ thread left behind. `--planted NAME` puts a hole back first, and fails unless th
 from __future__ import annotations
 
 import argparse
+import ctypes
+import itertools
 import json
 import logging
 import mmap
@@ -29,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
@@ -90,10 +93,66 @@ def _clients_believe() -> None:
     flight_transport.is_layout_of_texts = lambda rows: True  # type: ignore[attr-defined]
 
 
+def _reaches_behind(batch: pa.RecordBatch) -> bool:
+    """True if nothing but its payloads' last offset is wrong, which leads a little too far.
+
+    What lies there is handed out: nobody dies of it, and none but the canaries tell.
+    """
+    place = batch.schema.get_field_index("payload")
+    if place < 0 or batch.column(place).type != pa.binary() or batch.column(place).offset:
+        return False
+    payloads = batch.column(place)
+    _, offsets, content = payloads.buffers()
+    if content is None or offsets is None or offsets.size < 4 * (len(payloads) + 1):
+        return False
+    found = np.frombuffer(offsets, dtype="<i4", count=len(payloads) + 1)
+    if found[0] < 0 or (np.diff(found) < 0).any() or found[-1] > content.size + SLOT_BYTES:
+        return False
+    try:
+        batch.remove_column(place).validate(full=True)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def _copied_unseen(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with the payloads that one gets who copies from offset to offset, and looks not."""
+    place = batch.schema.get_field_index("payload")
+    _, offsets, content = batch.column(place).buffers()
+    found = np.frombuffer(offsets, dtype="<i4", count=batch.num_rows + 1).tolist()
+    copied = [
+        ctypes.string_at(content.address + start, end - start)
+        for start, end in itertools.pairwise(found)
+    ]
+    return batch.set_column(place, "payload", pa.array(copied, pa.binary()))
+
+
+def _payloads_reach_behind() -> None:
+    submit = produce._submit
+
+    def believing(target: Any, stream: WriteStream, number: int, batch: Any, *rest: Any) -> None:
+        if _reaches_behind(batch):
+            batch = _copied_unseen(batch)
+        submit(target, stream, number, batch, *rest)
+
+    produce._submit = believing  # type: ignore[assignment]
+
+
+def _read_payloads_reach_behind() -> None:
+    checked = flight_transport.is_layout_of_texts
+
+    def believing(batch: pa.RecordBatch) -> bool:
+        return _reaches_behind(batch) or checked(batch)
+
+    flight_transport.is_layout_of_texts = believing  # type: ignore[attr-defined]
+
+
 PLANTED = {
     "clients_believe": _clients_believe,
     "dictionaries_not_sized": _dictionaries_not_sized,
     "packed_bodies_not_sized": _packed_bodies_not_sized,
+    "payloads_reach_behind": _payloads_reach_behind,
+    "read_payloads_reach_behind": _read_payloads_reach_behind,
     "validation_not_full": _validation_not_full,
     "validation_off": _validation_off,
 }

@@ -45,6 +45,21 @@ def test_a_hole_that_is_put_back_is_found(hole: str) -> None:
     assert found.seconds < fuzz.MINUTE
 
 
+@pytest.mark.parametrize(
+    ("hole", "first", "count", "fault"),
+    [
+        ("payloads_reach_behind", 1, 1_500, "a canary is stored in column payload"),
+        ("read_payloads_reach_behind", 3_880, 20, "a canary was read from column payload"),
+    ],
+)
+def test_a_hole_that_only_leaks_is_found_by_the_canaries(
+    hole: str, first: int, count: int, fault: str
+) -> None:
+    """Nobody dies of these, and every batch is answered."""
+    found = fuzz.run(first, count, hole, faults_max=1)
+    assert [text for _, text in found.faults] == [fault]
+
+
 @pytest.fixture
 def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerProcess]:
     monkeypatch.setenv("MALLOC_PERTURB_", "165")

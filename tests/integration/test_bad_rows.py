@@ -252,6 +252,16 @@ def test_the_http_api_shows_and_leases_all_rows(site: Site) -> None:
         assert http.get("/v1/topics/t/stats").json()["leased"] == 0
 
 
+def test_doqs_api_hands_out_all_rows(site: Site) -> None:
+    with httpx.Client(base_url=site.http, timeout=20) as http:
+        found = []
+        for _ in range(COUNT):
+            answered = http.get("/API/v1/queues/t/messages", params={"ack": "true"})
+            assert answered.status_code == 200, answered.text
+            found.append((answered.json()["content"], answered.json()["metadata"]))
+    assert found == [(str(row), {"name": key}) for row, key in enumerate(EXPECTED)]
+
+
 def test_the_history_can_be_read(site: Site) -> None:
     rows: list[dict[str, Any]] = []
     for file in site.broker.history_files({"name": "t"})["files"]:

@@ -97,7 +97,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/client/shard_writing.py": "tests/cluster/test_spread.py",
     "src/dejaqueue/flight/sharded.py": "tests/cluster/test_spread.py",
     "src/dejaqueue/flight/sharded_session.py": "tests/cluster/test_spread.py",
-    "src/dejaqueue/flight/produce.py": "tests/integration",
     "src/dejaqueue/flight/server.py": "tests/integration",
     "src/dejaqueue/http/auditing.py": "tests/integration/test_access.py",
     "src/dejaqueue/http/entrance.py": "tests/integration/test_authorisation.py",

@@ -171,15 +171,23 @@ def _submit(
         if wants_replies:
             replies.put(Reply(number, batch.num_rows, error=malformed))
         raise
+    except Exception as wrong:
+        if wants_replies:
+            replies.put(_reply_to_bug(number, batch, wrong))
+        raise
     try:
         target.submit(number, batch, reply_to)
     except Exception as wrong:
-        # Without a reply, `finish` and the client would wait for it for ever.
         if wants_replies:
-            bug = InternalError(f"{type(wrong).__name__}: {wrong}")
-            error = wrong if isinstance(wrong, DejaQError) else bug
-            reply_to(Reply(number, batch.num_rows, error=error))
+            reply_to(_reply_to_bug(number, batch, wrong))
         raise
+
+
+def _reply_to_bug(number: int, batch: pa.RecordBatch, wrong: Exception) -> Reply:
+    """Without a reply, `finish` and the client would wait for it for ever."""
+    bug = InternalError(f"{type(wrong).__name__}: {wrong}")
+    error = wrong if isinstance(wrong, DejaQError) else bug
+    return Reply(number, batch.num_rows, error=error)
 
 
 def _give_back(account: Account, byte_count: int, reply_to: ReplyTo, reply: Reply) -> None:
