@@ -71,6 +71,7 @@ build_java() {
 [[ $# -gt 0 ]] || set -- go java
 status=0
 for language in "$@"; do
+    [[ "$language" == go || "$language" == java ]] || left_out "there is no client for $language"
     place="build/clients/$language"
     stamp="$(stamp_of "$language")"
     [[ "$(cat "$place/stamp" 2>/dev/null)" == "$stamp" ]] && continue
