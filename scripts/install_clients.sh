@@ -5,10 +5,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+maven_plugin=3.6.1
 go_needed="$(sed -n 's/^go \([0-9.]*\)$/\1/p' clients/go/go.mod)"
 
 stamp_of() { # what a client is built from
-    find "clients/$1" docs/wire.md "$0" -type f ! -name '*.md' -print0 | sort -z | xargs -0 sha256sum | sha256sum
+    find "clients/$1" "$0" -type f ! -name '*.md' -print0 | sort -z | xargs -0 sha256sum | sha256sum
 }
 
 left_out() {
@@ -36,19 +37,48 @@ build_go() {
     export GOTOOLCHAIN=auto GOFLAGS="-mod=readonly -buildvcs=false" CGO_ENABLED=0
     local place="$PWD/build/clients/go"
     (
-        cd clients/go
-        go build -o "$place/" ./conformance ./example
-        go test -c -o "$place/unit" .
+        cd clients/go &&
+            go build -o "$place/" ./conformance ./example &&
+            go test -c -o "$place/unit" .
     ) || left_out "Go could not build it (its modules have to be reachable: GOPROXY)"
 }
 
-for language in "${@:-go}"; do
+java_major() { # of the Java compiler, 0 if there is none
+    javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p' | grep . || echo 0
+}
+
+build_java() {
+    local place="$PWD/build/clients/java" sums="$PWD/clients/java/dependencies.sha256"
+    [[ "$(java_major)" -ge 17 ]] || from_debian openjdk-17-jdk-headless || true
+    [[ "$(java_major)" -ge 17 ]] || left_out "a Java compiler of version 17 or newer is missing"
+    if ! (cd "$place/lib" && sha256sum --check --quiet "$sums") 2>/dev/null; then
+        command -v mvn >/dev/null || from_debian maven || left_out "Maven is missing"
+        rm -rf "$place/lib"
+        mvn --batch-mode --quiet --file clients/java/pom.xml -DoutputDirectory="$place/lib" \
+            "org.apache.maven.plugins:maven-dependency-plugin:$maven_plugin:copy-dependencies" >"$place/log" 2>&1 || {
+            tail -n 5 "$place/log" >&2
+            left_out "Maven could not fetch what it takes"
+        }
+        # Whatever a repository answers, these are the files that were looked at.
+        (cd "$place/lib" && sha256sum --check --quiet "$sums") || left_out "what Maven fetched is not what was pinned"
+        [[ "$(ls "$place/lib" | wc -l)" == "$(wc -l <"$sums")" ]] || left_out "Maven fetched more than was pinned"
+    fi
+    rm -rf "$place/classes"
+    javac -Xlint:unchecked,rawtypes,deprecation,cast,fallthrough -Werror --release 17 -d "$place/classes" -cp "$place/lib/*" \
+        clients/java/src/main/java/dejaqueue/*.java || left_out "it does not compile"
+}
+
+[[ $# -gt 0 ]] || set -- go java
+status=0
+for language in "$@"; do
+    [[ "$language" == go || "$language" == java ]] || left_out "there is no client for $language"
     place="build/clients/$language"
     stamp="$(stamp_of "$language")"
     [[ "$(cat "$place/stamp" 2>/dev/null)" == "$stamp" ]] && continue
     echo "building the $language client"
     mkdir -p "$place"
     rm -f "$place/stamp"
-    "build_$language"
-    echo "$stamp" >"$place/stamp"
+    # One client that cannot be built does not keep the other from it.
+    if ("build_$language"); then echo "$stamp" >"$place/stamp"; else status=1; fi
 done
+exit "$status"

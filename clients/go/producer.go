@@ -188,7 +188,11 @@ func (p *Producer) connect(after time.Duration) {
 	p.connecting = false
 	for _, sending := range append([]*outgoing{}, p.waiting...) {
 		if time.Now().After(sending.deadline) {
-			p.finish(sending, nil, unavailable("no connection to the broker in time; the outcome is unknown"))
+			wrong := sending.err // what a broker answered last
+			if wrong == nil {
+				wrong = unavailable("no connection to the broker in time; the outcome is unknown")
+			}
+			p.finish(sending, nil, wrong)
 		}
 	}
 	if err != nil || p.closed || len(p.waiting) == 0 {
@@ -266,6 +270,7 @@ func (p *Producer) answered(from *putStream, answer *reply) {
 			p.failures = 0
 			p.finish(sending, answer, nil)
 		case answer.err.CanRetry() && time.Now().Before(sending.deadline):
+			sending.err = answer.err
 			p.drop(from, answer.err) // it is sent again, in its place
 		default:
 			p.finish(sending, nil, answer.err)

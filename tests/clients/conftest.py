@@ -13,7 +13,7 @@ from dejaqueue.flight.server import FlightServer
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.clients.drivers import Driver
 
-LANGUAGES = ("go",)
+LANGUAGES = ("go", "java")
 
 
 @pytest.fixture

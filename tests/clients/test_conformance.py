@@ -232,13 +232,12 @@ def test_errors_have_numbers_and_names(client: Driver) -> None:
 
 
 def test_a_backlog_that_is_full_can_be_retried(alone: Driver, server: FlightServer) -> None:
-    alone.call("connect", url=server.url, retry_ms=1)
+    alone.call("connect", url=server.url, retry_ms=2_000)
     alone.call("create_topic", topic="small", settings={"max_backlog_count": 1})
     alone.send("small", b"x")
     with pytest.raises(ClientError) as full:
         alone.send("small", b"y")
-    assert full.value.number in {31, 32}
-    assert full.value.retry
+    assert (full.value.number, full.value.retry) == (31, True)
 
 
 def test_a_broker_out_of_reach_is_unavailable(alone: Driver) -> None:

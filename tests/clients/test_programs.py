@@ -64,3 +64,11 @@ def sources() -> list[Path]:
 @pytest.mark.parametrize("path", sources(), ids=lambda path: path.name)
 def test_no_file_of_a_client_is_too_long(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 600
+
+
+def test_what_the_java_client_takes_is_pinned() -> None:
+    lines = (ROOT / "clients/java/dependencies.sha256").read_text().splitlines()
+    assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line) for line in lines)
+    version = re.search(r"<arrow.version>(.*)</", (ROOT / "clients/java/pom.xml").read_text())
+    assert version is not None
+    assert any(line.endswith(f"flight-core-{version[1]}.jar") for line in lines)

@@ -2,8 +2,8 @@
 
 Room: flight. One thread reads frames (gRPC's); another sends while there is something to send
 (senders.py), and reads the payloads from the journal: the partition's worker waits for no disk.
-Holds: frames are sent in the order they were queued; after Close nothing is delivered. A settle that
-cannot be read is answered, and the stream goes on.
+Holds: frames are sent in the order they were queued; after Close nothing is delivered. A settle
+that cannot be read is answered, and the stream goes on.
 """
 
 from __future__ import annotations

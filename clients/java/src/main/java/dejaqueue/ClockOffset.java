@@ -1,0 +1,62 @@
+package dejaqueue;
+
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
+import java.util.ArrayDeque;
+
+/** The broker's clock, seen from here; an offset is it less the client's. Microseconds. */
+final class ClockOffset {
+    private static final int SAMPLES_KEPT = 16;
+    private static final long DRIFT_PPM = 50;
+    private static final long STARTED_NS = System.nanoTime();
+    private static final long STARTED_US = ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now());
+
+    private record Sample(long offset, long error, long at) {
+        long errorAt(long now) {
+            return error + (now - at) * DRIFT_PPM / 1_000_000;
+        }
+    }
+
+    private final ArrayDeque<Sample> samples = new ArrayDeque<>();
+    /** A time that the broker's clock has reached for sure: it stood in a DELIVERY. */
+    long reachedUs;
+
+    /** UTC by a clock that does not jump: the wall clock of the start, and what has elapsed since. */
+    static long nowUs() {
+        return STARTED_US + (System.nanoTime() - STARTED_NS) / 1_000;
+    }
+
+    void addPong(long sent, long received, long broker) {
+        long trip = Math.max(received - sent, 0);
+        samples.addLast(new Sample(broker - (sent + trip / 2), (trip + 1) / 2, received));
+        if (samples.size() > SAMPLES_KEPT) {
+            samples.removeFirst();
+        }
+    }
+
+    /** Offset and uncertainty, which is UNKNOWN before the first answer. */
+    long[] at(long now) {
+        long[] best = {0, Frames.UNKNOWN};
+        for (Sample one : samples) {
+            if (best[1] == Frames.UNKNOWN || one.errorAt(now) < best[1]) {
+                best = new long[] {one.offset, one.errorAt(now)};
+            }
+        }
+        return best;
+    }
+
+    /** How long from now until the broker's clock is there for sure; UNKNOWN if that is not known. */
+    long waitUs(long dueUs, long now) {
+        if (dueUs <= reachedUs) {
+            return 0;
+        }
+        long[] offset = at(now);
+        return offset[1] == Frames.UNKNOWN
+                ? Frames.UNKNOWN
+                : Math.max(dueUs - (now + offset[0] - offset[1]), 0);
+    }
+
+    long brokerMs(long now) {
+        return Math.max(now + at(now)[0], reachedUs) / 1_000;
+    }
+}

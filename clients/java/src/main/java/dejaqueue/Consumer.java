@@ -1,0 +1,385 @@
+package dejaqueue;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.PriorityQueue;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.arrow.flight.FlightClient;
+import org.apache.arrow.flight.FlightStream;
+import org.apache.arrow.memory.ArrowBuf;
+
+/**
+ * Receives messages of one topic, each when it is due by the broker's clock, never before. When the
+ * connection breaks it opens another one; what is at hand stays, until its lease ends.
+ */
+public final class Consumer implements AutoCloseable {
+    /**
+     * Who consumes, and how.
+     *
+     * @param name for logs and stats
+     * @param leaseMs of its deliveries; 0 = the topic's
+     * @param credit how many messages may be at hand that are not settled; 0 = 1,000
+     * @param tagsAny only messages with any of these; empty = all
+     */
+    public record Options(String name, long leaseMs, int credit, List<String> tagsAny) {
+        /** The topic's lease, 1,000 messages, all of them. */
+        public Options() {
+            this("", 0, 0, List.of());
+        }
+    }
+
+    /**
+     * How messages are given back.
+     *
+     * @param delayMs from now; -1 = as the topic's backoff says
+     * @param reason why, for the dead letter
+     * @param dead they die now, however often they were delivered
+     */
+    public record Refusal(long delayMs, String reason, boolean dead) {}
+
+    private record Handed(long id, int attempts) {}
+
+    private record Held(Message message, long releaseUs, long arrival) {}
+
+    final String topic;
+    private final Client client;
+    private final ObjectNode command;
+    private final int credit;
+    private final Thread thread;
+    // Guarded by `this`.
+    private final PriorityQueue<Held> held =
+            new PriorityQueue<>(Comparator.comparingLong(Held::releaseUs).thenComparingLong(Held::arrival));
+    private final Map<Handed, Message.Lease> atHand = new HashMap<>();
+    private final Map<Integer, CompletableFuture<Frames.Reply>> waiting = new HashMap<>();
+    private final Map<Integer, Long> pings = new HashMap<>();
+    private ClockOffset offset = new ClockOffset();
+    private FlightClient.ClientStreamListener writer;
+    private long arrivals;
+    private int generation;
+    private int number;
+    private DejaQException refused;
+    private boolean closed;
+
+    Consumer(Client client, String topic, Options options) {
+        this.client = client;
+        this.topic = topic;
+        credit = options.credit <= 0 ? 1_000 : options.credit;
+        command = DejaQException.JSON.createObjectNode().put("topic", topic);
+        command.put("consumer", options.name).put("lease_ms", options.leaseMs);
+        ArrayNode tags = command.putArray("tags_any");
+        options.tagsAny.forEach(tags::add);
+        thread = new Thread(this::run, "dejaq-consumer");
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    /** Opens streams until the consumer is closed or refused. */
+    private void run() {
+        for (int failures = 0; ; failures++) {
+            boolean[] delivered = {false};
+            DejaQException wrong = serve(delivered);
+            synchronized (this) {
+                writer = null;
+                waiting.values().forEach(one -> one.completeExceptionally(DejaQException.unavailable(
+                        "the connection broke; whether the messages are settled is unknown")));
+                waiting.clear();
+                refused = closed || wrong.canRetry() ? null : wrong;
+                notifyAll();
+                if (closed || refused != null) {
+                    return;
+                }
+            }
+            failures = delivered[0] ? 0 : failures;
+            try {
+                Thread.sleep(Math.max(Producer.pauseMs(failures), Math.min(wrong.retryAfterMs(), 1_000)));
+            } catch (InterruptedException over) {
+                return;
+            }
+        }
+    }
+
+    /** One stream, from its opening to its end; why it ended. */
+    private DejaQException serve(boolean[] delivered) {
+        DejaQException told = DejaQException.unavailable("the broker ended the stream");
+        Thread pinging = new Thread(this::ping, "dejaq-ping");
+        FlightStream reader = null;
+        try {
+            client.channel.resetConnectBackoff();
+            var exchange = client.flight.doExchange(Client.descriptor(command), client.streamOptions());
+            reader = exchange.getReader();
+            synchronized (this) {
+                if (closed) {
+                    return told;
+                }
+                generation++;
+                offset = new ClockOffset(); // the broker may be another one
+                pings.clear();
+                writer = exchange.getWriter();
+                say(Frames.credit(Math.max(credit - held.size() - atHand.size(), 0)));
+                notifyAll();
+            }
+            pinging.setDaemon(true);
+            pinging.start();
+            while (reader.next()) {
+                delivered[0] = true;
+                ArrowBuf metadata = reader.getLatestMetadata();
+                if (metadata == null) {
+                    continue;
+                }
+                Frames.Frame frame = Frames.decode(Client.bytesOf(metadata));
+                if (frame instanceof Frames.Ended) {
+                    break;
+                } else if (frame instanceof Frames.Failed failed) {
+                    told = failed.error();
+                } else if (frame instanceof Frames.Delivery head) {
+                    delivered(head, Rows.messages(reader.getRoot()));
+                } else {
+                    heard(frame);
+                }
+            }
+            return told;
+        } catch (RuntimeException wrong) {
+            DejaQException error = DejaQException.of(wrong);
+            return told.getMessage().startsWith("the broker ended") ? error : told;
+        } finally {
+            pinging.interrupt();
+            if (reader != null) {
+                synchronized (this) {
+                    writer = null;
+                }
+                try {
+                    reader.cancel("done", null);
+                    reader.close();
+                } catch (Exception over) {
+                    // It has ended by itself.
+                }
+            }
+        }
+    }
+
+    /** Under the lock. That it failed is told by the end of the stream. */
+    private void say(byte[] frame) {
+        if (writer != null) {
+            ArrowBuf content = client.memory.buffer(frame.length);
+            content.writeBytes(frame);
+            try {
+                writer.putMetadata(content);
+            } catch (RuntimeException broken) {
+                writer = null;
+            }
+        }
+    }
+
+    private synchronized void delivered(Frames.Delivery head, List<Message> rows) {
+        var lease = new Message.Lease(
+                head.partition(), head.leaseId(), rows.size(), head.leaseEndMs(), generation);
+        offset.reachedUs = Math.max(offset.reachedUs, head.brokerUs());
+        long release = head.brokerUs(); // what was due when it was sent keeps the broker's order
+        for (Message message : rows) {
+            message.lease = lease;
+            release = Math.max(release, message.dueMs * 1_000);
+            held.add(new Held(message, release, arrivals++));
+        }
+        notifyAll();
+    }
+
+    private synchronized void heard(Frames.Frame frame) {
+        if (frame instanceof Frames.Pong pong) {
+            Long sent = pings.remove(pong.number());
+            if (sent != null) {
+                offset.addPong(sent, ClockOffset.nowUs(), pong.brokerUs());
+                notifyAll();
+            }
+        } else if (frame instanceof Frames.Reply reply) {
+            CompletableFuture<Frames.Reply> answer = waiting.remove(reply.number());
+            if (answer != null) {
+                answer.complete(reply);
+            }
+        }
+    }
+
+    /** Measures the broker's clock: often at first, then once a second. */
+    private void ping() {
+        try {
+            for (int count = 1; ; count++) {
+                synchronized (this) {
+                    long now = ClockOffset.nowUs();
+                    long[] known = offset.at(now);
+                    if (pings.size() < 64) {
+                        pings.put(count, now);
+                        say(Frames.ping(count, now, known[0], known[1]));
+                    }
+                    // What was handed over and never settled makes room when its lease ends.
+                    int before = atHand.size();
+                    atHand.values().removeIf(lease -> lease.endMs() < offset.brokerMs(now));
+                    room(before - atHand.size());
+                }
+                Thread.sleep(count < 6 ? 10L << count : 1_000);
+            }
+        } catch (InterruptedException over) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private void room(int rows) {
+        if (rows > 0) {
+            say(Frames.credit(rows));
+        }
+    }
+
+    /** The next message that is due, or null if there is none in this time. */
+    public synchronized Message receive(long waitMs) {
+        long untilUs = ClockOffset.nowUs() + waitMs * 1_000;
+        while (true) {
+            long now = ClockOffset.nowUs();
+            long waitUs = untilUs - now;
+            Held next = held.peek();
+            if (next != null && next.message.lease.endMs() <= offset.brokerMs(now)) {
+                held.poll();
+                room(1);
+                continue;
+            }
+            long dueIn = next == null ? Frames.UNKNOWN : offset.waitUs(next.releaseUs, now);
+            if (dueIn == 0) {
+                held.poll();
+                Message message = next.message;
+                atHand.put(new Handed(message.id, message.attempts), message.lease);
+                return message;
+            }
+            if (closed) {
+                throw DejaQException.unavailable("the consumer is closed");
+            }
+            if (refused != null) {
+                throw refused;
+            }
+            if (waitUs <= 0) {
+                return null;
+            }
+            pause(dueIn > 0 ? Math.min(dueIn, waitUs) : waitUs);
+        }
+    }
+
+    private void pause(long us) {
+        try {
+            TimeUnit.NANOSECONDS.timedWait(this, us * 1_000);
+        } catch (InterruptedException wrong) {
+            Thread.currentThread().interrupt();
+            throw DejaQException.unavailable("interrupted");
+        }
+    }
+
+    /** Says that messages are done; a status for each. */
+    public Status[] ack(List<Message> messages) {
+        return settle(Frames.ACK, 0, 0, "", messages);
+    }
+
+    /** Gives messages back. */
+    public Status[] nack(Refusal refusal, List<Message> messages) {
+        int fate = refusal.dead ? Frames.DEAD : 0;
+        return settle(Frames.NACK, fate, refusal.delayMs, refusal.reason, messages);
+    }
+
+    /** Has leases end so long from now; 0 = the topic's lease. */
+    public Status[] extend(long lengthMs, List<Message> messages) {
+        Status[] found = settle(Frames.EXTEND, 0, lengthMs, "", messages);
+        synchronized (this) {
+            long endMs = offset.brokerMs(ClockOffset.nowUs()) + lengthMs;
+            for (int row = 0; row < found.length && lengthMs > 0; row++) {
+                Message one = messages.get(row);
+                if (found[row] == Status.OK) {
+                    Message.Lease was = one.lease;
+                    one.lease = new Message.Lease(
+                            was.partition(), was.id(), was.rows(), endMs, was.generation());
+                    atHand.put(new Handed(one.id, one.attempts), one.lease);
+                }
+            }
+        }
+        return found;
+    }
+
+    /** On the stream that is open, or the next one. If it breaks first, the outcome is unknown. */
+    private Status[] settle(int op, int fate, long argumentMs, String reason, List<Message> messages) {
+        if (messages.isEmpty()) {
+            return new Status[0];
+        }
+        CompletableFuture<Frames.Reply> answer = new CompletableFuture<>();
+        synchronized (this) {
+            long untilUs = ClockOffset.nowUs() + client.retryMs * 1_000;
+            while (writer == null) {
+                if (closed || refused != null || ClockOffset.nowUs() > untilUs) {
+                    throw DejaQException.unavailable("there is no stream to settle on");
+                }
+                pause(untilUs - ClockOffset.nowUs() + 1);
+            }
+            number = number == -1 ? 1 : number + 1; // 0 asks for no reply
+            waiting.put(number, answer);
+            Message.Lease lease = wholeLease(messages);
+            if (lease != null) {
+                say(Frames.settleLease(
+                        op, fate, number, lease.partition(), lease.id(), argumentMs, reason));
+            } else {
+                long[] ids = messages.stream().mapToLong(one -> one.id).toArray();
+                int[] attempts = messages.stream().mapToInt(one -> one.attempts).toArray();
+                say(Frames.settleRows(op, fate, number, argumentMs, ids, attempts, reason));
+            }
+        }
+        try {
+            Frames.Reply reply = answer.get(Client.CALL_SECONDS_MAX, TimeUnit.SECONDS);
+            if (reply.error() != null) {
+                throw reply.error();
+            }
+            if (op != Frames.EXTEND) {
+                leave(messages);
+            }
+            return reply.statusesOf(messages.size());
+        } catch (ExecutionException wrong) {
+            throw DejaQException.of(wrong.getCause());
+        } catch (TimeoutException | InterruptedException wrong) {
+            throw DejaQException.unavailable("no reply in time; the outcome is unknown");
+        }
+    }
+
+    /** The messages make room for others. */
+    synchronized void leave(List<Message> messages) {
+        int before = atHand.size();
+        messages.forEach(one -> atHand.remove(new Handed(one.id, one.attempts)));
+        room(before - atHand.size());
+    }
+
+    /** The lease that these messages are all of, if it came on this stream; null if not. */
+    private Message.Lease wholeLease(List<Message> messages) {
+        Message.Lease lease = messages.get(0).lease;
+        if (lease == null || lease.generation() != generation || lease.rows() != messages.size()) {
+            return null;
+        }
+        Set<Long> seen = new HashSet<>();
+        boolean whole = messages.stream().allMatch(one -> one.lease == lease && seen.add(one.id));
+        return whole ? lease : null;
+    }
+
+    /** Ends the consumer: what it has and did not settle goes back to the broker at once. */
+    @Override
+    public void close() {
+        synchronized (this) {
+            if (!closed) {
+                closed = true;
+                say(Frames.close());
+                notifyAll();
+            }
+        }
+        try {
+            thread.join(5_000);
+        } catch (InterruptedException wrong) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

@@ -1,0 +1,105 @@
+package dejaqueue;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.HexFormat;
+
+/** The units: frames are those of docs/wire.md, and no message is early. Prints PASS. */
+public final class Unit {
+    private Unit() {}
+
+    private static void check(boolean holds, String what) {
+        if (!holds) {
+            throw new AssertionError(what);
+        }
+    }
+
+    /** The bytes of a frame of the page, by the beginning of its line. */
+    private static byte[] worked(String page, String name) {
+        String block = page.substring(page.indexOf("### Worked frames"));
+        int at = block.indexOf("\n# " + name);
+        check(at >= 0, "the page has no frame " + name);
+        ByteArrayOutputStream content = new ByteArrayOutputStream();
+        String[] lines = block.substring(at + 1).split("\n");
+        for (int line = 1; !lines[line].startsWith("#") && !lines[line].startsWith("```"); line++) {
+            byte[] part = lines[line].startsWith("{")
+                    ? lines[line].getBytes(StandardCharsets.UTF_8)
+                    : HexFormat.of().parseHex(lines[line].replace(" ", ""));
+            content.writeBytes(part);
+        }
+        return content.toByteArray();
+    }
+
+    private static void made(String page, String name, byte[] frame) {
+        check(Arrays.equals(frame, worked(page, name)), name + HexFormat.of().formatHex(frame));
+    }
+
+    private static Frames.Frame read(String page, String name) {
+        byte[] content = worked(page, name);
+        Frames.decode(content);
+        // A later broker may send more behind the last field.
+        return Frames.decode(Arrays.copyOf(content, content.length + 3));
+    }
+
+    /** Runs where docs/wire.md is two folders up. */
+    public static void main(String[] arguments) throws IOException {
+        String page = Files.readString(Path.of("../../docs/wire.md"));
+        made(page, "CREDIT of", Frames.credit(1_000));
+        made(page, "CREDIT 0", Frames.credit(0));
+        made(page, "CLOSE", Frames.close());
+        made(page, "PING 1:", Frames.ping(1, 1_000_000, 0, Frames.UNKNOWN));
+        made(page, "SETTLE 6:", Frames.settleLease(Frames.ACK, 0, 6, 2, 81, 0, ""));
+        long[] ids = {7, 5};
+        made(page, "SETTLE 7:", Frames.settleRows(Frames.ACK, 0, 7, 0, ids, new int[] {1, 2}, ""));
+        long[] one = {7};
+        made(page, "SETTLE 8:", Frames.settleRows(Frames.NACK, 0, 8, -1, one, new int[] {1}, "no"));
+        made(page, "SETTLE 9:", Frames.settleLease(Frames.NACK, Frames.DEAD, 9, 2, 81, 0, ""));
+        made(page, "SETTLE 10:", Frames.extendLeases(10, 2, 30_000, new long[] {81, 82}));
+        made(page, "SETTLE 0:", Frames.settleLease(Frames.EXTEND, 0, 0, 2, 81, 0, ""));
+
+        Frames.Reply first = (Frames.Reply) read(page, "REPLY 1:");
+        check(first.ids()[2] == 140_737_488_355_330L && first.ids().length == 3, "REPLY 1");
+        check(first.statusesOf(3)[2] == Status.OK, "REPLY 1");
+        Frames.Reply second = (Frames.Reply) read(page, "REPLY 2:");
+        check(second.ids()[1] == 5 && second.statusesOf(2)[1] == Status.DUPLICATE, "REPLY 2");
+        check(((Frames.Reply) read(page, "REPLY 4:")).statusesOf(3)[2] == Status.LEASE_LOST, "REPLY 4");
+        DejaQException refused = ((Frames.Reply) read(page, "REPLY 5:")).error();
+        check(refused.number == 11 && !refused.canRetry(), "REPLY 5");
+        Frames.Pong pong = (Frames.Pong) read(page, "PONG 1:");
+        check(pong.equals(new Frames.Pong(1, 1_000_000, 1_700_000_000_000_000L)), "PONG 1");
+        Frames.Frame head = read(page, "DELIVERY:");
+        check(head.equals(new Frames.Delivery(
+                2, 3, 81, 1_700_000_030_000L, 1_700_000_000_000_123L)), "DELIVERY");
+        DejaQException ended = ((Frames.Failed) read(page, "ERROR")).error();
+        check(ended.canRetry() && ended.retryAfterMs() == 1_000, "ERROR");
+        cutShort(worked(page, "REPLY 2:"));
+        clock();
+        System.out.println("PASS");
+    }
+
+    private static void cutShort(byte[] whole) {
+        for (int length = 0; length < whole.length; length++) {
+            try {
+                Frames.decode(Arrays.copyOf(whole, length));
+            } catch (DejaQException refused) {
+                continue;
+            }
+            throw new AssertionError(length + " bytes of a REPLY are taken");
+        }
+    }
+
+    private static void clock() {
+        ClockOffset clock = new ClockOffset();
+        check(clock.waitUs(1, 0) == Frames.UNKNOWN, "a clock that was not measured is believed");
+        clock.addPong(1_000, 1_200, 5_100); // 4,000 ± 100
+        check(Arrays.equals(clock.at(1_200), new long[] {4_000, 100}), "the offset");
+        check(clock.waitUs(6_000, 1_200) == 6_000 - (1_200 + 4_000 - 100), "the wait");
+        check(clock.at(1_200 + 2_000_000)[1] == 200, "the uncertainty does not grow");
+        clock.reachedUs = 6_000;
+        check(clock.waitUs(6_000, 1_200) == 0, "the broker's clock was there already");
+    }
+}
