@@ -210,6 +210,8 @@ class Discipline:
         return now_us
 
 
+_TRUSTED_US = 5_000
+"""Between two comparisons with elapsed time at most, by the wall clock."""
 _ELAPSED_ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Counts while the machine sleeps, where there is such a clock: waking up is no jump then."""
 
@@ -220,7 +222,7 @@ def _read() -> tuple[int, int]:
     return elapsed_us, time.time_ns() // 1_000  # noqa: TID251 - the one reader of the wall clock
 
 
-class SystemClock:
+class SystemClock(Discipline):
     """The time of this machine: its wall clock, as far as that is believed (rule 16).
 
     Args:
@@ -235,14 +237,28 @@ class SystemClock:
         grace_ms: int = GRACE_US // 1_000,
         tell: Callable[[Jump], None] | None = None,
     ) -> None:
-        self._discipline = Discipline(jump_ms * 1_000, grace_ms * 1_000, tell)
+        super().__init__(jump_ms * 1_000, grace_ms * 1_000, tell)
+        self._compared_us = 0
 
     def now_us(self) -> int:
         """UTC microseconds since 1970, and `ahead_us`; never goes back."""
+        wall_us = time.time_ns() // 1_000  # noqa: TID251 - the one reader of the wall clock
+        if not (0 <= wall_us - self._compared_us < _TRUSTED_US) or self.jump_us:
+            return self._compare()
+        # A moment after it was found to be right no jump can hide: saves half of the time.
+        now_us = wall_us + self.ahead_us
+        if now_us < self._last_us:
+            return self._last_us
+        self._last_us = now_us
+        return now_us
+
+    def _compare(self) -> int:
         elapsed_us, wall_us = _read()
-        if self._discipline.is_jump(wall_us, elapsed_us):
+        if self.is_jump(wall_us, elapsed_us):
             elapsed_us, wall_us = _read()  # a process that was stopped between the two looks again
-        return self._discipline.at(wall_us, elapsed_us)
+        now_us = self.at(wall_us, elapsed_us)
+        self._compared_us = 0 if self.jump_us else wall_us
+        return now_us
 
     def now_ms(self) -> int:
         """The same in milliseconds, rounded down."""
@@ -250,31 +266,11 @@ class SystemClock:
 
     def utc_us(self) -> int:
         """UTC microseconds since 1970, as far as the wall clock is believed."""
-        return self.now_us() - self._discipline.ahead_us
+        return self.now_us() - self.ahead_us
 
     def utc_ms(self) -> int:
         """UTC milliseconds since 1970, as far as the wall clock is believed, rounded down."""
-        return self.utc_us() // 1_000
-
-    @property
-    def ahead_us(self) -> int:
-        """How far `now_us` is ahead of UTC, microseconds."""
-        return self._discipline.ahead_us
-
-    @property
-    def stepped_us(self) -> int:
-        """By how much in all UTC was put right since this clock was made; ahead is positive."""
-        return self._discipline.stepped_us
-
-    @property
-    def jump_us(self) -> int:
-        """How far the wall clock is from what is believed, microseconds; 0 = it is believed."""
-        return self._discipline.jump_us
-
-    @property
-    def jump_count(self) -> int:
-        """Jumps of the wall clock so far, believed or not."""
-        return self._discipline.jump_count
+        return (self.now_us() - self.ahead_us) // 1_000
 
     def wait_until(self, instant_us: int | None, wake: Wake) -> bool:
         """Wait until the instant or until `wake` rings; True if it rang."""

@@ -98,9 +98,12 @@ def recall(home: Partition, name: TransactionName) -> bool | None:
         commit = _recall_branch(home, name)
         if commit is not None:
             return commit
-    if home.now_ms() < name.until_ms:
+    now_ms, clock = home.now_ms(), home.settings.clock
+    # Begun by a clock that was ahead and is put right: its time would not be over for as long.
+    is_foreign = name.began_ms > now_ms + clock.step_ms_max + clock.apart_ms_max
+    if now_ms < name.until_ms and not is_foreign:
         return None
-    home.apply(Remember(home.now_ms(), name.text, commit=False))
+    home.apply(Remember(now_ms, name.text, commit=False))
     return False
 
 

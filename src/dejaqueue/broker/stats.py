@@ -13,7 +13,7 @@ from dejaqueue.broker.observation import HORIZONS, look_ahead
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.runtime import TopicRuntime
 
-_OF_ITS_OWN = ("next_due_ms", "position", "now_ms", "ahead_ms", "set_by_ms")
+_OF_ITS_OWN = ("next_due_ms", "position", "ahead_ms", "set_by_ms")
 """Numbers of a partition that make no sum."""
 
 
@@ -22,7 +22,6 @@ def partition_stats(place: Partition, now_ms: int) -> dict[str, int]:
     engine, counts = place.engine, place.engine.counts
     head_ms = engine.next_due_ms()
     numbers = {
-        "now_ms": place.now_ms(),
         "ahead_ms": max(0, engine.now_ms - place.clock.utc_ms()),
         "times_set": place.time.set_count,
         "set_by_ms": place.time.set_by_ms,

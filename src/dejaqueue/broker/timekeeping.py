@@ -81,11 +81,12 @@ class Timekeeping:
     def utc_ms(self, place: Partition) -> int:
         """UTC, but for what of it was put right since `keep` looked: a step has one time."""
         clock = place.clock
-        while True:
+        stepped_us = clock.stepped_us
+        utc_us = clock.utc_us()
+        while clock.stepped_us != stepped_us:  # another thread has believed a jump in between
             stepped_us = clock.stepped_us
             utc_us = clock.utc_us()
-            if clock.stepped_us == stepped_us:  # another thread may have believed a jump between
-                return (utc_us - stepped_us + self._seen_us) // 1_000
+        return (utc_us - stepped_us + self._seen_us) // 1_000
 
     def keep(self, place: Partition) -> None:
         """Put the partition's time right, if its clock was or its journal is far ahead."""

@@ -36,10 +36,10 @@ def repair() -> None:
 def clock(topic: str | None, *, applies: bool, as_json: bool, url: str) -> None:
     """Bring partitions back to the time of the clock: of one TOPIC, or of all.
 
-    Each partition is read, which puts its time right where its journal was ahead: leases, delays of
-    retries and transactions keep what is left of them. Shows by how much it was off, and the cron
-    entries that wait for a time beyond: they fired until then. With --apply these go on from now;
-    what they fired already may fire again.
+    Each partition is read, which puts its time right where its journal was ahead: leases and delays
+    of retries keep what is left of them. Shows by how much it was off, and the cron entries that
+    wait for a time beyond: they fired until then. With --apply these go on from now; what they
+    fired already may fire again.
     """
     with connect(url) as client:
         topics = client.topics() if topic is None else [client.topic(topic)]
@@ -71,7 +71,6 @@ def _partitions(client: Client, topic: str) -> Iterator[dict[str, Any]]:
         yield {
             "topic": topic,
             "partition": number,
-            "now_ms": found["now_ms"],
             "ahead_ms": found["ahead_ms"],
             "times_set": found["times_set"],
             "set_by_ms": found["set_by_ms"],

@@ -13,6 +13,7 @@ from dejaqueue.broker.branches import Record
 from dejaqueue.broker.transaction_names import TransactionName, family_of
 from dejaqueue.engine.commands import Remember
 from dejaqueue.errors import Unavailable
+from dejaqueue.settings import BrokerSettings
 
 NAME = TransactionName.parse(f"home/0/1000-500-{family_of(NOBODY)}")
 ELSEWHERE = Record((("other", 0),))
@@ -22,6 +23,7 @@ class Home:
     """A home whose decisions are kept in a dict, as its engine does."""
 
     number = 0
+    settings = BrokerSettings()
 
     def __init__(self, now_ms: int = 1_200) -> None:
         self.time_ms = now_ms
@@ -56,6 +58,15 @@ def test_what_nobody_decided_is_open_until_its_time_is_over_and_aborted_then() -
     home.time_ms = NAME.until_ms
     assert deciding.recall(home, NAME) is False
     assert not deciding.remember(home, NAME, ELSEWHERE, True).commit
+
+
+def test_what_was_begun_in_the_future_is_aborted__when_it_is_asked_for() -> None:
+    slack_ms = Home.settings.clock.step_ms_max + Home.settings.clock.apart_ms_max
+    home: Any = Home(now_ms=100_000)
+    name = TransactionName.parse(f"home/0/{100_000 + slack_ms}-500-{family_of(NOBODY)}")
+    assert deciding.recall(home, name) is None
+    home.time_ms -= 1  # the clock that began it is put right
+    assert deciding.recall(home, name) is False
 
 
 def test_when_all_were_told_nobody_is_told_any_more() -> None:

@@ -160,3 +160,23 @@ def test_a_partition_is_mended_by_opening_it__ten_years_ahead_and_started_again(
     assert claimed(again) == 0
     assert set_counts(again) == [0]
     again.stop()
+
+
+def test_a_transaction_of_a_wrong_clock_ends__and_what_it_acked_comes_back(tmp_path: Path) -> None:
+    clock = VirtualClock(START_MS + YEARS_MS)
+    broker = a_broker(tmp_path, clock)
+    send(broker, due_ms=START_MS)
+    with dejaqueue.Client(transport=LocalTransport(broker), clock=clock) as client:
+        transaction = client.transaction(timeout=5)
+        [message] = client.consume("t", max_messages=1)
+        transaction.ack(message)
+        assert client.stats("t")["staged_acks"] == 1
+        clock.jump(ms=-YEARS_MS)
+        believe(clock)
+        for _ in range(20):
+            clock.advance(ms=1_000)
+            if not client.stats("t")["staged_acks"]:
+                break
+        assert client.stats("t")["staged_acks"] == 0
+    assert claimed(broker) == 1
+    broker.stop()
