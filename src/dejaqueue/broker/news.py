@@ -14,6 +14,7 @@ from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhauste
 
 if TYPE_CHECKING:
     from dejaqueue.journal.interface import Journal
+    from dejaqueue.model import Topic
 
 log = logging.getLogger("dejaqueue.broker")
 
@@ -52,6 +53,12 @@ def started(topic_count: int, duration_ms: int) -> None:
 def stopped(duration_ms: int) -> None:
     """Everything is durable and closed."""
     log.info("stopped in %d ms", duration_ms, extra={"duration_ms": duration_ms})
+
+
+def advised(topic: Topic) -> None:
+    """A topic was made or altered: what its settings have about them that is seldom meant."""
+    for warning in topic.warnings():
+        log.warning("topic %s: %s", topic.name, warning, extra={"topic": topic.name})
 
 
 def recovered(topic: str, partition: int, entry_count: int, duration_ms: int) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from dejaqueue import limits
+from dejaqueue.broker import news
 from dejaqueue.errors import BadRequest, JournalDamaged, Refused, TopicExists, TopicUnknown
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import CHANGEABLE, Topic
@@ -101,6 +102,7 @@ class Catalogue:
         self._check_letters(topic)
         if len(self._topics) >= limits.TOPICS_MAX:
             raise Refused(f"this broker has {limits.TOPICS_MAX} topics, the limit")
+        news.advised(topic)
         return self._add(topic, make)
 
     def _add(self, topic: Topic, make: Callable[[str], None]) -> Topic:
@@ -138,6 +140,7 @@ class Catalogue:
             limit = f"at least {topic.partitions}, what it has: partitions are never taken away"
             raise BadRequest("topic.partitions", limit, changed.partitions)
         self._check_letters(changed)
+        news.advised(changed)
         counts = self.counts(name)
         if changed.partitions > topic.partitions:
             counts += (changed.partitions,)
