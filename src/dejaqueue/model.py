@@ -240,6 +240,8 @@ def _choice(kind: type[_Choice], name: str, value: Any) -> _Choice:
         raise BadRequest(f"topic.{name}", f"one of {', '.join(kind)}", value) from None
 
 
+LEASE_MS_USUAL_MIN = 1_000
+"""Shorter leases are allowed, and warned of."""
 DEAD_ENDING = ".dead"
 """How a dead-letter topic is called that was given no name."""
 
@@ -376,6 +378,23 @@ class Topic:
         """The topic that dead messages go to; what makes its name too long is cut off."""
         room = limits.TOPIC_NAME_BYTES_MAX - len(DEAD_ENDING)
         return self.dead_letter or f"{self.name[:room]}{DEAD_ENDING}"
+
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed and seldom meant, as sentences; empty = nothing.
+
+        >>> Topic("reminders", lease_ms=500).warnings()
+        ('lease_ms is 500: a consumer that stops for a moment loses its messages to another one',)
+        """
+        found = []
+        if self.lease_ms < LEASE_MS_USUAL_MIN:
+            text = "a consumer that stops for a moment loses its messages to another one"
+            found.append(f"lease_ms is {self.lease_ms}: {text}")
+        if self.lease_ms < self.lease_ahead_ms:
+            text = "a message that is sent ahead may be lost to another consumer before it is due"
+            found.append(
+                f"lease_ms is {self.lease_ms}, under lease_ahead_ms, {self.lease_ahead_ms}: {text}"
+            )
+        return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as JSON values."""

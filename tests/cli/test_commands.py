@@ -38,6 +38,14 @@ def test_topic_is_created_shown_altered_listed_and_deleted(run: Run) -> None:
     assert run("topic", "list").stdout == ""
 
 
+def test_a_short_lease_is_warned_of_beside_the_answer(run: Run) -> None:
+    made = run("topic", "create", "a", "--lease", "200ms", "--json")
+    assert json.loads(made.stdout)["lease_ms"] == 200
+    assert made.stderr.startswith("warning: lease_ms is 200: ")
+    assert run("topic", "alter", "a", "--lease", "10s").stderr == ""
+    assert "warning: lease_ms is 500" in run("topic", "alter", "a", "--lease", "500ms").stderr
+
+
 def test_every_setting_of_a_topic_has_an_option(run: Run) -> None:
     options = ["--kind", "fair", "--weight", "vip=3", "--weight", "a=b=2", "--backoff", "2s"]
     options += ["--on-duplicate", "replace", "--producer-rate-max", "50", "--paused"]

@@ -27,6 +27,7 @@ import numpy as np
 from dejaqueue.journal.format import Piece
 from dejaqueue.journal.memory import MemoryContent, MemoryFileSystem
 from dejaqueue.journal.segments.files import FileSystem, OpenFile
+from dejaqueue.journal.segments.proof import MARK_NAME
 
 SUBSETS = 6
 """Random sets of sectors of each size that are tried at one instant."""
@@ -333,7 +334,7 @@ class RecordingFiles(FileSystem):
             held = state.contents.get(path)
             if held is not None:
                 disk._contents[path] = _content(held)
-            elif path in segments[-2:]:
+            elif path in segments[-2:] or path.name == MARK_NAME:
                 disk._contents[path] = _content(inode.durable)
             else:
                 disk._contents[path] = inode.content

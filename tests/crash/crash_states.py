@@ -1,6 +1,6 @@
 """`python -m tests.crash.crash_states --states 200000`: what `make crash-states` runs.
 
-A small journal works: it appends, rolls, takes snapshots, gives segments back, stores the
+A small journal works: it appends, rolls, rests, takes snapshots, gives segments back, stores the
 catalogue, and opens after a crash. At each call that changes the disk, disks are made as a crash
 may leave them (crash_disk.py), each different one is opened, and what is found is judged:
 
@@ -36,6 +36,8 @@ SEGMENT_BYTES = 1 << 14
 STEPS = 60
 """Of one life of a journal."""
 LIVES = 3
+RESTS = 0.9
+"""Steps with a larger chance are followed by a rest: the tail is marked."""
 DEEP_EVERY = 50
 """Of so many disks one is read row by row, too."""
 FAULTS_SHOWN = 10
@@ -136,6 +138,8 @@ class Life:
             self._free(journal)
         else:
             self._append(journal)
+        if chance > RESTS:
+            journal.prove()
 
     def _settled(self, journal: Journal) -> dict[str, bytes]:
         """The snapshot that was found is the one from now on; its parts."""

@@ -14,6 +14,7 @@ from dejaqueue.journal.format import Piece
 from dejaqueue.journal.segments import snapshots
 from dejaqueue.journal.segments.files import FileSystem, OpenFile
 from dejaqueue.journal.segments.journal import SegmentJournal
+from dejaqueue.journal.segments.proof import TailMark, write_mark
 from dejaqueue.journal.segments.segment import Segment
 from tests.crash.crash_disk import RecordedFile, RecordingFiles
 from tests.crash.crash_states import Tally, run
@@ -72,6 +73,18 @@ def _published_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SegmentJournal, "_write", write)
 
 
+def _marked_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    def write(self: SegmentJournal, segment: Segment, pieces: list[Piece]) -> None:
+        file = segment.file
+        assert file is not None
+        file.write(pieces, segment.used)
+        mark = TailMark(self._partition, self._topic, self._tail + 1, 0)
+        write_mark(self._files, self._directory, mark)
+        file.sync()
+
+    patch.setattr(SegmentJournal, "_write", write)
+
+
 def _in_place(patch: pytest.MonkeyPatch) -> None:
     def replace(files: FileSystem, path: Path, content: Piece, *, private: bool = False) -> None:
         file: OpenFile = files.open(path, create=True)
@@ -89,8 +102,9 @@ def _in_place(patch: pytest.MonkeyPatch) -> None:
         (_no_sync_of_segments, 1),
         (_no_sync_of_parts, 3),
         (_no_sync_of_directories, 1),
-        (_given_back_before_the_snapshot, 14),
+        (_given_back_before_the_snapshot, 24),
         (_published_before_the_sync, 1),
+        (_marked_before_the_sync, 1),
         (_in_place, 3),
     ],
 )

@@ -2,7 +2,7 @@
 
 Room: broker. A group is appended either by the worker itself, or, when more work is waiting
 already, by the worker's committer thread, so that the next group is applied while this one is
-synced.
+synced. Where a server keeps the journal, another thread appends always: it may hang.
 Holds: groups of a partition are appended one at a time and in order; nothing of a group is answered
 or sent before it is durable (rule 1); after an append that failed nothing more is appended.
 See: partition.py, whose steps fill the groups;
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -101,6 +102,33 @@ class Committer:
             append()
 
 
+class ApartCommitter(Committer):
+    """Appends of partitions whose journals are on a server: one that hangs holds no other.
+
+    Args:
+        executor: with a thread for each of those that may hang at once.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+
+    def start(self) -> None:
+        """Its threads start when they are needed."""
+
+    def stop(self) -> None:
+        """Finish what was submitted. Twice is fine."""
+        self.executor.shutdown()
+
+    @property
+    def is_alive(self) -> bool:
+        """Its threads do not end by themselves."""
+        return True
+
+    def submit(self, append: Callable[[], None]) -> None:
+        """Run `append` soon. Of one partition there is one at a time, so their order holds."""
+        self.executor.submit(append)
+
+
 class Commits:
     """The groups of one partition on their way into its journal.
 
@@ -158,6 +186,11 @@ class Commits:
     def in_flight(self) -> bool:
         """True while the committer has a group."""
         return self._in_flight is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """True if everything that was applied is durable."""
+        return self._in_flight is None and not self.group.entries
 
     @property
     def is_broken(self) -> bool:

@@ -103,21 +103,23 @@ class Maintenance:
             return self._snapshot_ms + interval_ms
         return None
 
-    def _is_snapshot_due(self, partition: Partition) -> bool:
+    def _is_snapshot_wanted(self, partition: Partition) -> bool:
         settings = partition.settings.journal
         entry_count = partition.position - self._snapshot_position
         age_ms = partition.clock.now_ms() - self._snapshot_ms
         if self._room_snapshots and age_ms >= ROOM_INTERVAL_MS:
-            self._room_snapshots -= 1
-            self._move_on(partition)
             return True
         if settings.snapshot_entries and entry_count >= settings.snapshot_entries:
             return True
         by_time = settings.snapshot_interval_ms and age_ms >= settings.snapshot_interval_ms
-        if by_time and entry_count == 0 and partition.journal.holds_room:
+        return bool(by_time and (entry_count > 0 or partition.journal.holds_room))
+
+    def _prepare_snapshot(self, partition: Partition) -> None:
+        if self._room_snapshots:
+            self._room_snapshots -= 1
             self._move_on(partition)
-            return True
-        return bool(by_time and entry_count > 0)
+        elif partition.position == self._snapshot_position:
+            self._move_on(partition)
 
     def _move_on(self, partition: Partition) -> None:
         """Before a snapshot for the sake of room."""
@@ -129,9 +131,11 @@ class Maintenance:
 
     def step(self, partition: Partition) -> bool:
         """Do a little if it is time; True = there is more to do soon."""
-        self._finish_snapshot(partition)
+        if self._written is not None and partition.settles():
+            self._finish_snapshot(partition)
         self._hear(partition)
-        if not self.busy and self._is_snapshot_due(partition):
+        if not self.busy and self._is_snapshot_wanted(partition) and partition.settles():
+            self._prepare_snapshot(partition)
             self.begin_snapshot(partition)
         self._copy_some(partition)
         if self._plan is not None:
@@ -224,6 +228,8 @@ class Maintenance:
         if len(self._to_copy) == 0:
             if partition.position - self._compacted_position < COMPACT_ENTRIES:
                 return False
+            if not partition.settles():
+                return False
             self._compacted_position = partition.position
             partition.commits.commit_all()
             ranges = partition.journal.sparse()
@@ -232,7 +238,7 @@ class Maintenance:
             # Found once, as it takes a walk over the whole table; copied over many steps.
             first, last = int(ranges[0, 0]), int(ranges[0, 1])
             self._to_copy = partition.engine.live_in(first, last, limits.BATCH_ROWS_MAX)
-        if not partition.idle:
+        if not partition.idle or not partition.settles():
             return False
         rows, self._to_copy = self._to_copy[:COPY_ROWS_MAX], self._to_copy[COPY_ROWS_MAX:]
         rows = rows[partition.engine.states(rows) != MessageState.DONE]
@@ -261,4 +267,4 @@ def copy_rows(partition: Partition, sequences: Int64s) -> None:
     command = Relocate(partition.now_ms(), partition.next_position(), sequences)
     stored = {name: text for name, text in texts.items() if len(text.data) or name == "payload"}
     partition.apply(command, entries.relocate_entry(command, stored))
-    commits.commit(behind=False)
+    commits.commit(behind=partition.apart is not None)

@@ -15,6 +15,7 @@ from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhauste
 
 if TYPE_CHECKING:
     from dejaqueue.journal.interface import Journal
+    from dejaqueue.model import Topic
 
 log = logging.getLogger("dejaqueue.broker")
 
@@ -86,6 +87,12 @@ def time_set(topic: str, partition: int, by_ms: int) -> None:
         by_ms / 1_000,
         extra={"topic": topic, "partition": partition},
     )
+
+
+def advised(topic: Topic) -> None:
+    """A topic was made or altered: what its settings have about them that is seldom meant."""
+    for warning in topic.warnings():
+        log.warning("topic %s: %s", topic.name, warning, extra={"topic": topic.name})
 
 
 def recovered(topic: str, partition: int, entry_count: int, duration_ms: int) -> None:

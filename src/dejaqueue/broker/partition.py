@@ -22,7 +22,7 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.broker import entries, news
-from dejaqueue.broker.commit import Commits, Committer
+from dejaqueue.broker.commit import ApartCommitter, Commits, Committer
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.cron.fire import fire
 from dejaqueue.broker.dead_letters import DeadLetters
@@ -132,6 +132,8 @@ class Partition:
         self.served_as = ""
         self.places = Places()
         self.opener: Executor | None = None
+        self.apart: ApartCommitter | None = None
+        self._is_held_up = False
         self.opening: Opening | None = None
         self._reopens = False
         self.recorder: Recorder | None = None
@@ -181,6 +183,8 @@ class Partition:
         if not self.loaded and not self._load():
             return self._next_try_us()
         try:
+            if self._is_held_up and not self._go_on():
+                return None  # who lands rings
             self.time.keep(self)
             if self.topic() is not self._rules_topic:
                 self._configure()
@@ -196,7 +200,7 @@ class Partition:
                 dispatch(self)
             if self.dead_letters is not None:
                 self.dead_letters.bury(self)
-            self._commits.commit(behind=busy)
+            self._commits.commit(behind=busy or self.apart is not None)
             if self.dead_letters is not None:
                 self.dead_letters.send(self)
             has_chores = self.maintenance is not None and self.maintenance.step(self)
@@ -212,9 +216,36 @@ class Partition:
             return self.clock.now_us() + 100_000 if self._inbox else self._next_try_us()
         self.backlog = Backlog.of(self.engine.state, self.mean_payload_bytes)
         if self._inbox:
-            full = self._commits.group.is_full(self.settings.dispatch)
+            full = self._is_held_up or self._commits.group.is_full(self.settings.dispatch)
             return None if full and self._commits.in_flight else self.clock.now_us()
         return self.clock.now_us() if has_chores else next_wake_us(self)
+
+    def keep_apart(self, apart: ApartCommitter | None) -> None:
+        """Its journal is on a server: let it hold nobody else if it hangs."""
+        self.apart = apart
+        if apart is not None:
+            self.opener = self.opener or apart.executor
+
+    def settles(self) -> bool:
+        """Whether something may be done now that needs all to be durable that was applied.
+
+        The worker waits for a disk. For a server it does not: then nothing more is applied until
+        it has answered, and the step that follows may do it.
+        """
+        if self.apart is None or self._commits.is_settled:
+            return True
+        self._is_held_up = True
+        return False
+
+    def _go_on(self) -> bool:
+        """Something waits for what was applied to be durable: whether it is, and was done."""
+        self._commits.commit(behind=True)
+        if not self._commits.is_settled:
+            return False
+        self._is_held_up = False
+        if self.maintenance is not None:
+            self.maintenance.step(self)
+        return True
 
     def _next_try_us(self) -> int | None:
         """When to read it again though nobody asks: a server may be back, or we its owner again."""
@@ -342,7 +373,7 @@ class Partition:
             self.dispatcher,
             self.number,
             self.clock,
-            self._committer,
+            self.apart or self._committer,
             lambda: self._ring(self),
             self.counting,
             self.topic().name,
@@ -371,7 +402,7 @@ class Partition:
         if isinstance(error, Fenced) and self.shared is not None:
             self.shared.fenced(self.served_as)
         self._commits.abandon(error)
-        self.loaded = False
+        self.loaded = self._is_held_up = False
         self._unreadable = error
         in_hand, self._in_hand = list(self._in_hand.values()), {}
         for request in in_hand:
@@ -417,6 +448,12 @@ class Partition:
             is_full = rows >= bounds.group_rows_max or self._commits.group.is_full(bounds)
             if is_full or not self._inbox:
                 break
+            if isinstance(self._inbox[0], LookRequest):
+                if small:
+                    enqueue(self, small)
+                    small, small_rows = [], 0
+                if not self.settles():
+                    break
             request = self._pop()
             self._in_hand[id(request)] = request
             if isinstance(request, EnqueueRequest):

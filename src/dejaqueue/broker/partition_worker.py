@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from dejaqueue.broker.commit import Committer
+from dejaqueue.broker.commit import ApartCommitter, Committer
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.requests import Request
 from dejaqueue.clock import Clock, Wake
@@ -28,11 +28,15 @@ class PartitionWorker:
     Args:
         name: of the thread, for logs and profiles.
         committer: appends for it; started and stopped with it.
+        apart: the same for partitions whose journals are on a server; None = the committer.
     """
 
-    def __init__(self, name: str, clock: Clock, committer: Committer) -> None:
+    def __init__(
+        self, name: str, clock: Clock, committer: Committer, apart: ApartCommitter | None = None
+    ) -> None:
         self._clock = clock
         self.committer = committer
+        self.apart = apart
         self._wake = Wake()
         self._rung: deque[Partition] = deque()
         self._calls: deque[Callable[[], None]] = deque()
@@ -54,6 +58,8 @@ class PartitionWorker:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
         self.committer.stop()
+        if self.apart is not None:
+            self.apart.stop()
 
     @property
     def is_alive(self) -> bool:

@@ -3,7 +3,7 @@
 Room: broker. Runs on the worker's thread; the proof itself is written by another one.
 Holds: within 100 ms after the last append its proof is asked for; while appends follow each other,
 none is: each proves those before it.
-See: journal/segments/proof.py; docs/adr/0026-damage-and-torn-appends.md.
+See: journal/segments/proof.py; docs/adr/0029-damage-and-torn-appends.md.
 """
 
 from __future__ import annotations

@@ -119,6 +119,7 @@ class TopicRuntime:
             partition.staged_watch = StagedWatch(transactions)
             partition.forecast = ForecastChore(self._forecast)
             partition.shared, partition.opener = shared, opener
+            partition.keep_apart(worker.apart if store.is_remote else None)
             partition.served_as, partition.places = self.served_as, self.partitions
             if history is not None:
                 partition.recorder = history.recorder(topic.name, number, self.counting)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
-from dejaqueue.broker.commit import Committer
+from dejaqueue.broker.commit import ApartCommitter, Committer
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.clock import Clock
 
@@ -25,12 +25,20 @@ class Running(Protocol):
         ...
 
 
+APART = 64
+"""Journals on servers that may hang at once before one holds another."""
+
+
 class Threads:
     """Threads of this process."""
 
+    _apart: ApartCommitter | None = None
+
     def worker(self, name: str, clock: Clock) -> PartitionWorker:
         """A worker that is not started yet."""
-        return PartitionWorker(name, clock, Committer(f"{name}-committer"))
+        if self._apart is None:
+            self._apart = ApartCommitter(self.executor("dejaq-apart", APART))
+        return PartitionWorker(name, clock, Committer(f"{name}-committer"), self._apart)
 
     def executor(self, name: str, count: int = 1) -> Executor:
         """Runs what it is given in order, so many at a time."""

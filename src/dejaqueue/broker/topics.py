@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from dejaqueue import limits
+from dejaqueue.broker import news
 from dejaqueue.errors import BadRequest, JournalDamaged, Refused, TopicExists, TopicUnknown
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import CHANGEABLE, Topic
@@ -91,6 +92,7 @@ class Catalogue:
         self._check_letters(topic)
         if len(self._topics) >= limits.TOPICS_MAX:
             raise Refused(f"this broker has {limits.TOPICS_MAX} topics, the limit")
+        news.advised(topic)
         return self._add(topic)
 
     def _add(self, topic: Topic) -> Topic:
@@ -128,6 +130,7 @@ class Catalogue:
             limit = f"at least {topic.partitions}, what it has: partitions are never taken away"
             raise BadRequest("topic.partitions", limit, changed.partitions)
         self._check_letters(changed)
+        news.advised(changed)
         counts = self.counts(name)
         if changed.partitions > topic.partitions:
             counts += (changed.partitions,)

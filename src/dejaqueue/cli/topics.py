@@ -13,6 +13,7 @@ from dejaqueue.cli.changes import purge
 from dejaqueue.cli.connection import connect, json_option, url_option
 from dejaqueue.cli.output import print_fields, print_rows
 from dejaqueue.cli.topic_options import given, options
+from dejaqueue.model import Topic
 
 
 @click.group()
@@ -37,6 +38,12 @@ def create(name: str, *, exist_ok: bool, as_json: bool, url: str, **settings: An
     with connect(url) as client:
         made = client.create_topic(name, exist_ok=exist_ok, **given(settings))
         print_fields(made.to_dict(), as_json=as_json)
+        _warn(made)
+
+
+def _warn(made: Topic) -> None:
+    for warning in made.warnings():
+        click.echo(f"warning: {warning}", err=True)
 
 
 @topic.command(name="list")
@@ -69,7 +76,9 @@ def alter(name: str, *, as_json: bool, url: str, **settings: Any) -> None:
     if not changes:
         raise click.UsageError("nothing to change: give at least one option")
     with connect(url) as client:
-        print_fields(client.alter_topic(name, **changes).to_dict(), as_json=as_json)
+        altered = client.alter_topic(name, **changes)
+        print_fields(altered.to_dict(), as_json=as_json)
+        _warn(altered)
 
 
 @topic.command()

@@ -3,7 +3,7 @@
 Room: cluster. Asked when a broker joins, and by `dejaq cluster check`.
 Holds: nothing is called missing that is only being made or deleted: it is looked at twice. What the
 coordinator knows is changed only if that was asked for, and only where nobody else has changed it.
-See: catalogue.py, which keeps what is known of a topic beside its journals; docs/adr/0026.
+See: catalogue.py, which keeps what is known of a topic beside its journals; docs/adr/0027.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 Room: cluster. Asked when a broker starts, before it joins.
 Holds: brokers that share a coordinator and not a store of journals, or the other way round, do not
 start; of brokers that make a cluster together one writes to its store, and the others compare.
-See: docs/adr/0026; checking.py, for what a coordinator does not know any more.
+See: docs/adr/0027; checking.py, for what a coordinator does not know any more.
 """
 
 from __future__ import annotations

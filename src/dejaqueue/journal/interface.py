@@ -280,7 +280,12 @@ class JournalStore(ABC):
 
     Only the making of a topic lets journals come into being: what was dropped stays so, whoever
     still believes to serve it.
+
+    Attributes:
+        is_remote: journals are on a server, and each may hang by itself.
     """
+
+    is_remote = False
 
     @abstractmethod
     def make(self, topic: str, text: str = "") -> None:

@@ -85,7 +85,7 @@ class ClusterFaults:
                 machine.coordinator.lists_spoilt = 0
                 machine.coordinator.mend()
             machine.start()
-        for place in range(1, 4):  # whoever was just stopping comes back when that is over
+        for place in range(1, 12):  # whoever was just stopping comes back when that is over
             self._world.after(place * SECOND // 2, self._start_all)
 
     def _start_all(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from dejaqueue.broker.topics import Catalogue
@@ -51,3 +53,18 @@ def test_a_damaged_catalogue_is_refused(text: str) -> None:
     store.store_catalog(text)
     with pytest.raises((JournalDamaged, BadRequest)):
         Catalogue(store)
+
+
+def test_a_short_lease_is_allowed_and_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "dejaqueue.broker")
+    catalogue = Catalogue(MemoryStore())
+    catalogue.create(Topic("a", lease_ms=1_000, lease_ahead_ms=1_000), exist_ok=False)
+    assert caplog.messages == []
+    catalogue.create(Topic("b", lease_ms=999), exist_ok=False)
+    catalogue.alter("a", {"lease_ms": 900})
+    short, altered, ahead = caplog.messages
+    assert short.startswith("topic b: lease_ms is 999: a consumer that stops for a moment")
+    assert altered.startswith("topic a: lease_ms is 900: ")
+    assert ahead.startswith("topic a: lease_ms is 900, under lease_ahead_ms, 1000: ")
+    catalogue.create(Topic("b", lease_ms=999), exist_ok=True)
+    assert len(caplog.messages) == 3  # nothing was made

@@ -61,6 +61,8 @@ class RecordJournalStore(JournalStore):
         Locked: another process uses the directory. Unavailable.
     """
 
+    is_remote = True
+
     def __init__(
         self,
         records: RecordStore,

@@ -17,7 +17,7 @@ when a partition rests and when a journal is closed, never while somebody waits 
 
 Room: journal. Knows bytes and sectors, not what entries say.
 Holds: a mark is written after the sync of what it names, so it is true whenever it is readable.
-See: recovery.py beside; docs/adr/0026-damage-and-torn-appends.md.
+See: recovery.py beside; docs/adr/0029-damage-and-torn-appends.md.
 """
 
 from __future__ import annotations

@@ -1,0 +1,149 @@
+"""Covers: the journal of one partition hangs, on a server; the others of its worker go on.
+
+Not covered: a disk that hangs: all partitions are on it. That nothing is lost: tests/conformance.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+
+import pyarrow as pa
+import pytest
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.journal.records.interface import Bytes
+from dejaqueue.journal.records.memory import MemoryRecords, MemoryRecordStore
+from dejaqueue.journal.records.store import RecordJournalStore
+from dejaqueue.model import Topic
+from dejaqueue.settings import BrokerSettings, DispatchSettings, JournalSettings
+from dejaqueue.wire.descriptors import WriteStream
+from dejaqueue.wire.frames import Reply
+
+SECONDS_MAX = 20
+RECORD_BYTES_MAX = 1 << 20
+
+
+class Server(MemoryRecordStore):
+    """A server of which one log can hang."""
+
+    def __init__(self) -> None:
+        super().__init__(RECORD_BYTES_MAX)
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+        self.has_hung = threading.Event()
+
+    def open(self, topic: str, partition: int) -> MemoryRecords:
+        log = super().open(topic, partition)
+        if topic == "sick":
+            append, last = log.append, log.last
+
+            def slow_append(after: int, records: Sequence[Sequence[Bytes]]) -> None:
+                self._pass()
+                append(after, records)
+
+            def slow_last() -> int:
+                self._pass()
+                return last()
+
+            log.append, log.last = slow_append, slow_last  # type: ignore[method-assign]
+        return log
+
+    def _pass(self) -> None:
+        if not self.goes_on.is_set():
+            self.has_hung.set()
+        assert self.goes_on.wait(3 * SECONDS_MAX)
+
+
+class Site:
+    """A broker with one worker, and topics on a server."""
+
+    def __init__(self) -> None:
+        self.server = Server()
+        settings = BrokerSettings(
+            journal=JournalSettings(url="memory:", snapshot_entries=20),
+            dispatch=DispatchSettings(workers=1),
+        )
+        self.broker = Broker(settings, store=RecordJournalStore(self.server))
+        self.broker.start()
+
+    def send(self, topic: str, count: int = 1, **columns: pa.Array) -> Future[Reply]:
+        future: Future[Reply] = Future()
+        writer = self.broker.open_write(WriteStream(topic, "enqueue").check())
+        batch = pa.record_batch({"payload": pa.array([b"x"] * count, pa.binary())} | columns)
+        writer.submit(1, batch, future.set_result)
+        return future
+
+    def sent(self, topic: str) -> None:
+        assert self.send(topic).result(SECONDS_MAX).error is None
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    for name in ("sick", "well"):
+        site.broker.create_topic(Topic(name))
+    yield site
+    site.server.goes_on.set()
+    site.broker.stop()
+
+
+def looks_of(site: Site, topic: str) -> Future[int]:
+    return site.broker.runtime(topic).look(0, lambda place: place.engine.next_sequence)
+
+
+Ask = Callable[[Site], Future[Reply] | Future[int]]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda site: site.send("sick"),
+        lambda site: looks_of(site, "sick"),
+        lambda site: [site.send("sick") for _ in range(50)][-1],
+        lambda site: [site.send("sick"), looks_of(site, "sick"), site.send("sick")][-1],
+    ],
+    ids=["a send", "a look", "many sends", "a look between sends"],
+)
+def test_a_journal_that_hangs_holds_its_own_partition_alone(ask: Ask, site: Site) -> None:
+    for name in ("sick", "well"):
+        site.sent(name)
+    site.server.goes_on.clear()
+    held = site.send("sick")
+    assert site.server.has_hung.wait(SECONDS_MAX)
+    asked = ask(site)
+    for _ in range(30):
+        site.sent("well")
+        assert looks_of(site, "well").result(SECONDS_MAX)
+    assert not held.done()
+    assert not asked.done()
+    site.server.goes_on.set()
+    assert held.result(SECONDS_MAX).error is None
+    found = asked.result(SECONDS_MAX)
+    assert not isinstance(found, Reply) or found.error is None
+    assert looks_of(site, "sick").result(SECONDS_MAX) >= 2
+
+
+def test_a_journal_that_hangs_while_it_is_opened_holds_its_own_partition_alone(
+    site: Site,
+) -> None:
+    site.sent("well")
+    site.server.goes_on.clear()
+    held = site.send("sick")
+    assert site.server.has_hung.wait(SECONDS_MAX)
+    for _ in range(30):
+        site.sent("well")
+    assert not held.done()
+    site.server.goes_on.set()
+    assert held.result(SECONDS_MAX).error is None
+
+
+def test_a_look_is_answered_while_batches_follow_each_other(site: Site) -> None:
+    sends = []
+    for _ in range(200):
+        sends.append(site.send("well"))
+        if len(sends) == 100:
+            look = looks_of(site, "well")
+    assert look.result(SECONDS_MAX) >= 100
+    assert all(one.result(SECONDS_MAX).error is None for one in sends)
