@@ -223,8 +223,7 @@ class Partition:
     def keep_apart(self, apart: ApartCommitter | None) -> None:
         """Its journal is on a server: let it hold nobody else if it hangs."""
         self.apart = apart
-        if apart is not None:
-            self.opener = self.opener or apart.executor
+        self.opener = self.opener or (apart and apart.executor)
 
     def settles(self) -> bool:
         """Whether something may be done now that needs all to be durable that was applied.
