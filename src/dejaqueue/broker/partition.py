@@ -223,7 +223,7 @@ class Partition:
     def keep_apart(self, apart: ApartCommitter | None) -> None:
         """Its journal is on a server: let it hold nobody else if it hangs."""
         self.apart = apart
-        self.opener = self.opener or (apart and apart.executor)
+        self.opener = self.opener or (None if apart is None else apart.executor)
 
     def settles(self) -> bool:
         """Whether something may be done now that needs all to be durable that was applied.
