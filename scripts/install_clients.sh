@@ -9,7 +9,7 @@ maven_plugin=3.6.1
 go_needed="$(sed -n 's/^go \([0-9.]*\)$/\1/p' clients/go/go.mod)"
 
 stamp_of() { # what a client is built from
-    find "clients/$1" "$0" -type f ! -name '*.md' -print0 | sort -z | xargs -0 sha256sum | sha256sum
+    find "clients/$1" scripts/install_clients.sh -type f ! -name '*.md' -print0 | sort -z | xargs -0 sha256sum | sha256sum
 }
 
 left_out() {
@@ -68,6 +68,9 @@ build_java() {
         clients/java/src/main/java/dejaqueue/*.java || left_out "it does not compile"
 }
 
+mkdir -p build/clients
+exec 9>build/clients/lock
+flock 9 # tests of several processes ask for it
 [[ $# -gt 0 ]] || set -- go java
 status=0
 for language in "$@"; do
@@ -77,7 +80,6 @@ for language in "$@"; do
     [[ "$(cat "$place/stamp" 2>/dev/null)" == "$stamp" ]] && continue
     echo "building the $language client"
     mkdir -p "$place"
-    rm -f "$place/stamp"
     # One client that cannot be built does not keep the other from it.
     if ("build_$language"); then echo "$stamp" >"$place/stamp"; else status=1; fi
 done

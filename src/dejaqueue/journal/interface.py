@@ -305,7 +305,8 @@ class JournalStore(ABC):
 
     @abstractmethod
     def made(self, prefix: str = "") -> dict[str, str]:
-        """Topics that were made and not dropped since, and what was kept beside their journals.
+        """Topics that were made and not dropped since, and what was kept beside their journals, ""
+        if it is damaged.
 
         Args:
             prefix: of those whose names begin so.

@@ -161,3 +161,17 @@ def test_a_name_that_was_given_anew_is_not_taken_away(site: Site) -> None:
 def test_journals_without_a_text_are_named(site: Site) -> None:
     site.store.make("whose")
     assert check(site.broker(), site.store, adopt=True) == [Astray("", "whose", Lack.TEXT)]
+
+
+def test_a_text_that_is_damaged_hides_no_other_topic(site: Site) -> None:
+    broker = site.broker()
+    broker.create(Topic("a"), exist_ok=False)
+    broker.create(Topic("b"), exist_ok=False)
+    place = site.store._directory(broker.journals("a")) / "text.json"
+    content = site.store._files._contents[place]  # type: ignore[attr-defined]
+    content.memory[content.byte_count // 2] ^= 1
+    assert site.store.made()[broker.journals("a")] == ""
+    assert check(broker, site.store, adopt=False) == []
+    site.restore({})
+    lacks = {one.topic: one.lack for one in check(site.broker(), site.store, adopt=True)}
+    assert lacks == {"": Lack.TEXT, "b": Lack.FACT}

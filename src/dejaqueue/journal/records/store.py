@@ -25,7 +25,7 @@ from typing import Any, Final
 import xxhash
 
 from dejaqueue.directories import warn_if_open
-from dejaqueue.errors import BadRequest, Unavailable
+from dejaqueue.errors import BadRequest, JournalDamaged, Unavailable
 from dejaqueue.journal.interface import DOCUMENTS, JournalStore
 from dejaqueue.journal.memory import MemoryFileSystem
 from dejaqueue.journal.records.interface import RecordStore
@@ -99,7 +99,8 @@ class RecordJournalStore(JournalStore):
 
     def make(self, topic: str, text: str = "") -> None:
         """See JournalStore.make."""
-        self.note(topic, text)
+        if text:
+            self.note(topic, text)
         self.records.put_object(_made(topic), b"")
 
     def note(self, topic: str, text: str) -> None:
@@ -111,7 +112,14 @@ class RecordJournalStore(JournalStore):
         self._check_usable()
         names = self.records.object_names(_made(prefix))
         topics = [name.removeprefix(_made("")) for name in names]
-        return {topic: self._load(_text(topic)) or "" for topic in topics}
+        return {topic: self._text_of(topic) for topic in topics}
+
+    def _text_of(self, topic: str) -> str:
+        try:
+            return self._load(_text(topic)) or ""
+        except JournalDamaged as error:  # of all topics one is not known; its journals are whole
+            log.warning("what was kept beside journals is lost: %s", error)
+            return ""
 
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> RecordJournal:
         """See JournalStore.open; a journal that is open already is Unavailable."""

@@ -122,7 +122,13 @@ class SegmentStore(JournalStore):
     def made(self, prefix: str = "") -> dict[str, str]:
         """See JournalStore.made."""
         topics = [t for t in self._files.names(self.root / "topics") if t.startswith(prefix)]
-        return {topic: self._load(self._directory(topic) / TEXT) or "" for topic in topics}
+        return {topic: self._text_of(topic) for topic in topics}
+
+    def _text_of(self, topic: str) -> str:
+        try:
+            return self._load(self._directory(topic) / TEXT) or ""
+        except JournalDamaged:
+            return ""
 
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> SegmentJournal:
         """See JournalStore.open; a journal that is open already is Unavailable."""
