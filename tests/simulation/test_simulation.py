@@ -94,4 +94,8 @@ def test_a_bad_row_that_becomes_a_bug_of_ours_is_found(
     monkeypatch.setattr(entries, "words", _unread)
     if not guards:
         monkeypatch.setattr(Partition, "guarded", _unguarded)
-    assert any(fault.rule == 15 for fault in simulate(1, haste=8, rude=True).faults)
+    try:
+        found = [str(fault) for fault in simulate(1, haste=8, rude=True).faults if fault.rule == 15]
+    except AssertionError as noticed:  # by a client that sends nothing bad, and was refused as well
+        found = [str(noticed)]
+    assert any("InternalError" in text or "rule 15" in text for text in found), found
