@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dejaqueue.metrics import FINE_BUCKETS, PER_OCTAVE, fine_bucket, fine_end_us
-from dejaqueue.wire.frames import LatenessReport
+from dejaqueue.wire.frames import REPORT_SUM_US_MAX, LatenessReport
 
 
 class LatenessHistogram:
@@ -116,6 +116,7 @@ class LatenessHistogram:
         filled = np.flatnonzero(new)
         if filled.size == 0:
             return None
-        new_sum_us = sum_us - self._reported_sum_us
+        # Of many messages that were due years ago it is more than a report may say.
+        new_sum_us = min(sum_us - self._reported_sum_us, REPORT_SUM_US_MAX)
         self._reported, self._reported_sum_us = counts, sum_us
         return LatenessReport(new_sum_us, tuple(filled.tolist()), tuple(new[filled].tolist()))

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from dejaqueue.client.lateness import LatenessHistogram
+from dejaqueue.wire import frames
+from dejaqueue.wire.frames import Ping
 
 
 def test_an_empty_one() -> None:
@@ -68,3 +70,12 @@ def test_reports_add_up_to_all() -> None:
     assert second is not None
     assert (second.sum_us, second.buckets, second.counts) == (100, first.buckets[:1], (1,))
     assert (lateness.count, lateness.sum_us) == (4, 5_300)
+
+
+def test_a_report_of_many_messages_that_were_due_years_ago_can_be_sent() -> None:
+    histogram = LatenessHistogram()
+    histogram.add_many(np.full(60_000, 100 * 365 * 86_400 * 10**6, dtype=np.int64))
+    report = histogram.take_report()
+    assert report is not None
+    assert frames.decode(frames.encode(Ping(1, 0, 0, 0, report))) == Ping(1, 0, 0, 0, report)
+    assert report.counts == (60_000,)
