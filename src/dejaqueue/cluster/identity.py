@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import secrets
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dejaqueue.clock import Clock, Wake
@@ -98,8 +97,9 @@ def _look(
         return known.id
     elif known.maker == maker:
         store.store_document(DOCUMENT, json.dumps({"id": known.id}))
-    elif replaces:
-        _put(coordinator, replace(known, maker=maker))
+    elif replaces and _put(coordinator, replace(known, maker=maker)):
+        # At once: others that are tired of waiting replace this one as soon as they look.
+        store.store_document(DOCUMENT, json.dumps({"id": known.id}))
     return None
 
 
@@ -132,6 +132,10 @@ def _known(coordinator: Coordinator) -> Identity | None:
         raise JournalDamaged(f"coordinator, fact {KEY}: {wrong}") from wrong
 
 
-def _put(coordinator: Coordinator, identity: Identity) -> None:
-    with suppress(Conflict):  # somebody else was quicker: look again
+def _put(coordinator: Coordinator, identity: Identity) -> bool:
+    """Write it; False: somebody else was quicker, look again."""
+    try:
         coordinator.put(KEY, identity.to_bytes(), identity.revision)
+    except Conflict:
+        return False
+    return True

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from dejaqueue.clock import SteadyClock, Wake
-from dejaqueue.cluster.identity import DOCUMENT, KEY, Identity, agree
+from dejaqueue.cluster.identity import DOCUMENT, KEY, Identity, _look, agree
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.errors import JournalDamaged, Refused
 from dejaqueue.journal.memory import MemoryStore
@@ -127,6 +127,20 @@ def test_a_maker_that_died_is_made_up_for(facts: ProcessFacts, has_written: bool
     assert kept(store) == "a" * 16
     with pytest.raises(Refused):
         agree(coordinator, MemoryStore(), CLOCK)
+
+
+def test_many_that_are_tired_of_waiting_do_not_replace_each_other_for_ever(
+    facts: ProcessFacts,
+) -> None:
+    """Found by seed 5065 of simulated clusters: each took over from the one before, and nobody
+    came to write."""
+    store = MemoryStore()
+    facts.open().put(KEY, Identity("a" * 16, is_kept=False, maker="dead").to_bytes(), 0)
+    looks = [(facts.open(), f"maker {number}") for number in range(3)]
+    for coordinator, maker in looks:
+        _look(coordinator, store, maker, adopts=False, replaces=True)
+    found = [_look(one, store, maker, adopts=False, replaces=True) for one, maker in looks]
+    assert found == ["a" * 16] * 3
 
 
 def test_what_cannot_be_read_is_damage(facts: ProcessFacts) -> None:
