@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 
 from dejaqueue.clock import GRACE_US, JUMP_US, Discipline, Wake
+from dejaqueue.testing.disciplined import DisciplinedClock
 
 
-class VirtualClock:
+class VirtualClock(DisciplinedClock):
     """A clock moved by hand, which trusts its wall clock as the machine's does.
 
     Args:
@@ -41,38 +42,6 @@ class VirtualClock:
     def now_us(self) -> int:
         """The virtual time in microseconds; never goes back."""
         return self._discipline.at(self._wall_us, self._elapsed_us)
-
-    def now_ms(self) -> int:
-        """The virtual time in milliseconds; never goes back."""
-        return self.now_us() // 1_000
-
-    def utc_us(self) -> int:
-        """The virtual UTC in microseconds, as far as the wall clock is believed."""
-        return self.now_us() - self._discipline.ahead_us
-
-    def utc_ms(self) -> int:
-        """The virtual UTC in milliseconds, as far as the wall clock is believed."""
-        return self.utc_us() // 1_000
-
-    @property
-    def ahead_us(self) -> int:
-        """How far `now_us` is ahead of UTC, microseconds."""
-        return self._discipline.ahead_us
-
-    @property
-    def stepped_us(self) -> int:
-        """By how much in all UTC was put right; ahead is positive."""
-        return self._discipline.stepped_us
-
-    @property
-    def jump_us(self) -> int:
-        """How far the wall clock is from what is believed, microseconds."""
-        return self._discipline.jump_us
-
-    @property
-    def jump_count(self) -> int:
-        """Jumps of the wall clock so far."""
-        return self._discipline.jump_count
 
     def wait_until(self, instant_us: int | None, wake: Wake) -> bool:
         """Wait until a test moves the time there, or until `wake` rings; True if it rang."""

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 
 from dejaqueue.clock import GRACE_US, JUMP_US, Discipline, Wake
+from dejaqueue.testing.disciplined import DisciplinedClock
 
 START_US = 1_700_000_000_000_000
 
@@ -44,7 +45,7 @@ class Life:
             tell()
 
 
-class SimulatedClock:
+class SimulatedClock(DisciplinedClock):
     """The time of the world, as a process on one machine sees it: as clock.SystemClock would.
 
     Args:
@@ -113,38 +114,6 @@ class SimulatedClock:
         """UTC microseconds, and `ahead_us`; never goes back."""
         self.due_us()
         return self._discipline.at(self._wall_us() + self.jumped_us, self._world.now_us)
-
-    def now_ms(self) -> int:
-        """The same in milliseconds, rounded down."""
-        return self.now_us() // 1_000
-
-    def utc_us(self) -> int:
-        """UTC microseconds, as far as the wall clock is believed."""
-        return self.now_us() - self._discipline.ahead_us
-
-    def utc_ms(self) -> int:
-        """UTC milliseconds, as far as the wall clock is believed."""
-        return self.utc_us() // 1_000
-
-    @property
-    def ahead_us(self) -> int:
-        """How far `now_us` is ahead of UTC, microseconds."""
-        return self._discipline.ahead_us
-
-    @property
-    def stepped_us(self) -> int:
-        """By how much in all UTC was put right; ahead is positive."""
-        return self._discipline.stepped_us
-
-    @property
-    def jump_us(self) -> int:
-        """How far the wall clock is from what is believed, microseconds."""
-        return self._discipline.jump_us
-
-    @property
-    def jump_count(self) -> int:
-        """Jumps of the wall clock so far."""
-        return self._discipline.jump_count
 
     def wait_until(self, instant_us: int | None, wake: Wake) -> bool:
         """Nobody waits in a simulation: there is one thread."""
