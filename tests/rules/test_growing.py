@@ -10,8 +10,8 @@ import pytest
 
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.peek import peek
-from dejaqueue.broker.places import key_partitions
 from dejaqueue.broker.requests import Request
+from dejaqueue.broker.route import key_partitions
 from dejaqueue.broker.writer import Writer
 from dejaqueue.errors import BadRequest, ResourceExhausted
 from dejaqueue.model import RowStatus

@@ -42,6 +42,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/peek.py": "tests/rules",
     "src/dejaqueue/broker/reading.py": "tests/rules",
     "src/dejaqueue/broker/requests.py": "records",
+    "src/dejaqueue/broker/replies.py": "types",
     "src/dejaqueue/broker/runtime.py": "tests/rules",
     "src/dejaqueue/broker/claims.py": "tests/rules/test_claims.py",
     "src/dejaqueue/broker/scan.py": "tests/rules/test_scan.py",

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from dejaqueue.broker import news
+from dejaqueue.broker.committer import Committer
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.dispatch import Consumer, Dispatcher, Push
 from dejaqueue.broker.history.noted import Noted
 from dejaqueue.broker.reading import delivery_batches
-from dejaqueue.broker.requests import ReplyTo
+from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Effects, Int64s
 from dejaqueue.errors import DejaQError, InternalError
@@ -61,72 +60,6 @@ class Group:
         self.byte_count += sum(int(column.offsets[-1]) for column in entry.texts.values())
         if len(effects.freed_locators):
             self.freed.append(effects.freed_locators)
-
-
-class Committer:
-    """A thread that appends groups for one worker."""
-
-    def __init__(self, name: str) -> None:
-        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        """Return when the thread runs."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Finish what was submitted, then return. Twice or before start is fine."""
-        self._queue.put(None)
-        if self._thread.is_alive():
-            self._thread.join()
-
-    @property
-    def is_alive(self) -> bool:
-        """True while its thread runs."""
-        return self._thread.is_alive()
-
-    def submit(self, append: Callable[[], None]) -> None:
-        """Run `append`, which must not raise, after what was submitted before."""
-        self._queue.put(append)
-
-    def wait(self, landed: threading.Condition, is_landed: Callable[[], bool]) -> None:
-        """Return when what was submitted has come so far; `landed` is notified then."""
-        with landed:
-            landed.wait_for(is_landed)
-
-    def _run(self) -> None:
-        while True:
-            append = self._queue.get()
-            if append is None:
-                return
-            append()
-
-
-class ApartCommitter(Committer):
-    """Appends of partitions whose journals are on a server: one that hangs holds no other.
-
-    Args:
-        executor: with a thread for each of those that may hang at once.
-    """
-
-    def __init__(self, executor: Executor) -> None:
-        self.executor = executor
-
-    def start(self) -> None:
-        """Its threads start when they are needed."""
-
-    def stop(self) -> None:
-        """Finish what was submitted. Twice is fine."""
-        self.executor.shutdown()
-
-    @property
-    def is_alive(self) -> bool:
-        """Its threads do not end by themselves."""
-        return True
-
-    def submit(self, append: Callable[[], None]) -> None:
-        """Run `append` soon. Of one partition there is one at a time, so their order holds."""
-        self.executor.submit(append)
 
 
 class Commits:

@@ -28,7 +28,7 @@ from dejaqueue.model import RowStatus, TagFilter
 from dejaqueue.wire.frames import LatenessReport, Reply
 
 if TYPE_CHECKING:
-    from dejaqueue.broker.requests import ReplyTo
+    from dejaqueue.broker.replies import ReplyTo
     from dejaqueue.engine.engine import Engine
     from dejaqueue.journal.interface import Journal
 

@@ -13,59 +13,24 @@ was made by, and a partition sends back what was routed before the raise.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from dejaqueue import limits
 from dejaqueue.broker.keys import find_in
+from dejaqueue.broker.route import PARTS_MAX, Route, part_name, split_rows
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.producers import Answer
 from dejaqueue.engine.runs import Mask
-from dejaqueue.errors import BadRequest, DejaQError, Unavailable
+from dejaqueue.errors import BadRequest
 
 if TYPE_CHECKING:
     from dejaqueue.broker.partition import Partition
     from dejaqueue.broker.runtime import TopicRuntime
 
 WAIT_SECONDS = 60
-
-
-class Route:
-    """How keys find their partition; another one after each raise.
-
-    Attributes:
-        counts: how many partitions there have been, the last is how many there are.
-        clear: partitions that have no live key whose home is elsewhere now.
-    """
-
-    def __init__(self, counts: tuple[int, ...]) -> None:
-        self.counts = counts
-        self.clear: set[int] = set()
-        self.asks: Counter[int] = Counter()
-
-    @property
-    def count(self) -> int:
-        """How many partitions there are."""
-        return self.counts[-1]
-
-    @property
-    def has_grown(self) -> bool:
-        """True if there were fewer partitions once."""
-        return len(self.counts) > 1
-
-
-def split_rows(part_of_row: npt.NDArray[np.int64]) -> list[tuple[int, npt.NDArray[np.int64]]]:
-    """(partition, its rows in order) for every partition that has rows."""
-    order = np.argsort(part_of_row, kind="stable")
-    parts, starts = np.unique(part_of_row[order], return_index=True)
-    return list(zip(parts.tolist(), np.split(order, starts[1:]), strict=True))
 
 
 def has_strays(place: Partition, count: int) -> bool:
@@ -124,22 +89,6 @@ def _ask(
     if is_clear:
         route.clear.add(partition)
     return here
-
-
-def part_name(route: Route, producer: str, count: int, turn: int = 0) -> str:
-    """The name by which partitions remember a part of what a producer sent while they were so many.
-
-    Args:
-        turn: how many other parts of the same batch were remembered there before, at this count.
-    """
-    if not producer or (count == route.counts[0] and not turn):
-        return producer
-    return f"{producer}\n{count}\n{turn}" if turn else f"{producer}\n{count}"
-
-
-PARTS_MAX = 8
-"""Parts of one batch that one partition remembers for each number of partitions there were. Each
-more than the first takes a raise, or a key that went, while the batch was on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,64 +153,3 @@ def rows_of(part: Stored, homes: Int64s, number: int) -> Int64s:
             return rows
     limit = f"another one: {part.answer.rows} other rows were sent with this number before"
     raise BadRequest("number", limit, number)
-
-
-class Sending(NamedTuple):
-    """A sending that waits for its turn: it begins, or is refused, and calls `end` then."""
-
-    begin: Callable[[], None]
-    refuse: Callable[[DejaQError], None]
-
-
-class Turns:
-    """Sendings of a producer's batch in a topic that grew: one at a time, so that what one finds
-    stored is all there is. Any thread.
-
-    Args:
-        again: runs a call on a thread that may wait.
-    """
-
-    def __init__(self, again: Callable[[Callable[[], None]], None]) -> None:
-        self._again = again
-        self._lock = Lock()
-        self._waiting: dict[tuple[str, int], deque[Sending]] = {}
-        self._last: dict[str, object] = {}
-
-    def begin(self, producer: str, number: int, sending: Sending) -> bool:
-        """True: the caller may send now, and calls `end`. False: `sending` begins in its turn, or
-        is refused."""
-        with self._lock:
-            waiting = self._waiting.get((producer, number))
-            if waiting is None:
-                self._waiting[producer, number] = deque()
-                return True
-            waiting.append(sending)
-            return False
-
-    def end(self, producer: str, number: int, sender: object) -> None:
-        """All of the batch is answered: the next sending of it begins."""
-        with self._lock:
-            self._note(producer, sender)
-            waiting = self._waiting[producer, number]
-            following = waiting.popleft() if waiting else None
-            if following is None:
-                del self._waiting[producer, number]
-        if following is None:
-            return
-        try:
-            self._again(following.begin)
-        except Unavailable as closed:
-            following.refuse(closed)
-
-    def is_of(self, producer: str, sender: object) -> bool:
-        """True if nobody else sent in the producer's name since this sender asked last."""
-        with self._lock:
-            same = self._last.get(producer) is sender
-            self._note(producer, sender)
-            return same
-
-    def _note(self, producer: str, sender: object) -> None:
-        self._last.pop(producer, None)
-        self._last[producer] = sender
-        if len(self._last) > limits.PRODUCERS_MAX:
-            del self._last[next(iter(self._last))]

@@ -15,9 +15,8 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
 from dejaqueue.broker.counting import GAUGES, TOTALS
+from dejaqueue.broker.look_ahead import Outlook, look_ahead
 from dejaqueue.metrics import HistogramCounts
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from dejaqueue.broker.partition import Partition
     from dejaqueue.broker.runtime import TopicRuntime
 
-HORIZONS = {"1s": 1, "10s": 10, "1m": 60, "10m": 600, "1h": 3_600}
-"""How far ahead is looked, seconds, by the name where people read it."""
 TOPICS_SHOWN_MAX = 1_000
 """Topics that are shown one by one, the oldest ones; the rest is summed under OTHERS."""
 CONSUMERS_SHOWN_MAX = 200
@@ -42,25 +39,6 @@ _ASKED_AT_ONCE = 8
 _SECONDS_MAX = 5.0
 # Partitions that nobody used since the start are read in the background; a small one is there soon.
 _READING_SECONDS_MAX = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """What a partition's order index says.
-
-    Attributes:
-        ready: messages that are due and not leased.
-        due_within: scheduled messages that fall due within each of HORIZONS.
-        excess: by how much these may be too high: messages moved, cancelled or leased since.
-    """
-
-    ready: int = 0
-    due_within: tuple[int, ...] = (0,) * len(HORIZONS)
-    excess: int = 0
-
-    def __add__(self, other: Outlook) -> Outlook:
-        within = tuple(a + b for a, b in zip(self.due_within, other.due_within, strict=True))
-        return Outlook(self.ready + other.ready, within, self.excess + other.excess)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,23 +121,6 @@ _NUMBERS = (
 _HISTOGRAMS = (
     *("lateness", "waited", "felt", "appends", "group_entries", "group_rows", "snapshots"),
 )
-
-
-def look_ahead(place: Partition) -> Outlook:
-    """What is due when; on the partition's worker. Cost: 20 to 200 µs."""
-    now_ms, counts = place.now_ms(), place.engine.counts
-    instants_ms = now_ms + 1 + 1_000 * np.array((0, *HORIZONS.values()), dtype=np.int64)
-    found, excess = place.engine.due_before(instants_ms)
-    is_due, *by_then = found.tolist()
-    if place.engine.state.ready is not None:
-        # What is ready is in an order of its own; what is not is all that the index has.
-        later = place.engine.state.order.entry_count - is_due
-        ready = max(0, counts.scheduled - later)
-        excess = max(0, later - counts.scheduled)
-    else:
-        ready = min(is_due, counts.scheduled)
-    within = tuple(min(due - is_due, counts.scheduled) for due in by_then)
-    return Outlook(ready, within, max(0, excess))
 
 
 class Observer:

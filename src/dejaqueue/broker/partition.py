@@ -22,7 +22,8 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.broker import entries, news
-from dejaqueue.broker.commit import ApartCommitter, Commits, Committer
+from dejaqueue.broker.commit import Commits
+from dejaqueue.broker.committer import ApartCommitter, Committer
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.cron.fire import fire
 from dejaqueue.broker.dead_letters import DeadLetters
@@ -409,8 +410,7 @@ class Partition:
         self.journal.close()
         if self._failed is not None:
             self._refuse_inbox(self._failed)
-        name, final = self.topic().name, self._failed is not None
-        news.failed(name, self.number, error, final=final)
+        news.failed(self.topic().name, self.number, error, final=self._failed is not None)
 
     def _refuse_inbox(self, error: DejaQError) -> None:
         while self._inbox:

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from dejaqueue.broker.commit import ApartCommitter, Committer
+from dejaqueue.broker.committer import ApartCommitter, Committer
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.requests import Request
 from dejaqueue.clock import Clock, Wake

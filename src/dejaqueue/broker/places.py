@@ -13,16 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from dejaqueue.broker.route import key_partitions
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.errors import BadRequest
 
 if TYPE_CHECKING:
     from dejaqueue.broker.partition import Partition
-
-
-def key_partitions(key_hashes: Int64s, count: int) -> npt.NDArray[np.int64]:
-    """Partition of each key. The low bits of the hash choose; int64 array, shape (n,)."""
-    return (key_hashes & np.int64((1 << 31) - 1)) % count
 
 
 class Places:

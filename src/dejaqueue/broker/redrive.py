@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.broker.browse import answer_of
-from dejaqueue.broker.growth import split_rows
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.peek import NEXT
+from dejaqueue.broker.route import split_rows
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.engine.commands import Cancel, Depart, Int64s
 from dejaqueue.errors import BadRequest

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.engine.commands import Int64s, Stage, UInt16s, Words
 from dejaqueue.errors import DejaQError, InternalError, ResourceExhausted
 from dejaqueue.schema.checks import SendColumns
@@ -17,12 +18,6 @@ from dejaqueue.wire.frames import Reply, SettleOp
 
 if TYPE_CHECKING:
     from dejaqueue.broker.partition import Partition
-
-ReplyTo: TypeAlias = Callable[[Reply], None]
-
-
-def no_reply(_reply: Reply) -> None:
-    """For requests that nobody waits for."""
 
 
 @dataclass(slots=True)

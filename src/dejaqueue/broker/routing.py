@@ -13,7 +13,6 @@ rows it has (`strays`), and of one producer's batch one sending is under way at 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -22,22 +21,15 @@ import numpy.typing as npt
 
 from dejaqueue.broker.duplicates import enqueue_reply
 from dejaqueue.broker.entries import hash_column, text_column
-from dejaqueue.broker.growth import (
-    PARTS_MAX,
-    Known,
-    Route,
-    Sending,
-    Stored,
-    find_old_homes,
-    known_batches,
-    part_name,
-    rows_of,
-    split_rows,
-)
+from dejaqueue.broker.growth import Known, Stored, find_old_homes, known_batches, rows_of
+from dejaqueue.broker.joined_reply import JoinedReply
 from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.requests import EnqueueRequest, ReplyTo
+from dejaqueue.broker.replies import ReplyTo
+from dejaqueue.broker.requests import EnqueueRequest
+from dejaqueue.broker.route import PARTS_MAX, Route, part_name, split_rows
 from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.turns import Sending
 from dejaqueue.engine.commands import Int64s, Stage, Words
 from dejaqueue.engine.runs import Mask
 from dejaqueue.errors import DejaQError, InternalError, Unavailable
@@ -45,59 +37,6 @@ from dejaqueue.schema.checks import SendColumns
 from dejaqueue.wire.frames import Reply
 
 _NONE: tuple[int, ...] = ()
-
-
-class JoinedReply:
-    """Makes one reply of the replies of several partitions.
-
-    Args:
-        places: for each part the rows of the batch it answers.
-        ids, statuses: what is known of the rows that no part answers; filled in.
-    """
-
-    def __init__(
-        self,
-        number: int,
-        rows: int,
-        places: list[npt.NDArray[np.int64]],
-        reply: ReplyTo,
-        ids: Int64s | None = None,
-        statuses: npt.NDArray[np.uint8] | None = None,
-    ) -> None:
-        self._number = number
-        self._places = places
-        self._reply = reply
-        self._ids = np.full(rows, -1, dtype=np.int64) if ids is None else ids
-        self._statuses = np.zeros(rows, dtype=np.uint8) if statuses is None else statuses
-        self._error: DejaQError | None = None
-        self._left = len(places)
-        self._lock = threading.Lock()
-
-    def part(self, index: int) -> ReplyTo:
-        """Where the partition of part `index` replies to."""
-
-        def answered(reply: Reply) -> None:
-            with self._lock:
-                if reply.error is not None:
-                    self._error = reply.error
-                else:
-                    self._ids[self._places[index]] = reply.all_ids()
-                    self._statuses[self._places[index]] = reply.all_statuses()
-                self._left -= 1
-                done = self._left == 0
-            if done:
-                self.finish()
-
-        return answered
-
-    def finish(self) -> None:
-        """Reply. By itself once all parts are answered; to be called if there are none."""
-        rows = len(self._ids)
-        if self._error is not None:
-            self._reply(Reply(self._number, rows, error=self._error))
-            return
-        statuses = self._statuses if self._statuses.any() else None
-        self._reply(Reply(self._number, rows, -1, self._ids, statuses))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from dejaqueue.broker.counting import PartitionCounts, TopicCounts
 from dejaqueue.broker.dead_letters import Carrier, DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
 from dejaqueue.broker.forecast import Forecast, ForecastChore
-from dejaqueue.broker.growth import Route, Turns
 from dejaqueue.broker.history.history import History
 from dejaqueue.broker.maintenance import Maintenance
 from dejaqueue.broker.notes import Notes
@@ -26,10 +25,12 @@ from dejaqueue.broker.places import Places
 from dejaqueue.broker.quotas import Backlog, Rates, share_of
 from dejaqueue.broker.requests import ChangeRequest, LookRequest, Request
 from dejaqueue.broker.room import Room
+from dejaqueue.broker.route import Route
 from dejaqueue.broker.shared import Shared
 from dejaqueue.broker.staging import StagedWatch
 from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.transactions import Transactions
+from dejaqueue.broker.turns import Turns
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, InternalError, Unavailable
 from dejaqueue.journal.interface import JournalStore

@@ -13,9 +13,10 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.broker.dispatch import Sink
-from dejaqueue.broker.growth import split_rows
-from dejaqueue.broker.requests import ReplyTo, SettleRequest, no_reply
-from dejaqueue.broker.routing import JoinedReply
+from dejaqueue.broker.joined_reply import JoinedReply
+from dejaqueue.broker.replies import ReplyTo, no_reply
+from dejaqueue.broker.requests import SettleRequest
+from dejaqueue.broker.route import split_rows
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest

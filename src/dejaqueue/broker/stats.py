@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from dejaqueue.broker.observation import HORIZONS, look_ahead
+from dejaqueue.broker.look_ahead import HORIZONS, look_ahead
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.runtime import TopicRuntime
 

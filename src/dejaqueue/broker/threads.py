@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
-from dejaqueue.broker.commit import ApartCommitter, Committer
+from dejaqueue.broker.committer import ApartCommitter, Committer
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.clock import Clock
 

@@ -18,15 +18,12 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.entries import hash_column, text_column, words
-from dejaqueue.broker.growth import find_old_homes, split_rows
-from dejaqueue.broker.requests import (
-    RenameRequest,
-    ReplyTo,
-    Request,
-    SettleRequest,
-    no_reply,
-)
-from dejaqueue.broker.routing import Batch, JoinedReply, Router
+from dejaqueue.broker.growth import find_old_homes
+from dejaqueue.broker.joined_reply import JoinedReply
+from dejaqueue.broker.replies import ReplyTo, no_reply
+from dejaqueue.broker.requests import RenameRequest, Request, SettleRequest
+from dejaqueue.broker.route import split_rows
+from dejaqueue.broker.routing import Batch, Router
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Int64s, Stage, Words

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from dejaqueue.access.quotas import Account
 from dejaqueue.access.senders import NOBODY, Sender
-from dejaqueue.broker.requests import ReplyTo
+from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.credentials import Tls
 from dejaqueue.client.flight_transport import FlightTransport

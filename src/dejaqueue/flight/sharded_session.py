@@ -17,7 +17,7 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.broker.dispatch import Push, Sink
-from dejaqueue.broker.requests import ReplyTo
+from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.link import backoff_ms
 from dejaqueue.client.routed_transport import RoutedTransport

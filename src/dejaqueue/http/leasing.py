@@ -26,7 +26,7 @@ import pyarrow as pa
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.reading import delivery_batches
-from dejaqueue.broker.requests import no_reply
+from dejaqueue.broker.replies import no_reply
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.errors import DejaQError

@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.merging import merge
-from dejaqueue.broker.requests import EnqueueRequest, no_reply
+from dejaqueue.broker.replies import no_reply
+from dejaqueue.broker.requests import EnqueueRequest
 from dejaqueue.engine.words import of_runs, to_runs
 from dejaqueue.model import Topic
 from dejaqueue.schema.checks import check_send

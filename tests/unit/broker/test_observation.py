@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.observation import Observer, Outlook, TopicNumbers
+from dejaqueue.broker.look_ahead import Outlook
+from dejaqueue.broker.observation import Observer, TopicNumbers
 from dejaqueue.client import Client
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.journal.segments.files import FileSystem

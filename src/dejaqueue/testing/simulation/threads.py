@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
-from dejaqueue.broker.commit import Committer
+from dejaqueue.broker.committer import Committer
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.threads import Running, Threads
 from dejaqueue.clock import Clock, Wake
