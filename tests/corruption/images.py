@@ -178,12 +178,9 @@ def _send(started: Started, topic: str, turn: int) -> None:
 def _snapshots(started: Started) -> None:
     """A snapshot of every partition, now."""
     for runtime in started.broker.runtimes():
-        for number in range(len(runtime.partitions)):
-
-            def take(place: Any) -> None:
-                place.maintenance.snapshot_and_wait(place)
-
-            runtime.look(number, take).result(10)
+        for partition in runtime.partitions:
+            take = partition.maintenance.snapshot_and_wait
+            runtime.look(partition.number, take).result(10)
 
 
 def sealed_image() -> MemoryFileSystem:

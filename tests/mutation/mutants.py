@@ -50,7 +50,7 @@ def forgets_who_waits_when_a_step_breaks_off(patch: pytest.MonkeyPatch) -> None:
     inner = Partition._fail
 
     def fail(self: Partition, error: DejaQError) -> None:
-        self._in_hand.clear()
+        self.inbox._in_hand.clear()
         inner(self, error)
 
     patch.setattr(Partition, "_fail", fail)
@@ -86,7 +86,7 @@ def goes_on_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("tests/rules/test_rule_14_bounded.py")
 def knows_no_limit_of_bytes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dejaqueue.broker.enqueueing.shortage", lambda *rest: None)
+    patch.setattr("dejaqueue.broker.admission.shortage", lambda *rest: None)
 
 
 @mutant("tests/rules/test_rule_05_backoff.py")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.partition import Partition
 from tests.rules.broker_fixture import BrokerFixture
 from tests.rules.conftest import MakeBroker
@@ -136,7 +137,7 @@ def test_filtered_leases_are_the_same_after_a_restart(on_files: MakeBroker, kind
     before = broker.state_hashes()
     runtime = broker.broker.runtime("t")
 
-    def replayed(place: Partition) -> str:
+    def replayed(place: PartitionCore) -> str:
         from dejaqueue.broker import entries
         from dejaqueue.engine.engine import Engine
 

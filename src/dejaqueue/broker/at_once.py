@@ -1,6 +1,6 @@
 """One message at once: leased without a consumer, and found by its name.
 
-Room: broker. All of it runs on the partition's worker (TopicRuntime.change).
+Room: broker. All of it runs on the partition's worker (ServedTopic.change).
 Holds: who leases at once gets an answer at once, also if nothing is due; what was leased so belongs
 to no session, and comes back when its lease ends.
 See: http/doq, which serves callers that know nothing but a message's name.
@@ -14,20 +14,20 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.leasing import apply_lease
-from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.reading import read_stored
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.engine.commands import Ack, Int64s, Lease
 from dejaqueue.errors import BadRequest, Refused
-from dejaqueue.model import MessageState, unpack_id
+from dejaqueue.model import Assignment, MessageState, unpack_id
 from dejaqueue.schema import packing
 
 
-def lease_now(place: Partition, *, lease_ms: int = 0, done: bool = False) -> Push | None:
+def lease_now(core: PartitionCore, *, lease_ms: int = 0, done: bool = False) -> Push | None:
     """Lease the first message that is due; None if none is, or the topic is paused.
 
     Args:
@@ -37,19 +37,19 @@ def lease_now(place: Partition, *, lease_ms: int = 0, done: bool = False) -> Pus
     Raises:
         Refused: the topic is exclusive, so that its consumers alone have its messages.
     """
-    topic = place.topic()
-    if place.dispatcher.is_exclusive:
+    topic = core.topic()
+    if topic.assignment is Assignment.EXCLUSIVE:
         raise Refused(f"topic {topic.name} is exclusive: it is read by its consumers alone")
     if topic.paused:
         return None
-    now_ms, position = place.now_ms(), place.next_position()
+    now_ms, position = core.now_ms(), core.next_position()
     end_ms = now_ms + (lease_ms or topic.lease_ms)
-    leased = apply_lease(place, Lease(now_ms, position, now_ms, 1, end_ms))
+    leased = apply_lease(core, Lease(now_ms, position, now_ms, 1, end_ms))
     if leased is None:
         return None
     if done:
-        place.apply(Ack(now_ms, position))
-    return Push(place.number, place.journal, leased, limits.DISPATCH_ROWS_MAX, done)
+        core.apply(Ack(now_ms, position))
+    return Push(core.number, core.journal, leased, limits.DISPATCH_ROWS_MAX, done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Name:
     id: int
     keys: tuple[str, ...]
 
-    def homes(self, topic: TopicRuntime) -> list[int]:
+    def homes(self, topic: ServedTopic) -> list[int]:
         """The partitions it may be in."""
         counts = topic.route.counts
         if counts[-1] == 1:
@@ -85,46 +85,36 @@ class Name:
         return hash_column(text_column(self.key_column))
 
 
-def find(place: Partition, name: Name) -> int | None:
+def find(core: PartitionCore, name: Name) -> int | None:
     """The sequence of the live message of this name in a partition; None = it has none.
 
     Raises:
         BadRequest: there are two, one called so by its key, one by its id.
     """
-    keyed = find_in(place, name.key_column, name.key_hashes)
+    keyed = find_in(core, name.key_column, name.key_hashes)
     found = [] if keyed is None else [int(sequence) for sequence in keyed if sequence >= 0]
     partition, sequence = unpack_id(name.id)
-    if partition == place.number and sequence not in found and _is_keyless(place, sequence):
+    if partition == core.number and sequence not in found and core.engine.is_keyless(sequence):
         found.append(sequence)
     if len(found) > 1:
         raise BadRequest("id", "the name of one message", f"{name.id}: {len(found)} have it")
     return found[0] if found else None
 
 
-def _is_keyless(place: Partition, sequence: int) -> bool:
-    """True if this is a live message without a key."""
-    sequences = np.array([sequence], dtype=np.int64)
-    table = place.engine.state.table
-    at = table.places(sequences)
-    if table.states[at[0]] not in (MessageState.SCHEDULED, MessageState.LEASED):
-        return False
-    return "key_hashes" not in table.uses or not table.key_hashes[at[0]]
-
-
-def is_leased(place: Partition, sequence: int) -> bool:
+def is_leased(core: PartitionCore, sequence: int) -> bool:
     """True while somebody's lease on the message has not ended."""
     sequences = np.array([sequence], dtype=np.int64)
-    engine = place.engine
+    engine = core.engine
     in_lease = engine.states(sequences)[0] == MessageState.LEASED
-    return bool(in_lease and engine.dues(sequences)[0] > place.now_ms())
+    return bool(in_lease and engine.dues(sequences)[0] > core.now_ms())
 
 
-def read_headers(place: Partition, sequence: int) -> dict[str, str]:
+def read_headers(core: PartitionCore, sequence: int) -> dict[str, str]:
     """The headers that a live message was sent with."""
-    locators = place.engine.locators(np.array([sequence], dtype=np.int64))
-    if int(locators[0]) >> limits.ROW_BITS > place.position:
-        place.commits.commit_all()  # it can be read once it is appended
-    column = read_stored(place.journal, locators, ("headers",)).column(0)
+    locators = core.engine.locators(np.array([sequence], dtype=np.int64))
+    if int(locators[0]) >> limits.ROW_BITS > core.position:
+        core.commits.commit_all()  # it can be read once it is appended
+    column = read_stored(core.journal, locators, ("headers",)).column(0)
     if column.null_count:
         return {}
     return dict(packing.unpack_headers(column).to_pylist()[0] or ())

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.core import PartitionCore
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.selection import DUE_END_MS, Selection
 from dejaqueue.errors import BadRequest, Unavailable
@@ -121,7 +121,7 @@ def topic_name(values: dict[str, Any]) -> str:
 # --- how many -----------------------------------------------------------------------------------
 
 
-def tally(topic: TopicRuntime, selection: Selection, bucket_ms: int, bucket_count: int) -> Int64s:
+def tally(topic: ServedTopic, selection: Selection, bucket_ms: int, bucket_count: int) -> Int64s:
     """How many selected messages are due in each bucket, exactly if none changes meanwhile.
 
     Partitions are looked through in stretches: a worker is free again after each of them.
@@ -129,12 +129,12 @@ def tally(topic: TopicRuntime, selection: Selection, bucket_ms: int, bucket_coun
     counts = np.zeros(bucket_count, dtype=np.int64)
     is_plain = selection.is_plain and selection.states == (MessageState.SCHEDULED,)
 
-    def look(place: Partition, first: int) -> tuple[Int64s, int | None]:
+    def look(core: PartitionCore, first: int) -> tuple[Int64s, int | None]:
         if not first and is_plain and is_by_time(topic):
-            found, excess = _tally_index(place, selection, bucket_ms, bucket_count)
+            found, excess = _tally_index(core, selection, bucket_ms, bucket_count)
             if not excess:
                 return found, None
-        return place.engine.tally(
+        return core.engine.tally(
             selection,
             first=first,
             rows_max=limits.BROWSE_ROWS_MAX,
@@ -151,25 +151,25 @@ def tally(topic: TopicRuntime, selection: Selection, bucket_ms: int, bucket_coun
 
 
 def _later(
-    look: Callable[[Partition, int], tuple[Int64s, int | None]], first: int
-) -> Callable[[Partition], tuple[Int64s, int | None]]:
-    return lambda place: look(place, first)
+    look: Callable[[PartitionCore, int], tuple[Int64s, int | None]], first: int
+) -> Callable[[PartitionCore], tuple[Int64s, int | None]]:
+    return lambda core: look(core, first)
 
 
 def _tally_index(
-    place: Partition, selection: Selection, bucket_ms: int, bucket_count: int
+    core: PartitionCore, selection: Selection, bucket_ms: int, bucket_count: int
 ) -> tuple[Int64s, int]:
     due_from_ms, due_to_ms = selection.due_from_ms, selection.due_to_ms
-    return place.engine.tally_index(due_from_ms, due_to_ms, bucket_ms, bucket_count)
+    return core.engine.tally_index(due_from_ms, due_to_ms, bucket_ms, bucket_count)
 
 
-def is_by_time(topic: TopicRuntime) -> bool:
+def is_by_time(topic: ServedTopic) -> bool:
     """True if the topic's order is by due time, so that an index tells what is due when."""
     return topic.topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
 
 
 def histogram(
-    topic: TopicRuntime, values: dict[str, Any], now_ms: int, owner: str | None = None
+    topic: ServedTopic, values: dict[str, Any], now_ms: int, owner: str | None = None
 ) -> dict[str, Any]:
     """How many messages are due in each stretch of time.
 
@@ -212,12 +212,12 @@ def histogram(
 
 
 def _rough(
-    topic: TopicRuntime, selection: Selection, bucket_ms: int, bucket_count: int
+    topic: ServedTopic, selection: Selection, bucket_ms: int, bucket_count: int
 ) -> tuple[Int64s, int]:
     """The numbers of the order index, and by how much they may be too high together."""
 
-    def look(place: Partition) -> tuple[Int64s, int]:
-        return _tally_index(place, selection, bucket_ms, bucket_count)
+    def look(core: PartitionCore) -> tuple[Int64s, int]:
+        return _tally_index(core, selection, bucket_ms, bucket_count)
 
     futures = [topic.look(number, look) for number in topic.partitions.numbers]
     found = [answer_of(future) for future in futures]
@@ -240,7 +240,7 @@ class _Counted:
 
 
 def counts(
-    topic: TopicRuntime, values: dict[str, Any], now_ms: int, owner: str | None = None
+    topic: ServedTopic, values: dict[str, Any], now_ms: int, owner: str | None = None
 ) -> dict[str, Any]:
     """How many live messages there are by state, or by group, or by tag.
 
@@ -263,8 +263,8 @@ def counts(
     if owner is not None:
         return _counts_of(topic, now_ms, by, owner)
 
-    def look(place: Partition) -> _Counted:
-        engine = place.engine
+    def look(core: PartitionCore) -> _Counted:
+        engine = core.engine
         states = {name: getattr(engine.counts, name) for name in _COUNT_NAMES.values()}
         if by == "state":
             return _Counted(states | {"ready": engine.due_count(now_ms)}, [], _NONE)
@@ -286,7 +286,7 @@ def counts(
     return _most_first(by, names, lives, limit, after)
 
 
-def _counts_of(topic: TopicRuntime, now_ms: int, by: str, owner: str) -> dict[str, Any]:
+def _counts_of(topic: ServedTopic, now_ms: int, by: str, owner: str) -> dict[str, Any]:
     """As `counts`, of the messages of one sender."""
     if by != "state":
         raise BadRequest("by", "state, for a caller who is limited to its own messages", by)
@@ -325,10 +325,10 @@ def _split_sets(names: pa.Array, lives: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Sets of tags and their counts as single tags; one that is there twice in a set is one."""
     tags: list[str] = []
     parts: list[int] = []
-    for place, name in enumerate(names.to_pylist()):
+    for index, name in enumerate(names.to_pylist()):
         different = sorted(set(name.split(UNIT)))
         tags += different
-        parts += [place] * len(different)
+        parts += [index] * len(different)
     return pa.array(tags, pa.utf8()), lives.take(pa.array(parts, pa.int64()))
 
 

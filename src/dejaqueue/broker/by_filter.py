@@ -28,9 +28,9 @@ from dejaqueue.broker.browse import (
     tally,
     whole,
 )
-from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.places import Places
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.core import PartitionCore
+from dejaqueue.broker.served_partitions import ServedPartitions
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.engine.commands import Cancel, Int64s, Move, Words
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest
@@ -93,7 +93,7 @@ class _Cursor:
         return {"partition": self.partition, "first": self.first, "end": self.end}
 
 
-def _parse_cursor(values: object, partitions: Places) -> _Cursor:
+def _parse_cursor(values: object, partitions: ServedPartitions) -> _Cursor:
     if values is None:
         return _Cursor(partitions.numbers[0])
     if not isinstance(values, dict):
@@ -131,7 +131,7 @@ def _parse_change(values: dict[str, Any]) -> Change:
 
 
 def move_where(
-    topic: TopicRuntime, values: dict[str, Any], now_ms: int, owner: str | None = None
+    topic: ServedTopic, values: dict[str, Any], now_ms: int, owner: str | None = None
 ) -> dict[str, Any]:
     """Move what is selected: `{"count": changed, "next": how to go on, or None}`.
 
@@ -144,7 +144,7 @@ def move_where(
 
 
 def cancel_where(
-    topic: TopicRuntime, values: dict[str, Any], now_ms: int, owner: str | None = None
+    topic: ServedTopic, values: dict[str, Any], now_ms: int, owner: str | None = None
 ) -> dict[str, Any]:
     """Cancel what is selected: `{"count": cancelled, "next": how to go on, or None}`.
 
@@ -156,7 +156,7 @@ def cancel_where(
 
 
 def _change(
-    topic: TopicRuntime, values: dict[str, Any], change: Change, now_ms: int, owner: str | None
+    topic: ServedTopic, values: dict[str, Any], change: Change, now_ms: int, owner: str | None
 ) -> dict[str, Any]:
     if values.get("state") not in (None, "scheduled", "ready"):
         raise BadRequest("state", "scheduled or ready: others can't be changed", values["state"])
@@ -175,10 +175,10 @@ def _change(
     return {"count": count, "next": cursor.to_values()}
 
 
-def _step(topic: TopicRuntime, selection: Selection, change: Change, cursor: _Cursor) -> int:
+def _step(topic: ServedTopic, selection: Selection, change: Change, cursor: _Cursor) -> int:
     """One command in one partition; moves the cursor on. Returns when that is durable."""
     changed = topic.change(
-        cursor.partition, lambda place: _change_some(place, selection, change, cursor)
+        cursor.partition, lambda core: _change_some(core, selection, change, cursor)
     )
     rows, following = answer_of(changed)
     if following is None:
@@ -188,21 +188,21 @@ def _step(topic: TopicRuntime, selection: Selection, change: Change, cursor: _Cu
     return rows
 
 
-def _next(topic: TopicRuntime, partition: int) -> int:
+def _next(topic: ServedTopic, partition: int) -> int:
     """The number of the next partition that is here, -1 = that was the last."""
     left = topic.partitions.numbers[topic.partitions.at(partition) + 1 :]
     return left[0] if left else -1
 
 
 def _change_some(
-    place: Partition, selection: Selection, change: Change, cursor: _Cursor
+    core: PartitionCore, selection: Selection, change: Change, cursor: _Cursor
 ) -> tuple[int, int | None]:
     """Find some messages and change them, in one go; on the partition's worker.
 
     Returns:
         How many were changed, and where to go on.
     """
-    engine = place.engine
+    engine = core.engine
     if cursor.end < 0:
         cursor.end = engine.next_sequence
     sequences, following = engine.find(
@@ -214,7 +214,7 @@ def _change_some(
     )
     if not sequences.size:
         return 0, following
-    command = change.command(place.now_ms(), sequences, engine.dues(sequences))
-    statuses = place.apply(command).statuses
+    command = change.command(core.now_ms(), sequences, engine.dues(sequences))
+    statuses = core.apply(command).statuses
     refused = 0 if statuses is None else int(np.count_nonzero(statuses))
     return sequences.size - refused, following

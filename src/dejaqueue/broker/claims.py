@@ -14,25 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.browse import answer_of, whole
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.leasing import apply_lease
 from dejaqueue.broker.scan import Ticket as ScanTicket
 from dejaqueue.broker.scan import columns_of, in_batches, rows_of
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.engine.commands import Ack, Extend, Int64s, Lease
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.model import Assignment, TopicKind
 from dejaqueue.wire.descriptors import check_fields, check_lease
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.partition import Partition
-    from dejaqueue.broker.runtime import TopicRuntime
 
 TICKET_FIELDS = ["topic", "partition", "claim", "first", "end", "columns"]
 CLAIMS_MAX = 10_000
@@ -43,7 +41,7 @@ _MEAN_BYTES = 1_024
 """Bytes of a payload, for a limit in bytes, where nothing was sent since the start."""
 
 
-def claim(topic: TopicRuntime, body: dict[str, Any]) -> dict[str, Any]:
+def claim(topic: ServedTopic, body: dict[str, Any]) -> dict[str, Any]:
     """Lease what is due in a partition, up to so many rows.
 
     Args:
@@ -65,26 +63,26 @@ def claim(topic: TopicRuntime, body: dict[str, Any]) -> dict[str, Any]:
     byte_count = whole(body, "bytes", 0, 1 << 62)
     lease_ms = check_lease(body.get("lease_ms", topic.topic.lease_ms))
 
-    def lease(place: Partition) -> tuple[int, int, int]:
+    def lease(core: PartitionCore) -> tuple[int, int, int]:
         if topic.topic.paused:
-            return -1, 0, _ready(place, place.now_ms())
-        now_ms, lease_id = place.now_ms(), place.next_position()
+            return -1, 0, _ready(core, core.now_ms())
+        now_ms, lease_id = core.now_ms(), core.next_position()
         count = rows
         if byte_count:
-            mean = place.mean_payload_bytes or _MEAN_BYTES
+            mean = core.mean_payload_bytes or _MEAN_BYTES
             count = max(1, min(rows, byte_count // mean))
-        leased = apply_lease(place, Lease(now_ms, lease_id, now_ms, count, now_ms + lease_ms))
-        left = _ready(place, now_ms)
+        leased = apply_lease(core, Lease(now_ms, lease_id, now_ms, count, now_ms + lease_ms))
+        left = _ready(core, now_ms)
         if leased is None:
             return -1, 0, left
-        _keep_dues(place, lease_id, leased.dues_ms)
+        _keep_dues(core, topic.claimed_dues[core.number], lease_id, leased.dues_ms)
         return lease_id, len(leased.sequences), left
 
     lease_id, count, left = answer_of(topic.change(number, lease))
     return {"claim": None if lease_id < 0 else lease_id, "rows": count, "ready": left}
 
 
-def settle(topic: TopicRuntime, body: dict[str, Any], *, ack: bool) -> dict[str, Any]:
+def settle(topic: ServedTopic, body: dict[str, Any], *, ack: bool) -> dict[str, Any]:
     """Ack claims, or extend them from now.
 
     Args:
@@ -101,28 +99,28 @@ def settle(topic: TopicRuntime, body: dict[str, Any], *, ack: bool) -> dict[str,
     asked = _claims(topic, body.get("claims"))
     lease_ms = check_lease(body.get("lease_ms", topic.topic.lease_ms))
 
-    def change(place: Partition, numbers: list[int]) -> list[int]:
+    def change(core: PartitionCore, numbers: list[int]) -> list[int]:
         lost = []
         for number in numbers:
-            if place.engine.leased_rows(number) is None:
+            if core.engine.leased_rows(number) is None:
                 lost.append(number)
                 continue
             if ack:
-                place.claimed_dues.pop(number, None)
-            now_ms = place.now_ms()
+                topic.claimed_dues[core.number].pop(number, None)
+            now_ms = core.now_ms()
             command = Ack(now_ms, number) if ack else Extend(now_ms, now_ms + lease_ms, number)
-            place.apply(command)
+            core.apply(command)
         return lost
 
     futures = {
-        partition: topic.change(partition, lambda place, numbers=numbers: change(place, numbers))  # type: ignore[misc]
+        partition: topic.change(partition, lambda core, numbers=numbers: change(core, numbers))  # type: ignore[misc]
         for partition, numbers in asked.items()
     }
     lost = {str(partition): answer_of(future) for partition, future in futures.items()}
     return {"lost": {partition: numbers for partition, numbers in lost.items() if numbers}}
 
 
-def read(topic: TopicRuntime, values: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def read(topic: ServedTopic, values: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The rows of a claim in their order, from `first` to before `end`, as batches of SCAN.
 
     Raises:
@@ -137,61 +135,62 @@ def read(topic: TopicRuntime, values: dict[str, Any]) -> tuple[pa.Schema, Iterat
     ticket = ScanTicket(Selection(), partition, first, end, columns, None, None)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        place = topic.partitions[partition]
-        sequences, dues_ms = answer_of(topic.look(partition, lambda place: _held(place, number)))
+        core = topic.partitions[partition].core
+        sequences, dues_ms = answer_of(
+            topic.look(partition, lambda core: _held(topic, core, number))
+        )
         sequences = sequences[first:end]
         dues_ms = dues_ms[first:end]
         for at in range(0, sequences.size, limits.SLAB_ROWS):
             part = sequences[at : at + limits.SLAB_ROWS]
-            rows = answer_of(topic.look(partition, lambda place, part=part: rows_of(place, part)))  # type: ignore[misc]
+            rows = answer_of(topic.look(partition, lambda core, part=part: rows_of(core, part)))  # type: ignore[misc]
             # In the table a leased row is due when its lease ends.
             were_ms = dues_ms[at : at + limits.SLAB_ROWS]
-            yield from in_batches(place, replace(rows, dues_ms=were_ms), ticket)
+            yield from in_batches(core, replace(rows, dues_ms=were_ms), ticket)
 
     return ticket.schema, batches()
 
 
-def _ready(place: Partition, now_ms: int) -> int:
+def _ready(core: PartitionCore, now_ms: int) -> int:
     """How many messages are due; of a large partition at most so many: no look at each."""
-    engine = place.engine
+    engine = core.engine
     if engine.next_sequence - engine.first_sequence <= limits.BROWSE_ROWS_MAX:
         return engine.due_count(now_ms)
-    if place.topic().kind in (TopicKind.PRIORITY, TopicKind.FAIR):
+    if core.topic().kind in (TopicKind.PRIORITY, TopicKind.FAIR):
         return engine.counts.scheduled
     counts, _ = engine.tally_index(0, now_ms + 1, now_ms + 1, 1)
     return min(int(counts[0]), engine.counts.scheduled)
 
 
-def _keep_dues(place: Partition, number: int, dues_ms: Int64s) -> None:
+def _keep_dues(core: PartitionCore, kept: dict[int, Int64s], number: int, dues_ms: Int64s) -> None:
     """Remember when the rows of a claim became due, until it is over or the broker ends."""
-    kept = place.claimed_dues
     if len(kept) >= _CLAIMS_KEPT:
-        for old in [old for old in kept if place.engine.leased_rows(old) is None]:
+        for old in [old for old in kept if core.engine.leased_rows(old) is None]:
             del kept[old]
     kept[number] = dues_ms
 
 
-def _held(place: Partition, number: int) -> tuple[Int64s, Int64s]:
+def _held(topic: ServedTopic, core: PartitionCore, number: int) -> tuple[Int64s, Int64s]:
     """The rows of a claim, and when they became due; -1 = was forgotten at a restart."""
-    rows = place.engine.leased_rows(number)
+    rows = core.engine.leased_rows(number)
     if rows is None:
         raise Refused(
-            f"claim {number} of partition {place.number} of topic {place.topic().name} is over: "
+            f"claim {number} of partition {core.number} of topic {core.topic().name} is over: "
             "it was acked, or nobody extended it in time"
         )
     sequences = np.asarray(rows[0])
-    dues_ms = place.claimed_dues.get(number)
+    dues_ms = topic.claimed_dues[core.number].get(number)
     return sequences, np.full(sequences.size, -1) if dues_ms is None else dues_ms
 
 
-def _partition(topic: TopicRuntime, values: dict[str, Any]) -> int:
+def _partition(topic: ServedTopic, values: dict[str, Any]) -> int:
     if values["partition"] is None:
         raise BadRequest("partition", "a number", None)
     number = whole(values, "partition", 0, limits.PARTITIONS_MAX)
     return topic.partitions.check("partition", number)
 
 
-def _claims(topic: TopicRuntime, given: object) -> dict[int, list[int]]:
+def _claims(topic: ServedTopic, given: object) -> dict[int, list[int]]:
     limit = "an object of lists of claims, by partition"
     if not isinstance(given, dict):
         raise BadRequest("claims", limit, given)

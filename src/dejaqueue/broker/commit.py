@@ -5,7 +5,7 @@ already, by the worker's committer thread, so that the next group is applied whi
 synced. Where a server keeps the journal, another thread appends always: it may hang.
 Holds: groups of a partition are appended one at a time and in order; nothing of a group is answered
 or sent before it is durable (rule 1); after an append that failed nothing more is appended.
-See: partition.py, whose steps fill the groups;
+See: partition.py, whose steps fill the groups; committer.py;
 docs/adr/0006-the-next-group-while-this-one-syncs.md.
 """
 
@@ -14,13 +14,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from dejaqueue.broker import news
 from dejaqueue.broker.committer import Committer
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.dispatch import Consumer, Dispatcher, Push
-from dejaqueue.broker.history.noted import Noted
+from dejaqueue.broker.entry_changes import EntryChanges
+from dejaqueue.broker.listener import Listener
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.clock import Clock
@@ -29,9 +29,6 @@ from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.journal.interface import Entry, Journal
 from dejaqueue.settings import DispatchSettings
 from dejaqueue.wire.frames import Reply
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.history.recorder import Recorder
 
 
 @dataclass(slots=True)
@@ -42,10 +39,10 @@ class Group:
     replies: list[tuple[ReplyTo, Reply]] = field(default_factory=list)
     pushes: list[tuple[Consumer, Push]] = field(default_factory=list)
     freed: list[Int64s] = field(default_factory=list)
-    noted: list[Noted] = field(default_factory=list)
+    changes: list[EntryChanges] = field(default_factory=list)
     rows: int = 0
     byte_count: int = 0
-    """Of the texts and payloads in it, about."""
+    """Bytes of the texts and payloads in it; columns of numbers are not counted."""
 
     def is_full(self, bounds: DispatchSettings) -> bool:
         """True if it is to be appended before more comes in."""
@@ -54,7 +51,7 @@ class Group:
     def add(self, entry: Entry, effects: Effects) -> None:
         """An applied command."""
         if effects.changes:
-            self.noted.append(Noted.of(len(self.entries), entry, effects))
+            self.changes.append(EntryChanges.of(len(self.entries), entry, effects))
         self.entries.append(entry)
         self.rows += entry.rows
         self.byte_count += sum(int(column.offsets[-1]) for column in entry.texts.values())
@@ -62,51 +59,59 @@ class Group:
             self.freed.append(effects.freed_locators)
 
 
+@dataclass(frozen=True, slots=True)
+class CommitPorts:
+    """What the groups of a partition meet on their way.
+
+    Attributes:
+        topic_name, partition_number: for the log, and for what consumers hold.
+        committer: who appends beside the worker.
+        landed: called on the committer's thread when a group is durable, or has failed.
+        listener: hears what is durable.
+        is_owner: False if another broker may own the partition by now. After an append that took
+            long, do not send what was leased before it: the next owner may have leased it to
+            somebody else.
+    """
+
+    clock: Clock
+    committer: Committer
+    dispatcher: Dispatcher
+    topic_name: str = ""
+    partition_number: int = 0
+    counting: PartitionCounts = field(default_factory=PartitionCounts)
+    landed: Callable[[], None] = lambda: None
+    listener: Listener = field(default_factory=Listener)
+    is_owner: Callable[[], bool] = lambda: True
+
+
 class Commits:
     """The groups of one partition on their way into its journal.
 
     Args:
         tail: position of the journal's last entry.
-        committed: called on the committer's thread when a group is durable, or has failed.
-        counting: where appends and pushes are counted.
-        recorder: keeps the history of what is durable.
-        may_send: False if another broker may own the partition by now. Who slept in an append must
-            not send what it leased before: the next owner may have given it to somebody else.
+        epoch: of which all that is appended here is.
+
+    Attributes:
+        is_held_up: something waits until all that was applied is durable; until then nothing more
+            is applied. Set by `settles`, cleared by who has done it.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        tail: int,
-        epoch: int,
-        dispatcher: Dispatcher,
-        partition: int,
-        clock: Clock,
-        committer: Committer,
-        committed: Callable[[], None],
-        counting: PartitionCounts | None = None,
-        topic: str = "",
-        recorder: Recorder | None = None,
-        may_send: Callable[[], bool] = lambda: True,
-    ) -> None:
+    def __init__(self, journal: Journal, tail: int, epoch: int, ports: CommitPorts) -> None:
         self.group = Group()
         self.tail = tail
+        self.is_held_up = False
         self.append_count = 0
         self.entry_count = 0
         self.append_us = 0
         self._journal = journal
         self._epoch = epoch
-        self._dispatcher = dispatcher
-        self._partition = partition
-        self._topic = topic
-        self._recorder = recorder
-        self._may_send = may_send
-        self._clock = clock
-        self._committer = committer
-        self._committed = committed
-        self._counting = PartitionCounts() if counting is None else counting
+        self._ports = ports
+        self._committer = ports.committer
+        self._dispatcher = ports.dispatcher
+        self._clock = ports.clock
         self._planned_tail = tail
         self._in_flight: Group | None = None
+        self._failed: Group | None = None
         self._landed = threading.Condition()
         self._error: DejaQError | None = None
 
@@ -124,6 +129,22 @@ class Commits:
     def is_settled(self) -> bool:
         """True if everything that was applied is durable."""
         return self._in_flight is None and not self.group.entries
+
+    @property
+    def is_apart(self) -> bool:
+        """True if a server keeps the journal: the worker never waits for an append."""
+        return self._committer.is_apart
+
+    def settles(self) -> bool:
+        """Whether something may be done now that needs all to be durable that was applied.
+
+        The worker waits for a disk. For a server it does not: then nothing more is applied until
+        it has answered, and the step that follows may do it.
+        """
+        if not self.is_apart or self.is_settled:
+            return True
+        self.is_held_up = True
+        return False
 
     @property
     def is_broken(self) -> bool:
@@ -176,8 +197,6 @@ class Commits:
             for consumer, push in group.pushes:
                 self._dispatcher.give_back(consumer, len(push.leased.sequences))
 
-    _failed: Group | None = None
-
     def _wait(self, *, quietly: bool = False) -> None:
         self._committer.wait(self._landed, lambda: self._in_flight is None)
         if self._error is not None and not quietly:
@@ -190,7 +209,7 @@ class Commits:
         with self._landed:
             self._in_flight = None
             self._landed.notify_all()
-        self._committed()
+        self._ports.landed()
 
     def _send(self, consumer: Consumer, push: Push) -> None:
         if push.is_done:
@@ -198,24 +217,19 @@ class Commits:
             push = replace(push, batch=delivery_batches([push])[0])
             self._dispatcher.hands_over(consumer, len(push.leased.sequences))
         else:
-            self._dispatcher.holds(consumer, self._partition, push.leased)
+            self._dispatcher.holds(consumer, self._ports.partition_number, push.leased)
         consumer.sink.push(push)
 
     def _keep_back(self, group: Group) -> None:
-        """Take out of the group's pushes what another broker may lease again."""
+        """Take out of the group's pushes what another broker may lease to somebody else."""
         for consumer, push in group.pushes:
             if not push.is_done:
                 self._dispatcher.give_back(consumer, len(push.leased.sequences))
         group.pushes = [(consumer, push) for consumer, push in group.pushes if push.is_done]
 
-    def _record(self, recorder: Recorder, group: Group) -> None:
-        """Leave to the history what the group, durable now, changed."""
-        consumers = {push.leased.lease_id: consumer.name for consumer, push in group.pushes}
-        first = self.tail - len(group.entries) + 1
-        recorder.record(first, self.tail, group.noted, consumers, self._clock.utc_ms())
-
     def _append(self, group: Group) -> None:
         """Append a group, then answer and send. Does not raise."""
+        ports, counting = self._ports, self._ports.counting
         answered = sent = 0
         try:
             if group.entries:
@@ -223,22 +237,23 @@ class Commits:
                 self.tail = self._journal.append(group.entries, self.tail, self._epoch)
                 took_us = self._clock.now_us() - began_us
                 self.append_us += took_us
-                news.synced(self._topic, self._partition, len(group.entries), took_us)
+                news.synced(ports.topic_name, ports.partition_number, len(group.entries), took_us)
                 self.append_count += 1
                 self.entry_count += len(group.entries)
-                self._counting.topic.appended(took_us, len(group.entries), group.rows)
+                counting.topic.appended(took_us, len(group.entries), group.rows)
             for reply_to, reply in group.replies:
                 answered += 1
                 reply_to(reply)
-            if group.pushes and not self._may_send():
+            if group.pushes and not ports.is_owner():
                 self._keep_back(group)
             if group.pushes:
-                self._counting.pushed([push for _, push in group.pushes], self._clock.now_us())
+                counting.pushed([push.leased for _, push in group.pushes], self._clock.now_us())
             for consumer, push in group.pushes:
                 sent += 1
                 self._send(consumer, push)
-            if self._recorder is not None and group.entries:
-                self._record(self._recorder, group)
+            if group.entries:
+                first = self.tail - len(group.entries) + 1
+                ports.listener.durable(first, self.tail, group.changes, group.pushes)
             for freed in group.freed:
                 self._journal.free(freed)
         except DejaQError as error:

@@ -15,7 +15,13 @@ from queue import SimpleQueue
 
 
 class Committer:
-    """A thread that appends groups for one worker."""
+    """A thread that appends groups for one worker.
+
+    Attributes:
+        is_apart: it appends for journals on servers, where the worker never waits for it.
+    """
+
+    is_apart = False
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -59,6 +65,8 @@ class ApartCommitter(Committer):
     Args:
         executor: with a thread for each of those that may hang at once.
     """
+
+    is_apart = True
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 
 from dejaqueue.broker.history.history import History
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.errors import DejaQError, TopicUnknown
 from dejaqueue.journal.interface import JournalStore
@@ -28,25 +28,25 @@ class Endings:
     def __init__(self, history: History) -> None:
         self._history = history
         self._lock = threading.Lock()
-        self._ending: list[TopicRuntime] = []
+        self._ending: list[ServedTopic] = []
 
-    def begin(self, runtimes: Sequence[TopicRuntime]) -> None:
+    def begin(self, topics: Sequence[ServedTopic]) -> None:
         """These are served no more; called before anybody can see that they are not."""
         with self._lock:
-            self._ending += runtimes
+            self._ending += topics
 
-    def close(self, runtimes: Sequence[TopicRuntime]) -> None:
+    def close(self, topics: Sequence[ServedTopic]) -> None:
         """Close them, and tell whoever consumes them."""
-        for runtime in runtimes:
-            runtime.close(lambda partition: partition.close())
-            self._history.drop(runtime.topic.name)
-            runtime.dispatcher.end_all(TopicUnknown(runtime.topic.name))
+        for topic in topics:
+            topic.close(lambda partition: partition.close())
+            self._history.drop(topic.topic.name)
+            topic.dispatcher.end_all(TopicUnknown(topic.topic.name))
 
     def are_over(self, name: str) -> bool:
         """True if nothing here writes to the journals of a topic, or shard, of this name."""
         with self._lock:
-            self._ending = [runtime for runtime in self._ending if not runtime.is_left]
-            return all(runtime.served_as != name for runtime in self._ending)
+            self._ending = [topic for topic in self._ending if not topic.is_gone]
+            return all(topic.served_as != name for topic in self._ending)
 
 
 def finish(name: str, store: JournalStore, catalogue: Catalogue) -> None:

@@ -291,15 +291,15 @@ class Dispatcher:
             consumers = self._served(partition, free=free)
             count = len(consumers)
             for step in range(count):
-                place = (self._turn + step) % count
-                consumer = consumers[place]
+                index = (self._turn + step) % count
+                consumer = consumers[index]
                 if consumer.credit <= 0 or (holding and not consumer.ahead_ms):
                     continue
                 if consumer.wanted != wanted:
                     continue
                 if now_us - consumer.seen_us > self.silence_us_max:
                     continue
-                self._turn = (place + 1) % count
+                self._turn = (index + 1) % count
                 rows = min(consumer.credit, rows_max, consumer.options.batch_rows_max)
                 consumer.credit -= rows
                 return consumer, rows

@@ -17,14 +17,14 @@ case, without its id: it is neither named nor replaced, and KEPT would say that 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.broker.branches import sibling_sequences
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.keys import find_in, find_repeats
 from dejaqueue.broker.merging import Merged
+from dejaqueue.broker.staged import sibling_sequences
 from dejaqueue.engine.commands import Int64s, SubBatch, UInt8s
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.producers import Answer
@@ -32,9 +32,6 @@ from dejaqueue.engine.runs import Mask
 from dejaqueue.engine.table import LEASED, SCHEDULED
 from dejaqueue.model import OnDuplicate, RowStatus, pack_id
 from dejaqueue.wire.frames import Reply
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.partition import Partition
 
 _DUPLICATE = np.uint8(RowStatus.DUPLICATE)
 _KEPT = np.uint8(RowStatus.KEPT)
@@ -57,7 +54,7 @@ class Resolution:
     replaced: Int64s
 
 
-def resolve_batch(place: Partition, merged: Merged, now_ms: int) -> Resolution | None:
+def resolve_batch(core: PartitionCore, merged: Merged, now_ms: int) -> Resolution | None:
     """What becomes of rows whose key is taken. Those that are refused are taken out of `merged`;
     None = there are none, and nothing is replaced.
 
@@ -66,16 +63,16 @@ def resolve_batch(place: Partition, merged: Merged, now_ms: int) -> Resolution |
     """
     if merged.key_hashes is None or merged.columns.keys is None:
         return None
-    engine = place.engine
-    siblings = sibling_sequences(place, merged.requests[0].stage)
-    live = find_in(place, merged.columns.keys, merged.key_hashes, siblings)
+    engine = core.engine
+    siblings = sibling_sequences(core, merged.requests[0].stage)
+    live = find_in(core, merged.columns.keys, merged.key_hashes, siblings)
     firsts = find_repeats(merged.columns.keys, merged.key_hashes)
     if live is None and firsts is None:
         return None
     free = np.full(merged.columns.rows, -1, dtype=np.int64)
     live = free if live is None else live
     resolution = resolve(
-        place.topic().on_duplicate,
+        core.topic().on_duplicate,
         live,
         free if firsts is None else firsts,
         engine.next_sequence,
@@ -165,8 +162,8 @@ def sub_batches(
 ) -> tuple[SubBatch, ...]:
     """What each request gets: its rows that are taken, and for the others status and id."""
     batches = []
-    for place, request in enumerate(merged.requests):
-        first, end = int(merged.starts[place]), int(merged.starts[place + 1])
+    for index, request in enumerate(merged.requests):
+        first, end = int(merged.starts[index]), int(merged.starts[index + 1])
         if resolution is None:
             batches.append(
                 SubBatch(request.producer, request.number, end - first, strays=request.strays)

@@ -3,28 +3,27 @@
 Room: broker. Runs on the partition's worker, as a part of its step.
 Holds: what can fail on what came from outside is done before the engine changes; a batch on which
 that fails is refused alone, and the batches that waited beside it come in.
-See: partition.py, `guarded`; merging.py; duplicates.py; rules 10, 11 and 15.
+See: inbox.py, `guarded`; merging.py; duplicates.py; rules 10, 11 and 15.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from dejaqueue.broker import entries
+from dejaqueue.broker.admission import Admission
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.duplicates import enqueue_reply, resolve_batch, sub_batches
+from dejaqueue.broker.inbox import Inbox
 from dejaqueue.broker.merging import merge
-from dejaqueue.broker.quotas import shortage
 from dejaqueue.broker.requests import EnqueueRequest
-from dejaqueue.broker.staging import refusal
 from dejaqueue.engine.commands import Enqueue
-from dejaqueue.errors import BadRequest, DejaQError
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.partition import Partition
+from dejaqueue.errors import BadRequest
 
 
-def enqueue(place: Partition, requests: list[EnqueueRequest]) -> None:
+def enqueue(
+    core: PartitionCore, inbox: Inbox, admission: Admission, requests: list[EnqueueRequest]
+) -> None:
     """Bring batches in, as one command if they allow it."""
     accepted: list[EnqueueRequest] = []
     seen: set[tuple[str, int]] = set()
@@ -32,63 +31,65 @@ def enqueue(place: Partition, requests: list[EnqueueRequest]) -> None:
         if request.producer:
             batch = (request.producer, request.number)
             if batch in seen:  # its first answer must be known before
-                _bring_in(place, accepted)
+                _bring_in(core, inbox, admission, accepted)
                 accepted, seen = [], set()
-            if _answer_repeated(place, request):
+            if _answer_repeated(core, inbox, request):
                 continue
             seen.add(batch)
         accepted.append(request)
-    _bring_in(place, accepted)
+    _bring_in(core, inbox, admission, accepted)
 
 
-def _bring_in(place: Partition, requests: list[EnqueueRequest]) -> None:
+def _bring_in(
+    core: PartitionCore, inbox: Inbox, admission: Admission, requests: list[EnqueueRequest]
+) -> None:
     """Bring in what is new; if one batch spoils the others, halve until it is alone."""
-    if not requests or place.guarded(requests, partial(_bring_in_together, place, requests)):
+    if not requests or inbox.guarded(
+        requests, partial(_bring_in_together, core, inbox, admission, requests)
+    ):
         return
     middle = len(requests) // 2
-    _bring_in(place, requests[:middle])
-    _bring_in(place, requests[middle:])
+    _bring_in(core, inbox, admission, requests[:middle])
+    _bring_in(core, inbox, admission, requests[middle:])
 
 
-def _answer_repeated(place: Partition, request: EnqueueRequest) -> bool:
+def _answer_repeated(core: PartitionCore, inbox: Inbox, request: EnqueueRequest) -> bool:
     """Rule 10: a batch that was seen before gets its first answer."""
-    answer = place.engine.answer(request.producer, request.number)
+    answer = core.engine.answer(request.producer, request.number)
     if answer is None:
         return False
     if answer.rows != request.columns.rows or answer.strays != request.strays:
-        if request.goes_back is not None and request.goes_back(request, place):
-            place.forget(request)
+        if request.goes_back is not None and request.goes_back(request, core):
+            inbox.forget(request)
             return True  # other rows of it are here: it is routed again, knowing that
         limit = f"another one: {answer.rows} rows were sent here with this number before"
-        place.refuse(request, BadRequest("number", limit, request.number))
+        inbox.refuse(request, BadRequest("number", limit, request.number))
         return True
-    place.counting.topic.repeated.add()
-    reply = enqueue_reply(request.number, answer, place.number, answer.first_sequence)
-    place.answer(request, reply, request.acks)
+    core.counting.topic.repeated.add()
+    reply = enqueue_reply(request.number, answer, core.number, answer.first_sequence)
+    inbox.answer(request, reply, request.acks)
     return True
 
 
-def _bring_in_together(place: Partition, requests: list[EnqueueRequest]) -> None:
+def _bring_in_together(
+    core: PartitionCore, inbox: Inbox, admission: Admission, requests: list[EnqueueRequest]
+) -> None:
     merged = merge(requests)
     rows = merged.columns.rows
-    full: DejaQError | None = shortage(
-        place, place.topic_backlog, rows, merged.columns.payload_bytes
-    )
-    if requests[0].stage is not None:
-        full = refusal(place, requests[0].stage) or full
-    if full is not None:
+    refused = admission.refusal(core, requests[0].stage, rows, merged.columns.payload_bytes)
+    if refused is not None:
         for request in requests:
-            place.refuse(request, full, request.columns.rows)
+            inbox.refuse(request, refused, request.columns.rows)
         return
-    now_ms = place.now_ms()
-    resolution = resolve_batch(place, merged, now_ms)
-    batches = sub_batches(merged, resolution, place.number)
+    now_ms = core.now_ms()
+    resolution = resolve_batch(core, merged, now_ms)
+    batches = sub_batches(merged, resolution, core.number)
     # Also if all rows are refused: the answer has to be remembered (rule 10).
     if merged.columns.rows or any(request.producer for request in requests):
         replaced = None if resolution is None else resolution.replaced
         command = Enqueue(
             now_ms,
-            place.next_position(),
+            core.next_position(),
             merged.columns.dues_ms,
             batches,
             merged.key_hashes,
@@ -99,16 +100,16 @@ def _bring_in_together(place: Partition, requests: list[EnqueueRequest]) -> None
             merged.columns.expires_ms,
             stage=requests[0].stage,
             replaced=replaced if replaced is not None and replaced.size else None,
-            payload_sizes=merged.payload_sizes() if place.topic().max_backlog_bytes else None,
+            payload_sizes=merged.payload_sizes() if core.topic().max_backlog_bytes else None,
             senders=merged.senders,
         )
-        effects = place.apply(command, entries.enqueue_entry(command, merged.texts()))
-        place.sent(merged.columns.rows, merged.columns.payload_bytes)
+        effects = core.apply(command, entries.enqueue_entry(command, merged.texts()))
+        core.sent(merged.columns.rows, merged.columns.payload_bytes)
         sequence = effects.first_sequence
-        place.counting.came_in(command.position, merged.columns.dues_ms, now_ms)
+        core.counting.came_in(command.position, merged.columns.dues_ms, now_ms)
     else:
-        sequence = place.engine.next_sequence
+        sequence = core.engine.next_sequence
     for request, batch in zip(requests, batches, strict=True):
-        reply = enqueue_reply(request.number, batch, place.number, sequence)
-        place.answer(request, reply, request.acks)
+        reply = enqueue_reply(request.number, batch, core.number, sequence)
+        inbox.answer(request, reply, request.acks)
         sequence += batch.count

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dejaqueue.broker.chore import Chore, wake_us
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.settings import DispatchSettings
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.partition import Partition
 
 # How far ahead is looked: a raise helps only messages that come after it, so it has to come early.
 HORIZON_S = 3_600
@@ -56,25 +54,25 @@ class Forecast:
         self._grow(wanted)
 
 
-class ForecastChore:
+class ForecastChore(Chore):
     """A partition's part in the forecast of its topic."""
 
     def __init__(self, forecast: Forecast) -> None:
         self._forecast = forecast
         self._next_ms = 0
 
-    def next_ms(self, place: Partition) -> int | None:
-        """When to look again; None = not at all."""
-        return self._next_ms if place.topic().auto_partitions else None
+    def next_us(self, core: PartitionCore) -> int | None:
+        """When to look again, clock µs; None = not at all."""
+        return wake_us(core, self._next_ms) if core.topic().auto_partitions else None
 
-    def step(self, place: Partition) -> None:
+    def step(self, core: PartitionCore) -> None:
         """Look, if it is time."""
-        now_ms, topic = place.now_ms(), place.topic()
+        now_ms, topic = core.now_ms(), core.topic()
         if not topic.auto_partitions or self._next_ms - LOOK_MS <= now_ms < self._next_ms:
             return
         self._next_ms = now_ms + LOOK_MS
         first_s = now_ms // 1_000
-        counts, _ = place.engine.tally_index(
+        counts, _ = core.engine.tally_index(
             first_s * 1_000, (first_s + HORIZON_S) * 1_000, 1_000, HORIZON_S
         )
-        self._forecast.report(place.number, first_s, counts, topic.partitions)
+        self._forecast.report(core.number, first_s, counts, topic.partitions)

@@ -14,45 +14,37 @@ was made by, and a partition sends back what was routed before the raise.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.route import PARTS_MAX, Route, part_name, split_rows
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.producers import Answer
 from dejaqueue.engine.runs import Mask
 from dejaqueue.errors import BadRequest
 
-if TYPE_CHECKING:
-    from dejaqueue.broker.partition import Partition
-    from dejaqueue.broker.runtime import TopicRuntime
-
 WAIT_SECONDS = 60
+"""Longer than a partition is read for; a partition that hangs is not waited for for ever."""
 
 
-def has_strays(place: Partition, count: int) -> bool:
+def has_strays(topic: ServedTopic, core: PartitionCore, count: int) -> bool:
     """True if a live key of the partition has its home elsewhere. Cost: O(live messages)."""
-    table = place.engine.state.table
-    if "key_hashes" not in table.uses:
-        return False
-    for places in table.live_places():
-        hashes = table.key_hashes[places]
-        hashes = hashes[hashes != 0]
-        if (place.places.homes(hashes, count) != place.number).any():
-            return True
-    return False
+    homes = topic.partitions.homes
+    return core.engine.has_key(lambda hashes: homes(hashes, count) != core.number)
 
 
 def find_old_homes(
-    topic: TopicRuntime, route: Route, keys: pa.StringArray, key_hashes: Int64s, homes: Int64s
+    topic: ServedTopic, route: Route, keys: pa.StringArray, key_hashes: Int64s, homes: Int64s
 ) -> Mask:
     """Ask the older homes of keys; where one has a live key, `homes` is set to it.
 
     Args:
-        homes: for each row its partition as of now, -1 = do not ask; changed in place.
+        homes: for each row its partition as of now, -1 = do not ask; changed in core.
 
     Returns:
         Which rows are in an older home.
@@ -72,18 +64,18 @@ def find_old_homes(
 
 
 def _ask(
-    topic: TopicRuntime, route: Route, partition: int, keys: pa.StringArray, hashes: Int64s
+    topic: ServedTopic, route: Route, partition: int, keys: pa.StringArray, hashes: Int64s
 ) -> Mask:
     """Which of these keys are live in the partition."""
     route.asks[partition] += 1
     asks = route.asks[partition]
-    # Seldomer and seldomer: it walks over all that is live.
+    # Ever more rarely (1st, 2nd, 4th … ask): it scans all live rows.
     look_for_strays = asks & (asks - 1) == 0
 
-    def ask(place: Partition) -> tuple[Mask, bool]:
-        live = find_in(place, keys, hashes)
+    def ask(core: PartitionCore) -> tuple[Mask, bool]:
+        live = find_in(core, keys, hashes)
         here = np.zeros(len(hashes), dtype=np.bool_) if live is None else live >= 0
-        return here, look_for_strays and not has_strays(place, route.count)
+        return here, look_for_strays and not has_strays(topic, core, route.count)
 
     here, is_clear = topic.look(partition, ask).result(WAIT_SECONDS)
     if is_clear:
@@ -110,7 +102,7 @@ Known: TypeAlias = dict[int, list[Stored]]
 """Number of a batch → its parts that are stored."""
 
 
-def known_batches(topic: TopicRuntime, route: Route, producer: str) -> Known:
+def known_batches(topic: ServedTopic, route: Route, producer: str) -> Known:
     """The batches of a producer that partitions remember, as durable as they are."""
     found: Known = {}
     names = {
@@ -119,13 +111,11 @@ def known_batches(topic: TopicRuntime, route: Route, producer: str) -> Known:
         for turn in range(PARTS_MAX)
     }
 
-    def ask(place: Partition) -> list[tuple[int, Stored]]:
-        by_name = place.engine.state.producers.by_name
+    def ask(core: PartitionCore) -> list[tuple[int, Stored]]:
         return [
-            (number, Stored(place.number, name, count, answer))
+            (number, Stored(core.number, name, count, answer))
             for name, count in names.items()
-            if name in by_name
-            for number, answer in by_name[name].answers.items()
+            for number, answer in core.engine.answers_of(name).items()
         ]
 
     waits = [topic.look(partition, ask) for partition in topic.partitions.numbers_of(route.count)]

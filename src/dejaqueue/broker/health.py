@@ -10,15 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from dejaqueue.broker.broker import RUNNING
-from dejaqueue.broker.timekeeping import clock_numbers
+from dejaqueue.broker.broker import RUNNING, Broker
+from dejaqueue.broker.clock_numbers import clock_numbers
 from dejaqueue.errors import DejaQError
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.broker import Broker
-    from dejaqueue.journal.interface import Journal
+from dejaqueue.journal.interface import Journal
 
 SHOWN_MAX = 5
 """Failures that are told one by one."""
@@ -59,9 +55,9 @@ def health_of(broker: Broker) -> Health:
 
 def _failures(broker: Broker) -> Iterator[str]:
     for topic in broker.runtimes():
-        for place in list(topic.partitions):
-            if place.failure is not None:
-                yield f"topic {topic.topic.name}, partition {place.number}: {place.failure}"
+        for partition in topic.partitions:
+            if partition.failure is not None:
+                yield f"topic {topic.topic.name}, partition {partition.number}: {partition.failure}"
 
 
 def _warnings(broker: Broker) -> Iterator[str]:
@@ -77,9 +73,9 @@ def _warnings(broker: Broker) -> Iterator[str]:
 
 def _room_warnings(broker: Broker) -> Iterator[str]:
     for topic in broker.runtimes():
-        for place in list(topic.partitions):
-            if place.loaded:
-                if not _has_room(place.journal):
+        for partition in topic.partitions:
+            if partition.loaded:
+                if not _has_room(partition.core.journal):
                     yield "the disk is full: producers are refused, consumers go on"
                 return  # one disk for all
 

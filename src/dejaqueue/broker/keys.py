@@ -7,20 +7,16 @@ See: rule 11; docs/adr/0005-keys-are-resolved-in-the-shell.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dejaqueue import limits
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.engine.engine import Engine
 from dejaqueue.journal.interface import Journal
 from dejaqueue.schema.keys import NO_KEY
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.partition import Partition
 
 
 def find_live(
@@ -30,7 +26,7 @@ def find_live(
 
     Args:
         keys: the keys asked for, shape (n,).
-        rows: for each candidate the place in `keys`.
+        rows: for each candidate its index in `keys`.
         sequences: for each candidate its sequence; both from `Engine.find_keys`, all readable.
     """
     found = np.full(len(keys), -1, dtype=np.int64)
@@ -44,7 +40,7 @@ def find_live(
 
 
 def find_in(
-    place: Partition, keys: pa.StringArray, key_hashes: Int64s, but: Int64s | None = None
+    core: PartitionCore, keys: pa.StringArray, key_hashes: Int64s, but: Int64s | None = None
 ) -> Int64s | None:
     """The live sequence of each key in a partition, -1 where there is none; None = none has one.
 
@@ -53,16 +49,16 @@ def find_in(
     Args:
         but: messages that do not count, ascending.
     """
-    rows, sequences = place.engine.find_keys(key_hashes)
+    rows, sequences = core.engine.find_keys(key_hashes)
     if but is not None and but.size and sequences.size:
         counts = but[np.minimum(but.searchsorted(sequences), but.size - 1)] != sequences
         rows, sequences = rows[counts], sequences[counts]
     if not len(sequences):
         return None
-    positions = place.engine.locators(sequences) >> limits.ROW_BITS
-    if int(positions.max()) > place.position:
-        place.commits.commit_all()  # a candidate is readable only once it is appended
-    return find_live(place.engine, place.journal, keys, rows, sequences)
+    positions = core.engine.locators(sequences) >> limits.ROW_BITS
+    if int(positions.max()) > core.position:
+        core.commits.commit_all()  # a candidate is readable only once it is appended
+    return find_live(core.engine, core.journal, keys, rows, sequences)
 
 
 def find_repeats(keys: pa.StringArray, key_hashes: Int64s) -> Int64s | None:
@@ -78,8 +74,8 @@ def find_repeats(keys: pa.StringArray, key_hashes: Int64s) -> Int64s | None:
     firsts = np.full(len(keys), -1, dtype=np.int64)
     keyed = np.flatnonzero(key_hashes)
     codes = np.asarray(keys.take(pa.array(keyed)).dictionary_encode().indices)
-    _, first_places, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    first_rows = keyed[first_places[inverse]]
+    _, first_indices, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    first_rows = keyed[first_indices[inverse]]
     repeats_mask = first_rows != keyed
     firsts[keyed[repeats_mask]] = first_rows[repeats_mask]
     return firsts

@@ -125,10 +125,10 @@ def _concat(parts: list[pa.StringArray | None], starts: Int64s) -> pa.StringArra
         return None
     return pa.concat_arrays(
         [
-            pa.array([""] * int(starts[place + 1] - starts[place]), pa.utf8())
+            pa.array([""] * int(starts[index + 1] - starts[index]), pa.utf8())
             if part is None
             else part
-            for place, part in enumerate(parts)
+            for index, part in enumerate(parts)
         ]
     )
 
@@ -141,7 +141,7 @@ def _joined(
     if known is None:
         return None
     joined = np.full(int(starts[-1]), default, dtype=known.dtype)
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         if part is not None:
-            joined[starts[place] : starts[place + 1]] = part
+            joined[starts[index] : starts[index + 1]] = part
     return joined

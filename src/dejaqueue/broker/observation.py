@@ -13,16 +13,14 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.counting import GAUGES, TOTALS
 from dejaqueue.broker.look_ahead import Outlook, look_ahead
+from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.metrics import HistogramCounts
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.broker import Broker
-    from dejaqueue.broker.partition import Partition
-    from dejaqueue.broker.runtime import TopicRuntime
 
 TOPICS_SHOWN_MAX = 1_000
 """Topics that are shown one by one, the oldest ones; the rest is summed under OTHERS."""
@@ -35,7 +33,7 @@ OTHERS = "(others)"
 _KEPT_US = 1_000_000
 # Partitions that are asked at once: with 50 µs for each, a worker is back within half a ms.
 _ASKED_AT_ONCE = 8
-# What has not answered by then is shown as it was before.
+# A partition that has not answered by then keeps its last figures.
 _SECONDS_MAX = 5.0
 # Partitions that nobody used since the start are read in the background; a small one is there soon.
 _READING_SECONDS_MAX = 1.0
@@ -152,7 +150,7 @@ class Observer:
                 rest.add(_numbers(topic, outlooks))
             yield rest
 
-    def _look(self, topics: Sequence[TopicRuntime]) -> dict[Partition, Outlook]:
+    def _look(self, topics: Sequence[ServedTopic]) -> dict[Partition, Outlook]:
         """What is due when, in each partition that has messages; at most a second old."""
         with self._lock:  # who asks meanwhile gets the same answer
             now_us = self._broker.clock.now_us()
@@ -162,11 +160,11 @@ class Observer:
             asked: dict[Partition, Future[Outlook]] = {}
             reading: dict[Partition, Future[Outlook]] = {}
             for topic in topics:
-                for place in topic.partitions:
-                    if not place.loaded:  # looking has it read, which may take long
-                        reading[place] = topic.look(place.number, look_ahead)
-                    elif place.backlog.count:
-                        asked[place] = topic.look(place.number, look_ahead)
+                for partition in topic.partitions:
+                    if not partition.loaded:  # looking has it read, which may take long
+                        reading[partition] = topic.look(partition.number, look_ahead)
+                    elif partition.backlog.count:
+                        asked[partition] = topic.look(partition.number, look_ahead)
                     if len(asked) >= _ASKED_AT_ONCE:
                         found |= self._answers(asked, _SECONDS_MAX)
                         asked.clear()
@@ -183,29 +181,29 @@ class Observer:
         """What was answered in time; of the others what was known before."""
         done, _ = wait(asked.values(), seconds_max)
         return {
-            place: future.result()
+            partition: future.result()
             if future in done and future.exception() is None
-            else self._outlooks.get(place, Outlook())
-            for place, future in asked.items()
+            else self._outlooks.get(partition, Outlook())
+            for partition, future in asked.items()
         }
 
 
-def _numbers(topic: TopicRuntime, outlooks: dict[Partition, Outlook]) -> TopicNumbers:
+def _numbers(topic: ServedTopic, outlooks: dict[Partition, Outlook]) -> TopicNumbers:
     found = TopicNumbers(topic.topic.name, str(topic.topic.kind))
-    for place in list(topic.partitions):
-        states, totals, appended_bytes = place.counting.read()
+    for partition in topic.partitions:
+        states, totals, appended_bytes = partition.core.counting.read()
         for name, count in states.items():
             found.states[name] += count
         for name, count in totals.items():
             found.totals[name] += count
-        found.outlook += outlooks.get(place, Outlook())
+        found.outlook += outlooks.get(partition, Outlook())
         found.appended_bytes += appended_bytes
-        found.inbox_bytes += place.inbox_bytes
+        found.inbox_bytes += partition.inbox.byte_count
         found.partitions += 1
-        if place.loaded:
+        if partition.loaded:
             found.loaded += 1
-            found.journal_bytes += place.journal.byte_count()
-        found.failed += place.failure is not None
+            found.journal_bytes += partition.core.journal.byte_count()
+        found.failed += partition.failure is not None
     found.states["ready"] = found.outlook.ready
     counting = topic.counting
     found.histograms = {name: getattr(counting, name).read() for name in _HISTOGRAMS}

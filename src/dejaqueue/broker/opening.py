@@ -11,21 +11,51 @@ See: partition.py, `_load`; docs/guides/cluster.md.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dejaqueue.broker import entries
+from dejaqueue.broker.core import PartitionCore
+from dejaqueue.broker.listener import Listener
+from dejaqueue.broker.ownership import Mine, Ownership
 from dejaqueue.engine.commands import OpenEpoch
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.snapshot import restore
 from dejaqueue.errors import Unavailable
 from dejaqueue.journal.interface import Journal
 
-if TYPE_CHECKING:
-    from dejaqueue.broker.partition import Partition
-
 OPENERS = 16
 """Partitions that are read at once: most of the time each waits for a server."""
+
+
+class JournalDoor:
+    """How a partition gets at its journal.
+
+    Attributes:
+        ownership: whether it may.
+        listener: hears what is read, and later what is appended.
+        executor: where the journal is read, beside the worker; None = by the worker.
+        comes_back: a journal that cannot be read is tried again though nobody asks: its server
+            may be back, or this broker its owner again.
+        is_closed: nobody wants what is being read any more.
+    """
+
+    def __init__(
+        self,
+        open_journal: Callable[[], Journal],
+        *,
+        ownership: Ownership | None = None,
+        listener: Listener | None = None,
+        executor: Executor | None = None,
+        comes_back: bool = False,
+    ) -> None:
+        self.open_journal = open_journal
+        self.ownership: Ownership = Mine() if ownership is None else ownership
+        self.listener = Listener() if listener is None else listener
+        self.executor = executor
+        self.comes_back = comes_back
+        self.is_closed = False
 
 
 class Opened(NamedTuple):
@@ -45,68 +75,67 @@ class Opened(NamedTuple):
     duration_ms: int
 
 
-def read_again(partition: Partition) -> Opened:
-    """Read snapshot and journal. Raises Fenced, JournalDamaged, Unavailable."""
-    began_us = partition.clock.now_us()
-    journal = partition.open_journal()
-    recorder = partition.recorder
+def read_again(core: PartitionCore, door: JournalDoor) -> Opened:
+    """Read snapshot and journal. Raises Fenced, JournalDamaged, Unavailable.
+
+    Of the core only what does not change is used: this may run beside its worker.
+    """
+    began_us = core.clock.now_us()
+    journal, listener = door.open_journal(), door.listener
     try:
         snapshot = journal.latest_snapshot()
         read_from = tail = 0
-        engine = Engine(partition.number)
+        engine = Engine(core.number)
         if snapshot is not None:
             engine = restore(snapshot.meta, journal.read_snapshot_file)
             read_from = tail = snapshot.position
-        if recorder is not None:
-            recorder.loading(tail, on=partition.topic().history, at_ms=engine.now_ms)
-            engine.note_changes(recorder.is_on)
+        listener.reading(core.topic(), engine, tail)
         for position, _epoch, entry in journal.scan(tail):
             effects = engine.apply(entries.to_command(entry, position))
-            if recorder is not None:
-                recorder.replayed(position, entry, effects)
+            listener.replayed(position, entry, effects)
             tail = position
         journal.adopt(engine.live_locators())
-        now_ms = max(partition.clock.utc_ms(), engine.now_ms)
+        now_ms = max(core.clock.utc_ms(), engine.now_ms)
         command = OpenEpoch(now_ms, engine.epoch + 1)
         entry = entries.to_entry(command)
-        if partition.is_closed:
+        # An epoch fences whoever serves the partition by now, so none is begun for nobody.
+        if door.is_closed:
             raise Unavailable("the topic is closed", 1_000)
         tail = journal.append([entry], tail, command.epoch)
         effects = engine.apply(command)
-        if recorder is not None:
-            recorder.replayed(tail, entry, effects)
+        listener.replayed(tail, entry, effects)
     except BaseException:
         journal.close()
         raise
-    duration_ms = (partition.clock.now_us() - began_us) // 1_000
+    duration_ms = (core.clock.now_us() - began_us) // 1_000
     return Opened(engine, journal, tail, command.epoch, read_from, duration_ms)
 
 
 class Opening:
     """A partition that another thread reads; made and asked by its worker alone."""
 
-    def __init__(self, partition: Partition, executor: Executor) -> None:
+    def __init__(self, core: PartitionCore, door: JournalDoor, executor: Executor) -> None:
         self._is_gone = threading.Event()
-        self._found: Future[Opened] = executor.submit(read_again, partition)
-        self._found.add_done_callback(lambda _: partition.ring())
+        self._opened: Future[Opened] = executor.submit(read_again, core, door)
+        self._opened.add_done_callback(lambda _: core.ring())
 
     @property
     def is_done(self) -> bool:
         """True if `result` does not wait."""
-        return self._found.done()
+        return self._opened.done()
 
     def result(self) -> Opened:
         """What was read. Raises as `read_again`."""
-        return self._found.result()
+        return self._opened.result()
 
     def let_go(self) -> None:
         """Nobody wants it any more: close what it opens, whenever that is."""
-        self._found.cancel()
-        self._found.add_done_callback(self._leave)
+        self._opened.cancel()
+        self._opened.add_done_callback(self._leave)
 
-    def _leave(self, found: Future[Opened]) -> None:
-        if not found.cancelled() and found.exception() is None:
-            found.result().journal.close()
+    def _leave(self, opened: Future[Opened]) -> None:
+        if not opened.cancelled() and opened.exception() is None:
+            opened.result().journal.close()
         self._is_gone.set()
 
     @property

@@ -114,7 +114,7 @@ class PartitionWorker:
         try:
             next_us = partition.step(busy=busy)
         except Exception:  # our bug: the other partitions of this thread must go on
-            topic, number = partition.topic().name, partition.number
+            topic, number = partition.core.topic().name, partition.number
             facts = {"topic": topic, "partition": number}
             log.exception("topic %s, partition %d: a step broke off", topic, number, extra=facts)
             next_us = None

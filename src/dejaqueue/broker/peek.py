@@ -28,12 +28,12 @@ from dejaqueue.broker.browse import (
     parse_selection,
     whole,
 )
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.keys import find_live
-from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.places import Places
 from dejaqueue.broker.reading import peek_batch, text_of
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.served_partitions import ServedPartitions
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest
@@ -94,10 +94,10 @@ class Rows:
     priorities: UInt16s | None
     groups: Words | None
 
-    def batch(self, place: Partition) -> pa.RecordBatch:
+    def batch(self, core: PartitionCore) -> pa.RecordBatch:
         """With what is stored of them, schema PEEK."""
         return peek_batch(
-            place.journal,
+            core.journal,
             self.ids,
             self.dues_ms,
             self.attempts,
@@ -108,7 +108,9 @@ class Rows:
         )
 
 
-def parse(values: dict[str, Any], places: Places, now_ms: int, owner: str | None = None) -> Ticket:
+def parse(
+    values: dict[str, Any], places: ServedPartitions, now_ms: int, owner: str | None = None
+) -> Ticket:
     """The checked ticket; BadRequest names what is wrong."""
     check_fields(values, FIELDS)
     ids, keys = values.get("ids"), values.get("keys")
@@ -154,7 +156,7 @@ def _parse_after(after: object) -> tuple[int, int]:
 
 
 def peek(
-    topic: TopicRuntime, values: dict[str, Any], now_ms: int, owner: str | None = None
+    topic: ServedTopic, values: dict[str, Any], now_ms: int, owner: str | None = None
 ) -> pa.RecordBatch:
     """A page of a topic's messages, schema PEEK; where the next begins is in its metadata.
 
@@ -172,7 +174,7 @@ def peek(
         found, following = _rows_by_time(topic, ticket)
     elif ticket.limit:
         found, following = _rows_by_id(topic, ticket)
-    batches = [rows.batch(topic.partitions[number]) for number, rows in found if len(rows.ids)]
+    batches = [rows.batch(topic.partitions[number].core) for number, rows in found if len(rows.ids)]
     table = pa.Table.from_batches(batches, PEEK)
     if len(batches) > 1 and (by_time or is_named):
         table = table.sort_by([("due", "ascending"), ("id", "ascending")])
@@ -189,10 +191,10 @@ Found = list[tuple[int, Rows]]
 """Numbers of partitions, and what was found there."""
 
 
-def _rows_of(place: Partition, sequences: Int64s) -> Rows:
-    engine = place.engine
+def _rows_of(core: PartitionCore, sequences: Int64s) -> Rows:
+    engine = core.engine
     return Rows(
-        sequences | (place.number << limits.SEQUENCE_BITS),
+        sequences | (core.number << limits.SEQUENCE_BITS),
         engine.dues(sequences),
         engine.attempts(sequences),
         engine.locators(sequences),
@@ -205,20 +207,20 @@ def _rows_of(place: Partition, sequences: Int64s) -> Rows:
 # --- by (due, id) -------------------------------------------------------------------------------
 
 
-def _rows_by_time(topic: TopicRuntime, ticket: Ticket) -> tuple[Found, dict[str, int] | None]:
+def _rows_by_time(topic: ServedTopic, ticket: Ticket) -> tuple[Found, dict[str, int] | None]:
     """The first rows of all partitions together, and where the next page begins."""
 
-    def look(place: Partition) -> tuple[Rows, tuple[int, int] | None]:
-        sequences, reached = place.engine.page(
+    def look(core: PartitionCore) -> tuple[Rows, tuple[int, int] | None]:
+        sequences, reached = core.engine.page(
             ticket.selection,
-            after=_after_in(place.number, ticket.after),
+            after=_after_in(core.number, ticket.after),
             limit=ticket.limit,
             rows_max=PAGE_ENTRIES_MAX,
         )
-        rows = _rows_of(place, sequences)
+        rows = _rows_of(core, sequences)
         if reached is None:
             return rows, None
-        return rows, (reached[0], reached[1] | (place.number << limits.SEQUENCE_BITS))
+        return rows, (reached[0], reached[1] | (core.number << limits.SEQUENCE_BITS))
 
     futures = {number: topic.look(number, look) for number in ticket.partitions}
     looked = [(number, *answer_of(future)) for number, future in futures.items()]
@@ -269,7 +271,7 @@ def _after_in(partition: int, after: tuple[int, int]) -> tuple[int, int]:
 # --- by id --------------------------------------------------------------------------------------
 
 
-def _rows_by_id(topic: TopicRuntime, ticket: Ticket) -> tuple[Found, dict[str, int] | None]:
+def _rows_by_id(topic: ServedTopic, ticket: Ticket) -> tuple[Found, dict[str, int] | None]:
     """Rows of one partition after the other, and where the next page begins."""
     first_id = ticket.after[1] + 1
     found: Found = []
@@ -283,7 +285,7 @@ def _rows_by_id(topic: TopicRuntime, ticket: Ticket) -> tuple[Found, dict[str, i
             return found, {"id": base + first - 1}
         future = topic.look(
             number,
-            lambda place, first=first, left=left: _look_by_id(place, ticket, first, left),  # type: ignore[misc]
+            lambda core, first=first, left=left: _look_by_id(core, ticket, first, left),  # type: ignore[misc]
         )
         rows, following = answer_of(future)
         found.append((number, rows))
@@ -294,9 +296,9 @@ def _rows_by_id(topic: TopicRuntime, ticket: Ticket) -> tuple[Found, dict[str, i
 
 
 def _look_by_id(
-    place: Partition, ticket: Ticket, first: int, limit: int
+    core: PartitionCore, ticket: Ticket, first: int, limit: int
 ) -> tuple[Rows, int | None]:
-    engine = place.engine
+    engine = core.engine
     sequences, following = engine.find(
         ticket.selection,
         first=first,
@@ -304,37 +306,36 @@ def _look_by_id(
         limit=limit,
         rows_max=limits.BROWSE_ROWS_MAX,
     )
-    return _rows_of(place, sequences), following
+    return _rows_of(core, sequences), following
 
 
 # --- by name ------------------------------------------------------------------------------------
 
 
-def _named_rows(topic: TopicRuntime, ticket: Ticket) -> Found:
+def _named_rows(topic: ServedTopic, ticket: Ticket) -> Found:
     """The rows of the ids or keys asked for that are selected."""
-    counts = topic.route.counts
     futures = {
-        number: topic.look(number, lambda place: _rows_of(place, named(place, ticket, counts)))
+        number: topic.look(number, lambda core: _rows_of(core, named(topic, core, ticket)))
         for number in ticket.partitions
     }
     return [(number, answer_of(future)) for number, future in futures.items()]
 
 
-def named(place: Partition, ticket: Named, partition_counts: tuple[int, ...]) -> Int64s:
+def named(topic: ServedTopic, core: PartitionCore, ticket: Named) -> Int64s:
     """Sequences of the ids or keys asked for that are selected, in this partition."""
-    engine = place.engine
+    engine = core.engine
     if ticket.ids is not None:
-        mine = ticket.ids[ticket.ids >> limits.SEQUENCE_BITS == place.number]
+        mine = ticket.ids[ticket.ids >> limits.SEQUENCE_BITS == core.number]
         sequences = mine & limits.SEQUENCE_MAX
     else:
         assert ticket.keys is not None
         hashes = hash_column(text_column(ticket.keys))
         mine_mask = np.zeros(len(hashes), dtype=np.bool_)
-        for count in partition_counts:
-            mine_mask |= place.places.homes(hashes, count) == place.number
+        for count in topic.route.counts:
+            mine_mask |= topic.partitions.homes(hashes, count) == core.number
         keys = ticket.keys.filter(pa.array(mine_mask))
         rows, candidates = engine.find_keys(hashes[mine_mask])
-        found = find_live(engine, place.journal, keys, rows, candidates)
+        found = find_live(engine, core.journal, keys, rows, candidates)
         sequences = found[found >= 0]
     selected: Int64s = sequences[engine.selected(sequences, ticket.selection)]
     return selected

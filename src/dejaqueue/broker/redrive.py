@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +21,15 @@ import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.broker.browse import answer_of
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.peek import NEXT
 from dejaqueue.broker.route import split_rows
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.engine.commands import Cancel, Depart, Int64s
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import (
     RowStatus,
+    Topic,
     check_served_name,
     check_topic_name,
     parse_shard,
@@ -37,9 +38,6 @@ from dejaqueue.model import (
 )
 from dejaqueue.schema import dead_letters as letters
 from dejaqueue.wire.descriptors import check_fields
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.broker import Broker
 
 FIELDS = ["topic", "to", "drop", "reason", "group", "ids", "limit", "after"]
 PAGE_ROWS = 2_048
@@ -66,6 +64,26 @@ class Choice:
     reason: str | None
     group: str | None
     limit: int
+
+
+class Topics(Protocol):
+    """What of a broker a redrive needs."""
+
+    def runtime(self, name: str) -> ServedTopic:
+        """The served topic, or shard of one. Raises TopicUnknown, Elsewhere, Unavailable."""
+        ...
+
+    def topics(self) -> list[Topic]:
+        """Every topic, by name."""
+        ...
+
+    def topic(self, name: str) -> Topic:
+        """The topic of this name, or TopicUnknown."""
+        ...
+
+    def peek(self, ticket: dict[str, Any]) -> pa.RecordBatch:
+        """A batch of messages as they are, schema PEEK."""
+        ...
 
 
 def parse(values: dict[str, Any]) -> Choice:
@@ -97,7 +115,7 @@ def parse(values: dict[str, Any]) -> Choice:
 
 
 def redrive(
-    broker: Broker, values: dict[str, Any], may_receive: Callable[[str], bool] = lambda _: True
+    broker: Topics, values: dict[str, Any], may_receive: Callable[[str], bool] = lambda _: True
 ) -> dict[str, Any]:
     """Send the chosen letters of one page away.
 
@@ -134,9 +152,9 @@ def redrive(
     return {"moved": moved, "left": left, "next": following and json.loads(following)}
 
 
-def _rows_max(topic: TopicRuntime) -> int:
+def _rows_max(topic: ServedTopic) -> int:
     """Letters of a page: their payloads are read with them."""
-    means = [partition.mean_payload_bytes for partition in topic.partitions]
+    means = [partition.core.mean_payload_bytes for partition in topic.partitions]
     if not any(means):
         return PAGE_ROWS_UNKNOWN
     return max(1, min(PAGE_ROWS, PAGE_BYTES // max(1, *means)))
@@ -155,7 +173,7 @@ def _mask(page: pa.RecordBatch, choice: Choice) -> pa.BooleanArray:
 
 
 def _send(
-    broker: Broker, choice: Choice, chosen: pa.RecordBatch, may_receive: Callable[[str], bool]
+    broker: Topics, choice: Choice, chosen: pa.RecordBatch, may_receive: Callable[[str], bool]
 ) -> int:
     """Send each to its destination; how many went."""
     if not chosen.num_rows:
@@ -180,7 +198,7 @@ def _send(
 
 
 def _is_taken(
-    broker: Broker, topic: str, destination: str, chosen: pa.RecordBatch
+    broker: Topics, topic: str, destination: str, chosen: pa.RecordBatch
 ) -> np.ndarray[Any, Any]:
     """Of which letters a live message of the destination has the key; bool array, shape (n,)."""
     keys = letters.header_value(chosen["headers"], letters.KEY)
@@ -194,30 +212,30 @@ def _is_taken(
     return taken
 
 
-def _throw_away(broker: Broker, choice: Choice, chosen: pa.RecordBatch) -> int:
-    """Cancel these; how many it were."""
+def _throw_away(broker: Topics, choice: Choice, chosen: pa.RecordBatch) -> int:
+    """Cancel these; return how many."""
     return _apply(broker, choice.topic, chosen["id"].to_numpy(), None)
 
 
-def _apply(broker: Broker, topic: str, ids: Int64s, destination: str | None) -> int:
+def _apply(broker: Topics, topic: str, ids: Int64s, destination: str | None) -> int:
     """Have these leave, to nowhere if that is None; how many did, durably."""
     if not len(ids):
         return 0
-    runtime, left = broker.runtime(topic), []
+    served, leaving = broker.runtime(topic), []
     for partition, rows in split_rows(ids >> limits.SEQUENCE_BITS):
         sequences = np.ascontiguousarray(ids[rows] & limits.SEQUENCE_MAX)
-        left.append(runtime.look(partition, partial(_leave, sequences, destination)))
-    return sum(answer_of(future) for future in left)
+        leaving.append(served.look(partition, partial(_leave, sequences, destination)))
+    return sum(answer_of(future) for future in leaving)
 
 
-def _leave(sequences: Int64s, destination: str | None, place: Partition) -> int:
+def _leave(sequences: Int64s, destination: str | None, core: PartitionCore) -> int:
     """On the partition's worker."""
-    now_ms = place.now_ms()
+    now_ms = core.now_ms()
     command: Cancel | Depart = Cancel(now_ms, sequences)
     if destination is not None:
         command = Depart(now_ms, sequences, destination)
-    effects = place.apply(command)
-    place.commits.commit_all()
+    effects = core.apply(command)
+    core.commits.commit_all()
     if effects.statuses is None:
         return len(sequences)
     return int(np.count_nonzero(effects.statuses == RowStatus.OK))

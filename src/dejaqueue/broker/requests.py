@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.engine.commands import Int64s, Stage, UInt16s, Words
 from dejaqueue.errors import DejaQError, InternalError, ResourceExhausted
 from dejaqueue.schema.checks import SendColumns
 from dejaqueue.wire.frames import Reply, SettleOp
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.partition import Partition
 
 
 @dataclass(slots=True)
@@ -32,7 +30,7 @@ class EnqueueRequest:
     key_hashes: Int64s | None = None
     """None = there are no keys, or nobody has hashed them yet."""
     stage: Stage | None = None
-    goes_back: Callable[[EnqueueRequest, Partition], bool] | None = None
+    goes_back: Callable[[EnqueueRequest, PartitionCore], bool] | None = None
     """True: it must not be applied there (any more), and was taken back (routing.py)."""
     strays: tuple[int, ...] = ()
     """As in `commands.SubBatch`."""
@@ -48,7 +46,7 @@ class EnqueueRequest:
 
     @property
     def byte_count(self) -> int:
-        """What it weighs while it waits."""
+        """Bytes it holds while queued."""
         return self.columns.payload_bytes + 64 * self.columns.rows
 
 
@@ -77,7 +75,7 @@ class RenameRequest:
 
     @property
     def byte_count(self) -> int:
-        """What it weighs while it waits."""
+        """Bytes it holds while queued."""
         return 64 * self.rows
 
 
@@ -108,7 +106,7 @@ class SettleRequest:
 
     @property
     def byte_count(self) -> int:
-        """What it weighs while it waits."""
+        """Bytes it holds while queued."""
         if self.lease_ids is not None:
             return 128 + self.lease_ids.nbytes
         return 128 if self.sequences is None else 16 * len(self.sequences)
@@ -118,7 +116,7 @@ class SettleRequest:
 class LookRequest:
     """Run a function of the partition on its worker; it changes nothing that is journalled."""
 
-    look: Callable[[Partition], None]
+    look: Callable[[PartitionCore], None]
     byte_count: int = 0
 
 
@@ -127,7 +125,7 @@ class ChangeRequest:
     """Run a function of the partition on its worker that applies commands; the reply says that
     they are durable. What it raises must come before anything is applied."""
 
-    change: Callable[[Partition], None]
+    change: Callable[[PartitionCore], None]
     reply: ReplyTo
     number: int = 0
     byte_count: int = 0
@@ -141,7 +139,7 @@ Request: TypeAlias = Changing | LookRequest
 def refusal_of(wrong: Exception) -> DejaQError:
     """What a request is told on which this was raised."""
     if isinstance(wrong, DejaQError):
-        return wrong.with_traceback(None)  # its frames know the request: a cycle
+        return wrong.with_traceback(None)  # its frames hold the request: a reference cycle
     if isinstance(wrong, MemoryError):
         return ResourceExhausted("no memory for this request (server.memory_bytes_max)", 1_000)
     bug = InternalError(f"{type(wrong).__name__}: {wrong}")
@@ -149,9 +147,9 @@ def refusal_of(wrong: Exception) -> DejaQError:
     return bug
 
 
-def turn_away(request: Request, place: Partition, error: DejaQError) -> None:
+def turn_away(request: Request, core: PartitionCore, error: DejaQError) -> None:
     """Answer what the partition does not do. A look asks it itself what is wrong."""
     if isinstance(request, LookRequest):
-        request.look(place)
+        request.look(core)
     else:
         request.reply(Reply(request.number, error=error))

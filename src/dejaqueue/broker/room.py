@@ -14,14 +14,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
 
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.clock import Clock
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import TopicKind
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.runtime import TopicRuntime
 
 OPEN_BYTES = 2 << 20
 """A partition whose journal takes less on the disk is left alone until it is used."""
@@ -33,34 +30,34 @@ class Room:
     """Of all topics of a broker.
 
     Args:
-        runtimes: those that are served now.
+        topics: those that are served now.
 
     Attributes:
         wanted_count: how often room was wanted.
     """
 
-    def __init__(self, runtimes: Callable[[], Iterable[TopicRuntime]], clock: Clock) -> None:
-        self._runtimes = runtimes
+    def __init__(self, topics: Callable[[], Iterable[ServedTopic]], clock: Clock) -> None:
+        self._topics = topics
         self._clock = clock
         self._asked_us: int | None = None
-        self._unread: deque[tuple[TopicRuntime, int]] = deque()
+        self._unread: deque[tuple[ServedTopic, int]] = deque()
         self.wanted_count = 0
 
     def begin(self, store: JournalStore) -> None:
         """After a start: wake what has something to do though nobody asks."""
-        for runtime in self._runtimes():
-            if runtime.topic.kind is TopicKind.CRON:
-                runtime.ring_all()  # its entries fire
+        for topic in self._topics():
+            if topic.topic.kind is TopicKind.CRON:
+                topic.ring_all()  # its entries fire
                 continue
-            for place in runtime.partitions:
-                if store.taken_bytes(runtime.journals, place.number) > OPEN_BYTES:
-                    self._unread.append((runtime, place.number))
+            for partition in topic.partitions:
+                if store.taken_bytes(topic.journals, partition.number) > OPEN_BYTES:
+                    self._unread.append((topic, partition.number))
         self._read_next()
 
     def _read_next(self) -> None:
         if self._unread:
-            runtime, number = self._unread.popleft()
-            runtime.look(number, lambda _: None).add_done_callback(self._was_read)
+            topic, number = self._unread.popleft()
+            topic.look(number, lambda _: None).add_done_callback(self._was_read)
 
     def _was_read(self, _: Future[None]) -> None:
         self._read_next()  # whatever came of it: the partition has said so in the log
@@ -72,7 +69,7 @@ class Room:
             return
         self._asked_us = now_us
         self.wanted_count += 1
-        for runtime in self._runtimes():
-            for place in list(runtime.partitions):
-                if place.loaded:
-                    place.ring()
+        for topic in self._topics():
+            for partition in topic.partitions:
+                if partition.loaded:
+                    partition.ring()

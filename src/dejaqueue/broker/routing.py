@@ -1,12 +1,12 @@
 """Where the rows of a producer's batch go, and who answers for them.
 
 Room: broker. Runs on the thread of the stream; what comes back from a partition is routed anew on a
-thread of the topic that may wait (TopicRuntime.again).
+thread of the topic that may wait (ServedTopic.again).
 Holds: exactly one reply per batch; a batch sent again, in whatever parts its rows were stored, gets
 their first answers, and only rows that are nowhere are stored (rule 10).
 See: growth.py, which knows where keys and batches of a topic are that grew; docs/guides/growing.md.
 
-A topic that grew may hold the parts of a batch in places that do not follow from the batch: keys
+A topic that grew may hold parts of a batch where it would not be sent to today: keys
 that were live in an older home, rows that came back and were routed anew. Each part notes which
 rows it has (`strays`), and of one producer's batch one sending is under way at a time.
 """
@@ -19,16 +19,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.duplicates import enqueue_reply
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.growth import Known, Stored, find_old_homes, known_batches, rows_of
 from dejaqueue.broker.joined_reply import JoinedReply
 from dejaqueue.broker.keys import find_in
-from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.broker.requests import EnqueueRequest
 from dejaqueue.broker.route import PARTS_MAX, Route, part_name, split_rows
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.broker.turns import Sending
 from dejaqueue.engine.commands import Int64s, Stage, Words
 from dejaqueue.engine.runs import Mask
@@ -95,7 +95,7 @@ class Router:
 
     def __init__(
         self,
-        topic: TopicRuntime,
+        topic: ServedTopic,
         first_partition: int,
         put: Callable[[int, EnqueueRequest], None],
     ) -> None:
@@ -138,13 +138,13 @@ class Router:
         if columns.partitions is not None:
             return columns.partitions.astype(np.int64)
         homes = np.full(columns.rows, self._in_turn(batch, count), dtype=np.int64)
-        places = self._topic.partitions
+        partitions = self._topic.partitions
         if columns.groups is not None and self._topic.topic.groups_stay_together:
             group_hashes = hash_column(text_column(columns.groups))
-            homes = np.where(group_hashes != 0, places.homes(group_hashes, count), homes)
+            homes = np.where(group_hashes != 0, partitions.homes(group_hashes, count), homes)
         if batch.key_hashes is not None:
             hashes = batch.key_hashes
-            homes = np.where(hashes != 0, places.homes(hashes, count), homes)
+            homes = np.where(hashes != 0, partitions.homes(hashes, count), homes)
         return homes
 
     def _in_turn(self, batch: Batch, count: int) -> int:
@@ -171,7 +171,7 @@ class Router:
         """
         if joined is None and len(parts) > 1:
             rows = batch.columns.rows if wanted is None else wanted.size
-            joined = JoinedReply(batch.number, rows, _places(parts, wanted), reply)
+            joined = JoinedReply(batch.number, rows, _indices(parts, wanted), reply)
         for index, part in enumerate(parts):
             hashes = batch.key_hashes
             request = EnqueueRequest(
@@ -197,7 +197,7 @@ class Router:
 
     def _stay_on(
         self, route: Route, batch: Batch, part: _Part, *, has_turn: bool
-    ) -> Callable[[EnqueueRequest, Partition], bool]:
+    ) -> Callable[[EnqueueRequest, PartitionCore], bool]:
         """Has a request come back if it is met after a raise, if a key that an older home had
         is gone, or if other rows of the batch are remembered by its name.
 
@@ -205,21 +205,21 @@ class Router:
         when Python looks for cycles.
         """
 
-        def stays(request: EnqueueRequest, place: Partition) -> bool:
+        def stays(request: EnqueueRequest, core: PartitionCore) -> bool:
             if self._topic.route is not route:
                 return False
             if part.must_live is not None:
                 assert request.key_hashes is not None
-                live = find_in(place, request.columns.keys, request.key_hashes)
+                live = find_in(core, request.columns.keys, request.key_hashes)
                 if live is None or not (live[part.must_live] >= 0).all():
                     return False
             if not route.has_grown or not part.name:
                 return True
-            known = place.engine.answer(part.name, batch.number)
+            known = core.engine.answer(part.name, batch.number)
             return known is None or (known.strays, known.rows) == (part.strays, request.rows)
 
-        def goes_back(request: EnqueueRequest, place: Partition) -> bool:
-            if stays(request, place):
+        def goes_back(request: EnqueueRequest, core: PartitionCore) -> bool:
+            if stays(request, core):
                 return False
             try:
                 self._topic.again(
@@ -309,15 +309,15 @@ class Router:
             part = _Part(partition, here, name, strays, must if must.any() else None)
             parts.append(part)
         joined = JoinedReply(
-            batch.number, rows.size, _places(parts, rows), reply, ids[rows], statuses[rows]
+            batch.number, rows.size, _indices(parts, rows), reply, ids[rows], statuses[rows]
         )
         if not parts:
             joined.finish()
         self._submit(batch, route, rows, parts, reply, has_turn=has_turn, joined=joined)
 
     def _stored(self, batch: Batch, route: Route, *, anew: bool) -> list[Stored]:
-        """The parts of the batch that partitions have; asked once for each stream and raise, and
-        when another sending of it was under way meanwhile."""
+        """The parts of the batch that partitions have; asked once per stream and per increase of
+        the partition count, and again after another sending of the batch was under way."""
         if not batch.producer:
             return []
         if anew or self._known_by is not route:
@@ -350,7 +350,7 @@ def _hashed(batch: Batch) -> Batch:
     return replace(batch, key_hashes=hashes)
 
 
-def _places(parts: list[_Part], wanted: Int64s | None) -> list[Int64s]:
+def _indices(parts: list[_Part], wanted: Int64s | None) -> list[Int64s]:
     """Where each part's rows are among those that are wanted, which are ascending."""
     found = []
     for part in parts:

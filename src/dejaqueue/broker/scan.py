@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.broker.browse import SELECTION_FIELDS, answer_of, parse_selection, whole
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.peek import named, parse_names
-from dejaqueue.broker.places import Places
 from dejaqueue.broker.reading import read_stored, text_of
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.served_partitions import ServedPartitions
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest
@@ -98,7 +98,7 @@ class Rows:
         )
 
 
-def parse(values: dict[str, Any], partitions: Places, now_ms: int) -> Ticket:
+def parse(values: dict[str, Any], partitions: ServedPartitions, now_ms: int) -> Ticket:
     """The checked ticket; BadRequest names what is wrong."""
     check_fields(values, FIELDS, required=("partition",))
     if values["partition"] is None:
@@ -127,13 +127,13 @@ def columns_of(given: object) -> tuple[str, ...]:
     return tuple(name for name in known if name in given)
 
 
-def ranges(topic: TopicRuntime) -> dict[str, Any]:
+def ranges(topic: ServedTopic) -> dict[str, Any]:
     """Where the messages of each partition lie: `first` and `end` sequences, and how many live."""
 
-    def look(place: Partition) -> dict[str, int]:
-        engine = place.engine
+    def look(core: PartitionCore) -> dict[str, int]:
+        engine = core.engine
         return {
-            "partition": place.number,
+            "partition": core.number,
             "first": engine.first_sequence,
             "end": engine.next_sequence,
             "live": engine.counts.live,
@@ -143,19 +143,18 @@ def ranges(topic: TopicRuntime) -> dict[str, Any]:
     return {"partitions": [answer_of(future) for future in futures]}
 
 
-def scan(topic: TopicRuntime, ticket: Ticket) -> Iterator[pa.RecordBatch]:
+def scan(topic: ServedTopic, ticket: Ticket) -> Iterator[pa.RecordBatch]:
     """The messages of a ticket, in order of their ids, in batches of the ticket's schema."""
-    place = topic.partitions[ticket.partition]
+    core = topic.partitions[ticket.partition].core
     size = _FIRST_ROWS
 
     def ask(first: int, end: int) -> Future[tuple[Rows, int | None, int]]:
-        counts = topic.route.counts
-        return topic.look(ticket.partition, lambda place: _look(place, ticket, first, end, counts))
+        return topic.look(ticket.partition, lambda core: _look(topic, core, ticket, first, end))
 
     rows, following, end = answer_of(ask(ticket.first, ticket.end))
     while True:
         coming = None if following is None else ask(following, end)
-        for batch in in_batches(place, rows, ticket, size):
+        for batch in in_batches(core, rows, ticket, size):
             size = _next_size(size, batch.num_rows, batch.nbytes)
             yield batch
         if coming is None:
@@ -164,13 +163,13 @@ def scan(topic: TopicRuntime, ticket: Ticket) -> Iterator[pa.RecordBatch]:
 
 
 def in_batches(
-    place: Partition, rows: Rows, ticket: Ticket, size: int = _FIRST_ROWS
+    core: PartitionCore, rows: Rows, ticket: Ticket, size: int = _FIRST_ROWS
 ) -> Iterator[pa.RecordBatch]:
     """These rows with what is stored of them, in batches of about BATCH_BYTES."""
     first = 0
     while first < rows.sequences.size:
         part = rows.slice(first, first + size)
-        batch = _batch(place, part, ticket)
+        batch = _batch(core, part, ticket)
         first += part.sequences.size
         size = _next_size(size, part.sequences.size, batch.nbytes)
         if batch.num_rows:
@@ -184,10 +183,10 @@ def _next_size(size: int, rows: int, byte_count: int) -> int:
 
 
 def _look(
-    place: Partition, ticket: Ticket, first: int, end: int, counts: tuple[int, ...]
+    topic: ServedTopic, core: PartitionCore, ticket: Ticket, first: int, end: int
 ) -> tuple[Rows, int | None, int]:
     """The next rows, where to go on, and where the scan ends."""
-    engine = place.engine
+    engine = core.engine
     end = min(end, engine.next_sequence)
     following: int | None = None
     if ticket.ids is None and ticket.keys is None:
@@ -199,14 +198,14 @@ def _look(
             rows_max=limits.BROWSE_ROWS_MAX,
         )
     else:
-        sequences = np.unique(named(place, ticket, counts))
+        sequences = np.unique(named(topic, core, ticket))
         sequences = sequences[(sequences >= first) & (sequences < end)]
-    return rows_of(place, sequences), following, end
+    return rows_of(core, sequences), following, end
 
 
-def rows_of(place: Partition, sequences: Int64s) -> Rows:
+def rows_of(core: PartitionCore, sequences: Int64s) -> Rows:
     """What the partition knows of these messages. On its worker."""
-    engine = place.engine
+    engine = core.engine
     return Rows(
         sequences,
         engine.dues(sequences),
@@ -219,17 +218,17 @@ def rows_of(place: Partition, sequences: Int64s) -> Rows:
     )
 
 
-def _batch(place: Partition, rows: Rows, ticket: Ticket) -> pa.RecordBatch:
+def _batch(core: PartitionCore, rows: Rows, ticket: Ticket) -> pa.RecordBatch:
     wanted = [name for name in TEXT_COLUMNS if name in ticket.columns]
     if rows.groups is not None and "group" in wanted:
         wanted.remove("group")
-    stored = read_stored(place.journal, rows.locators, wanted) if wanted else None
+    stored = read_stored(core.journal, rows.locators, wanted) if wanted else None
     columns: dict[str, pa.Array] = {}
     if stored is not None:
         columns = dict(zip(wanted, stored.columns, strict=True))
-    arrays = [_column(name, place.number, rows, columns) for name in ticket.columns]
+    arrays = [_column(name, core.number, rows, columns) for name in ticket.columns]
     batch = pa.RecordBatch.from_arrays(arrays, schema=ticket.schema)
-    there = None if stored is None else _there(place.journal, rows, stored, wanted)
+    there = None if stored is None else _there(core.journal, rows, stored, wanted)
     return batch if there is None else batch.filter(there)
 
 

@@ -17,7 +17,7 @@ from dejaqueue.broker.joined_reply import JoinedReply
 from dejaqueue.broker.replies import ReplyTo, no_reply
 from dejaqueue.broker.requests import SettleRequest
 from dejaqueue.broker.route import split_rows
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
 from dejaqueue.settings import ClockSettings
@@ -32,7 +32,7 @@ class ConsumerSession:
 
     def __init__(
         self,
-        topic: TopicRuntime,
+        topic: ServedTopic,
         options: ConsumeStream,
         sink: Sink,
         clock: Clock,
@@ -53,7 +53,7 @@ class ConsumerSession:
         dispatcher = self._topic.dispatcher
         dispatcher.seen(self.consumer, self._clock.now_us())
         named = settle.ids if settle.lease_ids is None else settle.lease_ids
-        reply_to = self._topic.counting.counting(
+        reply_to = self._topic.counting.counted(
             settle.op.name.lower(),
             1 if named is None else len(named),
             reply if settle.number else no_reply,

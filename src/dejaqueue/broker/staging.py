@@ -1,168 +1,119 @@
 """What a partition owes to transactions: asks about those that were left, tells what it decided.
 
-Room: broker. Runs on the partition's worker; answers of other partitions come on any thread.
-Holds: nothing is staged once the transaction's time is over; whoever has something staged longer
-than that learns what became of it.
-See: transactions.py for who is asked.
+Room: broker. A chore of the partition, on its worker; answers of others come on any thread.
+Holds: whoever has something staged when the transaction's time is over learns what became of it;
+every decision reaches all who take part, however often it has to be told.
+See: coordinator.py, which asks and tells; staged.py for what may be staged.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from dejaqueue import limits
-from dejaqueue.access.quotas import TRANSACTIONS, Account
-from dejaqueue.broker.branches import EPOCH_MARK, Record
-from dejaqueue.broker.deciding import RETRY_MS
+from dejaqueue.broker.chore import Chore, wake_us
+from dejaqueue.broker.coordinator import Coordinator
+from dejaqueue.broker.core import PartitionCore
+from dejaqueue.broker.decision_record import EPOCH_MARK, Record
+from dejaqueue.broker.home import RETRY_MS
 from dejaqueue.broker.transaction_names import TransactionName
-from dejaqueue.broker.transactions import Transactions
-from dejaqueue.engine.commands import Remember, Stage
-from dejaqueue.errors import DejaQError, Refused, ResourceExhausted
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.partition import Partition
+from dejaqueue.engine.commands import Remember
 
 # Decisions forgotten in one step, so that due messages are not kept.
 FORGET_MAX = 256
-# Principals whose transactions in one partition are counted before the list is looked through.
-HOLDERS_MAX = 1_000
+# Somebody is being asked or told: not again before the answer.
 _UNDER_WAY = limits.INSTANT_MS_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class StageOf(Stage):
-    """A stage, and whose it is.
-
-    Attributes:
-        account: for whose quota it counts; None = nobody's. Not kept in the journal.
-    """
-
-    account: Account | None = None
-
-
-def refusal(partition: Partition, stage: Stage) -> DejaQError | None:
-    """Why nothing more can be staged; None if it can."""
-    if partition.now_ms() >= stage.until_ms:
-        return Refused(f"transaction {stage.transaction} was aborted: its time is over")
-    engine = partition.engine
-    if engine.has_staged(stage.transaction):
-        return None
-    if engine.staged_count >= limits.TRANSACTIONS_OPEN_MAX:
-        return ResourceExhausted(
-            f"{engine.staged_count} transactions are open in partition {partition.number} of topic "
-            f"{partition.topic().name}, the limit",
-            1_000,
-        )
-    account = stage.account if isinstance(stage, StageOf) else None
-    if account is None or partition.staged_watch is None:
-        return None
-    return partition.staged_watch.refusal(partition, stage.transaction, account)
-
-
-class StagedWatch:
+class StagedWatch(Chore):
     """Sees to it that no transaction of one partition stays undecided or untold."""
 
-    def __init__(self, transactions: Transactions) -> None:
-        self._transactions = transactions
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
         self._is_new = True
         self._ask_ms: dict[str, int] = {}
         self._tell_ms: dict[str, int] = {}
-        # By holder, the transactions that it began to stage here; some may be decided by now.
-        self._staged: dict[str, set[str]] = {}
+        self._set_count = 0
 
-    def refusal(
-        self, partition: Partition, transaction: str, account: Account
-    ) -> ResourceExhausted | None:
-        """Why somebody cannot stage one more transaction; if it can, that is noted. Those from
-        before a start count for nobody: they end within their time."""
-        limit, has_staged = account.limit(TRANSACTIONS), partition.engine.has_staged
-        own = self._staged.setdefault(account.holder, set())
-        if (limit and len(own) >= limit) or len(own) >= limits.TRANSACTIONS_OPEN_MAX:
-            own.intersection_update([name for name in own if has_staged(name)])
-        if limit and len(own) >= limit:
-            return account.refused(TRANSACTIONS, limit, len(own) + 1)
-        own.add(transaction)
-        if len(self._staged) > HOLDERS_MAX:
-            open_ones = {
-                one: {n for n in names if has_staged(n)} for one, names in self._staged.items()
-            }
-            self._staged = {one: names for one, names in open_ones.items() if names}
-        return None
-
-    def loaded(self) -> None:
+    def loaded(self, core: PartitionCore) -> None:
         """The partition was read again: whom it asked or told is not known any more."""
+        self._set_count = core.time.set_count
         self._is_new = True
         self._ask_ms.clear()
         self._tell_ms.clear()
 
-    def next_ms(self, partition: Partition) -> int | None:
-        """When to be called though nothing happens; None = no need."""
-        ends = partition.engine.staged_ends()
+    def next_us(self, core: PartitionCore) -> int | None:
+        """When the next one is to be asked or told, clock µs; None = nobody is."""
+        return wake_us(core, self._next_ms(core))
+
+    def _next_ms(self, core: PartitionCore) -> int | None:
+        ends = core.engine.staged_ends()
         asks = [max(end_ms, self._ask_ms.get(name, 0)) for name, end_ms in ends.items()]
         times = [ms for ms in (*asks, *list(self._tell_ms.values())) if ms < _UNDER_WAY]
         return min(times, default=None)
 
-    def step(self, partition: Partition) -> None:
+    def step(self, core: PartitionCore) -> None:
         """Ask and tell what is due. Does not block."""
-        engine, now_ms = partition.engine, partition.now_ms()
+        engine, now_ms = core.engine, core.now_ms()
+        if core.time.set_count != self._set_count:
+            self.loaded(core)  # it noted when to ask again, by the former time
+        for text in self._coordinator.take_untold(core.topic().name, core.number):
+            self._tell_later(core, text)
         ends = engine.staged_ends()
         if self._is_new:
             self._is_new = False
             # A decision that was made before the stop need not wait for the end of its time.
             for name in list(ends):
-                self._ask(partition, name)
-            for name, (_, told) in engine.decisions.items():
-                if Record.parse(told).places:
-                    self._tell(partition, name)
+                self._ask(core, name)
+            for name, (_, text) in engine.decisions.items():
+                if Record.parse(text).places:
+                    self._tell(core, name)
         for name, end_ms in list(ends.items()):
             if max(end_ms, self._ask_ms.get(name, 0)) <= now_ms:
-                self._ask(partition, name)
+                self._ask(core, name)
         for name, at_ms in list(self._tell_ms.items()):
             if at_ms <= now_ms:
-                self._tell(partition, name)
+                self._tell(core, name)
         if engine.decisions:
-            self._forget(partition, now_ms)
+            self._forget(core, now_ms)
 
-    def tell_later(self, partition: Partition, name: str) -> None:
+    def _tell_later(self, core: PartitionCore, name: str) -> None:
         """Not everybody could be told."""
-        self._tell_ms[name] = partition.now_ms() + RETRY_MS
+        self._tell_ms[name] = core.now_ms() + RETRY_MS
 
-    def _ask(self, partition: Partition, name: str) -> None:
+    def _ask(self, core: PartitionCore, name: str) -> None:
         self._ask_ms[name] = _UNDER_WAY
 
-        def answered(decided: bool) -> None:
-            if decided:
+        def answered(is_decided: bool) -> None:
+            if is_decided:
                 self._ask_ms.pop(name, None)
             else:
-                self._ask_ms[name] = partition.now_ms() + RETRY_MS
-                partition.ring()
+                self._ask_ms[name] = core.now_ms() + RETRY_MS
+                core.ring()
 
-        topic = partition.topic().name
-        self._transactions.resolve(name, topic, partition.number, answered)
+        topic = core.topic().name
+        self._coordinator.resolve(name, topic, core.number, answered)
 
-    def _tell(self, partition: Partition, name: str) -> None:
+    def _tell(self, core: PartitionCore, name: str) -> None:
         self._tell_ms[name] = _UNDER_WAY
 
-        def answered(told: bool) -> None:
-            if told:
+        def answered(is_told: bool) -> None:
+            if is_told:
                 self._tell_ms.pop(name, None)
             else:
-                self.tell_later(partition, name)
-                partition.ring()
+                self._tell_later(core, name)
+                core.ring()
 
-        self._transactions.tell_again(name, answered)
+        self._coordinator.tell_again(name, answered)
 
     @staticmethod
-    def _forget(partition: Partition, now_ms: int) -> None:
+    def _forget(core: PartitionCore, now_ms: int) -> None:
         """Let go of old decisions that everybody knows, oldest first."""
-        decisions = partition.engine.decisions
+        decisions = core.engine.decisions
         crowd = len(decisions) - limits.TRANSACTION_DECISIONS_MAX
         forgotten: list[str] = []
-        for name, (commit, told) in decisions.items():
-            if told.startswith(EPOCH_MARK):
+        for name, (commit, text) in decisions.items():
+            if text.startswith(EPOCH_MARK):
                 continue  # of a sink, which may ask for its last epoch after any time
-            record = Record.parse(told)
+            record = Record.parse(text)
             old_ms = TransactionName.parse(name).until_ms + limits.TRANSACTION_MEMORY_MS
             # An abort is kept while a late commit could still come.
             too_many = commit and len(forgotten) < crowd
@@ -170,4 +121,4 @@ class StagedWatch:
                 break
             forgotten.append(name)
         for name in forgotten:
-            partition.apply(Remember(now_ms, name, commit=None))
+            core.apply(Remember(now_ms, name, commit=None))

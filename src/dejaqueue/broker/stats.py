@@ -7,51 +7,56 @@ See: docs/reference/metrics.md.
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.look_ahead import HORIZONS, look_ahead
 from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.served_topic import ServedTopic
 
 _OF_ITS_OWN = ("next_due_ms", "position", "ahead_ms", "set_by_ms")
 """Numbers of a partition that make no sum."""
 
 
-def partition_stats(place: Partition, now_ms: int) -> dict[str, int]:
+def partition_stats(partition: Partition, now_ms: int) -> dict[str, int]:
     """The numbers of one partition; on its worker."""
-    engine, counts = place.engine, place.engine.counts
+    core, engine = partition.core, partition.core.engine
     head_ms = engine.next_due_ms()
     numbers = {
-        "ahead_ms": max(0, engine.now_ms - place.clock.utc_ms()),
-        "times_set": place.time.set_count,
-        "set_by_ms": place.time.set_by_ms,
+        "ahead_ms": max(0, engine.now_ms - core.clock.utc_ms()),
+        "times_set": core.time.set_count,
+        "set_by_ms": core.time.set_by_ms,
         "ready": engine.due_count(now_ms),
-        **_due_within(place),
+        **_due_within(core),
         "next_due_ms": -1 if head_ms is None else head_ms,
-        "position": place.position,
-        "journal_bytes": place.journal.byte_count(),
-        "inbox_bytes": place.inbox_bytes,
-        "appends": place.commits.append_count,
-        "append_us": place.commits.append_us,
-        "entries": place.commits.entry_count,
+        "position": core.position,
+        "journal_bytes": core.journal.byte_count(),
+        "inbox_bytes": partition.inbox.byte_count,
+        "appends": core.commits.append_count,
+        "append_us": core.commits.append_us,
+        "entries": core.commits.entry_count,
     }
-    if place.maintenance is not None:
-        numbers["snapshots"] = place.maintenance.snapshot_count
-        numbers["copied_rows"] = place.maintenance.copied_rows
-    return asdict(counts) | numbers
+    numbers["snapshots"] = partition.maintenance.snapshot_count
+    numbers["copied_rows"] = partition.maintenance.copied_rows
+    return asdict(engine.counts) | numbers
 
 
-def _due_within(place: Partition) -> dict[str, int]:
+def _due_within(core: PartitionCore) -> dict[str, int]:
     """What falls due soon, of the order index: a little too high after moves and cancels."""
-    found = look_ahead(place).due_within
-    return {f"due_within_{name}": n for name, n in zip(HORIZONS, found, strict=True)}
+    within = look_ahead(core).due_within
+    return {f"due_within_{name}": n for name, n in zip(HORIZONS, within, strict=True)}
 
 
-def topic_stats(topic: TopicRuntime, now_ms: int) -> dict[str, Any]:
+def _looked_at(partition: Partition, now_ms: int, _core: PartitionCore) -> dict[str, int]:
+    return partition_stats(partition, now_ms)
+
+
+def topic_stats(topic: ServedTopic, now_ms: int) -> dict[str, Any]:
     """The numbers of a topic: sums, and each partition's own."""
     futures = [
-        topic.look(number, lambda place: partition_stats(place, now_ms))
-        for number in topic.partitions.numbers
+        topic.look(partition.number, partial(_looked_at, partition, now_ms))
+        for partition in topic.partitions
     ]
     partitions = [future.result(60) for future in futures]
     sums = {

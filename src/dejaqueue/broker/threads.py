@@ -41,7 +41,7 @@ class Threads:
         return PartitionWorker(name, clock, Committer(f"{name}-committer"), self._apart)
 
     def executor(self, name: str, count: int = 1) -> Executor:
-        """Runs what it is given in order, so many at a time."""
+        """A pool of `count` threads; tasks start in order."""
         return ThreadPoolExecutor(count, thread_name_prefix=name)
 
     def future(self) -> Future[Any]:

@@ -24,7 +24,7 @@ from dejaqueue.broker.replies import ReplyTo, no_reply
 from dejaqueue.broker.requests import RenameRequest, Request, SettleRequest
 from dejaqueue.broker.route import split_rows
 from dejaqueue.broker.routing import Batch, Router
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Int64s, Stage, Words
 from dejaqueue.errors import DejaQError, ResourceExhausted, Unavailable
@@ -47,7 +47,7 @@ class Writer:
     def __init__(
         self,
         stream: WriteStream,
-        topic: TopicRuntime,
+        topic: ServedTopic,
         clock: Clock,
         bytes_max: Callable[[], int],
         stage: Stage | None = None,
@@ -72,7 +72,7 @@ class Writer:
         acks=none."""
         if self._stream.acks == "none":
             reply = no_reply
-        reply = self._topic.counting.counting(self._stream.op, batch.num_rows, reply)
+        reply = self._topic.counting.counted(self._stream.op, batch.num_rows, reply)
         try:
             if self._stream.op == "enqueue":
                 self._enqueue(number, batch, reply)
@@ -220,8 +220,8 @@ class Writer:
         )
 
     def _put(self, partition: int, request: Request) -> None:
-        place = self._topic.partitions[partition]
-        waiting = place.inbox_bytes  # one that is larger than all of it must come in some time
+        # A batch larger than the whole bound is still let in alone.
+        waiting = self._topic.partitions[partition].inbox.byte_count
         if waiting and waiting + request.byte_count > self._bytes_max():
             raise ResourceExhausted(
                 f"{waiting} bytes wait to be written in partition {partition} of topic "

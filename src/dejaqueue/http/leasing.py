@@ -27,7 +27,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dispatch import Push
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.replies import no_reply
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.errors import DejaQError
 from dejaqueue.http.answers import Objects, messages
@@ -144,7 +144,7 @@ class SharedSession:
         self._impatient: list[Waiter] = []
         self._is_planned = False
         self.options = options
-        self.runtime: TopicRuntime = broker.runtime(options.topic)
+        self.runtime: ServedTopic = broker.runtime(options.topic)
         self.session: ConsumerSession = broker.open_consume(options, self)
         self.used_us = broker.clock.now_us()
 

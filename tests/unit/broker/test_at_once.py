@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from dejaqueue.broker.at_once import Name, find, is_leased, lease_now
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.errors import BadRequest, Refused
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
@@ -64,7 +64,7 @@ def test_looking_in_vain_leaves_no_trace(fixture: BrokerFixture) -> None:
 def test_an_exclusive_topic_is_left_to_its_consumers(fixture: BrokerFixture) -> None:
     fixture.broker.alter_topic(TOPIC, {"assignment": "exclusive"})
 
-    def refused(place: Partition) -> bool:
+    def refused(place: PartitionCore) -> bool:
         with pytest.raises(Refused, match="exclusive"):
             lease_now(place)
         return True
@@ -76,7 +76,7 @@ def test_a_message_is_found_by_its_key_or_without_one_by_its_id(fixture: BrokerF
     fixture.send([b"a", b"b"], keys=["", "k"])
     fixture.send([b"c"], keys=["0"])
 
-    def found(place: Partition) -> list[int | None]:
+    def found(place: PartitionCore) -> list[int | None]:
         names = [Name(0, ("x",)), Name(1, ("y",)), Name(9, ("k", "z")), Name(9, ("0",))]
         return [find(place, name) for name in names]
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from dejaqueue.broker import enqueueing
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.inbox import Inbox
 from dejaqueue.broker.requests import EnqueueRequest
 
 
@@ -27,8 +27,9 @@ def test_only_bad_batches_are_refused(count: int, bad: set[int]) -> None:
             refused.extend(requests)
         return True
 
-    place = cast(Partition, SimpleNamespace(guarded=guarded))
+    core: Any = None
+    inbox = cast(Inbox, SimpleNamespace(guarded=guarded))
     batches: Any = list(range(count))
-    enqueueing._bring_in(place, cast(list[EnqueueRequest], batches))
+    enqueueing._bring_in(core, inbox, core, cast(list[EnqueueRequest], batches))
     assert set(refused) == bad
     assert brought == [number for number in range(count) if number not in bad]

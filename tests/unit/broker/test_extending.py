@@ -15,7 +15,7 @@ from dejaqueue.model import RowStatus
 OK, LOST = RowStatus.OK, RowStatus.LEASE_LOST
 
 
-class FakePartition:
+class FakeCore:
     """Leases by name, their rows, and which of these are held."""
 
     def __init__(self, leases: dict[int, list[int]], held: set[int]) -> None:
@@ -44,41 +44,39 @@ class FakePartition:
         return Effects(statuses=np.array(statuses, np.uint8))
 
 
-def extend(partition: FakePartition, lease_ids: list[int], lease_ms: int = 100) -> list[int]:
-    found = extending.extend_leases(partition, np.array(lease_ids), lease_ms)  # type: ignore[arg-type]
+def extend(core: FakeCore, lease_ids: list[int], lease_ms: int = 100) -> list[int]:
+    found = extending.extend_leases(core, np.array(lease_ids), lease_ms)  # type: ignore[arg-type]
     assert found.dtype == np.uint8
     return [int(status) for status in found]
 
 
 def test_a_lease_lasts_if_any_of_its_rows_is_held() -> None:
-    partition = FakePartition({7: [0, 1], 8: [2], 9: [3, 4]}, {0, 1, 4})
-    assert extend(partition, [9, 8, 7, 99, 7]) == [OK, LOST, OK, LOST, OK]
-    [command] = partition.commands
+    core = FakeCore({7: [0, 1], 8: [2], 9: [3, 4]}, {0, 1, 4})
+    assert extend(core, [9, 8, 7, 99, 7]) == [OK, LOST, OK, LOST, OK]
+    [command] = core.commands
     assert (command.lease_end_ms, command.lease_id) == (5_100, -1)
 
 
 def test_all_are_held() -> None:
-    assert extend(FakePartition({7: [0], 8: [1, 2]}, {0, 1, 2}), [8, 7]) == [OK, OK]
+    assert extend(FakeCore({7: [0], 8: [1, 2]}, {0, 1, 2}), [8, 7]) == [OK, OK]
 
 
 def test_none_is_known() -> None:
-    partition = FakePartition({}, set())
-    assert extend(partition, [1, 2]) == [LOST, LOST]
-    assert partition.commands == []
+    core = FakeCore({}, set())
+    assert extend(core, [1, 2]) == [LOST, LOST]
+    assert core.commands == []
 
 
 def test_the_topic_says_how_long() -> None:
-    partition = FakePartition({7: [0]}, {0})
-    extend(partition, [7], 0)
-    assert partition.commands[0].lease_end_ms == 35_000
+    core = FakeCore({7: [0]}, {0})
+    extend(core, [7], 0)
+    assert core.commands[0].lease_end_ms == 35_000
 
 
 def test_entries_are_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extending, "ROWS_MAX", 4)
     leases = {number: [3 * number + row for row in range(3)] for number in range(5)}
-    partition = FakePartition(leases, set(range(15)) - {0, 1, 2, 7})
-    assert extend(partition, [0, 1, 2, 3, 4]) == [LOST, OK, OK, OK, OK]
-    sizes = [
-        len(command.sequences) for command in partition.commands if command.sequences is not None
-    ]
+    core = FakeCore(leases, set(range(15)) - {0, 1, 2, 7})
+    assert extend(core, [0, 1, 2, 3, 4]) == [LOST, OK, OK, OK, OK]
+    sizes = [len(command.sequences) for command in core.commands if command.sequences is not None]
     assert sizes == [4, 4, 4, 3]

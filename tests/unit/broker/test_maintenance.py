@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dejaqueue.broker import maintenance
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.core import PartitionCore
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 
 PAYLOADS = [b"x" * 5_000] * 40
@@ -23,11 +23,10 @@ def test_a_snapshot_is_taken_by_count__under_a_load_that_never_pauses(tmp_path: 
     snapshots_under_load = 0
     try:
 
-        def look_again(place: Partition) -> None:
+        def look_again(_core: PartitionCore) -> None:
             """One more request waits at the end of every step."""
             nonlocal snapshots_under_load
-            assert place.maintenance is not None
-            snapshots_under_load = place.maintenance.snapshot_count
+            snapshots_under_load = runtime.partitions[0].maintenance.snapshot_count
             if not stopping:
                 runtime.look(0, look_again)
 

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from dejaqueue.access.senders import NOBODY
-from dejaqueue.broker.notes import NOTES_MAX, Notes, note_write, writes
+from dejaqueue.broker.notes import note_write, writes
+from dejaqueue.broker.write_reports import REPORTS_MAX, WriteReports
 from dejaqueue.errors import BadRequest
 from dejaqueue.limits import LABEL_BYTES_MAX
 
 
 @pytest.fixture
 def runtime() -> Any:
-    return SimpleNamespace(notes=Notes())
+    return SimpleNamespace(write_reports=WriteReports())
 
 
 def note(runtime: Any, label: str, now_ms: int = 5, **more: Any) -> None:
@@ -42,10 +43,10 @@ def test_what_was_noted_is_found_by_its_label_or_with_all_others(runtime: Any) -
 
 
 def test_the_oldest_goes_first(runtime: Any) -> None:
-    for number in range(NOTES_MAX + 3):
+    for number in range(REPORTS_MAX + 3):
         note(runtime, f"n{number}")
     found = [one["label"] for one in writes(runtime, {"topic": "t"}, NOBODY)["writes"]]
-    assert found == [f"n{number}" for number in range(3, NOTES_MAX + 3)]
+    assert found == [f"n{number}" for number in range(3, REPORTS_MAX + 3)]
 
 
 @pytest.mark.parametrize(

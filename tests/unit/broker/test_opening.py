@@ -54,8 +54,8 @@ def test_others_of_its_worker_are_served_while_a_partition_is_read(
         assert held.asked.wait(SECONDS_MAX)
         assert broker.worker_of("t", 0) is broker.worker_of("t", 2)
         runtime = broker.runtime("t")
-        assert runtime.look(2, lambda place: place.loaded).result(SECONDS_MAX)
-        waiting = runtime.look(0, lambda place: place.loaded)
+        assert runtime.look(2, lambda core: core.position > 0).result(SECONDS_MAX)
+        waiting = runtime.look(0, lambda core: core.position > 0)
         assert not waiting.done()
     finally:
         held.may.set()

@@ -58,7 +58,7 @@ def send(broker: Broker, *, due_ms: int | None = None) -> None:
 
 
 def set_counts(broker: Broker) -> list[int]:
-    return [place.time.set_count for place in broker.runtime("t").partitions]
+    return [place.core.time.set_count for place in broker.runtime("t").partitions]
 
 
 def believe(clock: VirtualClock) -> None:

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY, Sender
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.cron.fire import Firings, entry_of, sender_of, spec_of
 from dejaqueue.broker.cron.firings import NEVER, Plan, due_ms, next_firing, wake_ms
 from dejaqueue.broker.entries import hash_column, text_column
-from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.engine.commands import Cancel, DropEntries, PutEntries
 from dejaqueue.engine.schedule import Planned
 from dejaqueue.errors import BadRequest
@@ -34,7 +34,7 @@ ACTIONS = ("cron_put", "cron_list", "cron_get", "cron_pause", "cron_drop", "cron
 
 
 def act(
-    runtime: Callable[[str], TopicRuntime],
+    served: Callable[[str], ServedTopic],
     now_ms: int,
     name: str,
     body: dict[str, Any],
@@ -52,7 +52,7 @@ def act(
     topic_name = fields.pop("topic", None)
     if not isinstance(topic_name, str):
         raise BadRequest("topic", "the name of a topic", topic_name)
-    calls = CronCalls(runtime(topic_name))
+    calls = CronCalls(served(topic_name))
     match name:
         case "cron_put":
             given = _list(fields.pop("entries", None), "entries")
@@ -88,11 +88,12 @@ def preview(entry: CronEntry, *, after_ms: int, count: int) -> list[int]:
 class CronCalls:
     """The entries of a topic. Raises BadRequest if it is no cron topic."""
 
-    def __init__(self, runtime: TopicRuntime) -> None:
-        topic = runtime.topic
-        if topic.kind is not TopicKind.CRON:
-            raise BadRequest("topic", "a topic of kind cron", f"{topic.name} ({topic.kind})")
-        self._runtime = runtime
+    def __init__(self, topic: ServedTopic) -> None:
+        settings = topic.topic
+        if settings.kind is not TopicKind.CRON:
+            given = f"{settings.name} ({settings.kind})"
+            raise BadRequest("topic", "a topic of kind cron", given)
+        self._topic = topic
 
     def put(self, given: Sequence[CronEntry], sender: str = "") -> list[CronEntry]:
         """Make or change entries; what did not change of when an entry fires goes on as it was.
@@ -104,11 +105,11 @@ class CronCalls:
             raise BadRequest("entries", limit, len(given))
         checked = {entry.name: self._check(entry) for entry in given}
         found: dict[str, CronEntry] = {}
-        for partition, names in self._places(list(checked)).items():
+        for partition, names in self._partitions_of(list(checked)).items():
             some = [checked[name] for name in names]
 
-            def put(place: Partition, some: list[CronEntry] = some) -> list[CronEntry]:
-                return _put(place, some, sender)
+            def put(core: PartitionCore, some: list[CronEntry] = some) -> list[CronEntry]:
+                return _put(core, some, sender)
 
             for entry in self._change(partition, put):
                 found[entry.name] = entry
@@ -117,10 +118,10 @@ class CronCalls:
     def page(self, after: str, limit: int) -> list[CronEntry]:
         """Up to `limit` entries by name, after the given one."""
 
-        def look(place: Partition) -> list[CronEntry]:
-            by_name = place.engine.schedule.by_name
+        def look(core: PartitionCore) -> list[CronEntry]:
+            by_name = core.engine.schedule.by_name
             names = sorted(name for name in by_name if name > after)[:limit]
-            return [_shown(place, name) for name in names]
+            return [_shown(core, name) for name in names]
 
         found = [entry for part in self._look_all(look) for entry in part]
         return sorted(found, key=lambda entry: entry.name)[:limit]
@@ -128,15 +129,15 @@ class CronCalls:
     def get(self, name: str) -> CronEntry:
         """An entry. Raises BadRequest if there is none of that name."""
         [(partition, _)] = self._known([name]).items()
-        return self._look(partition, lambda place: _shown(place, name))
+        return self._look(partition, lambda core: _shown(core, name))
 
     def pause(self, names: Sequence[str], *, paused: bool) -> list[CronEntry]:
         """Pause entries, or have them go on from now: what passed meanwhile was not missed."""
         found: dict[str, CronEntry] = {}
         for partition, some in self._known(names).items():
 
-            def change(place: Partition, some: list[str] = some) -> list[CronEntry]:
-                return _put(place, [replace(_shown(place, n), paused=paused) for n in some])
+            def change(core: PartitionCore, some: list[str] = some) -> list[CronEntry]:
+                return _put(core, [replace(_shown(core, n), paused=paused) for n in some])
 
             for entry in self._change(partition, change):
                 found[entry.name] = entry
@@ -145,10 +146,10 @@ class CronCalls:
     def drop(self, names: Sequence[str]) -> int:
         """Delete entries; how many there were. Messages that are due stay."""
         count = 0
-        for partition, some in self._places(names).items():
+        for partition, some in self._partitions_of(names).items():
 
-            def drop(place: Partition, some: list[str] = some) -> int:
-                return _drop(place, some)
+            def drop(core: PartitionCore, some: list[str] = some) -> int:
+                return _drop(core, some)
 
             count += self._change(partition, drop)
         return count
@@ -156,12 +157,12 @@ class CronCalls:
     def run(self, name: str) -> int:
         """Fire an entry now, beside its schedule; the id of the message."""
         [(partition, _)] = self._known([name]).items()
-        return self._change(partition, lambda place: _run(place, name))
+        return self._change(partition, lambda core: _run(core, name))
 
     def _check(self, entry: CronEntry) -> CronEntry:
         checked = entry.check()
-        if len(checked.payload) > self._runtime.topic.max_payload_bytes:
-            limit = f"at most {self._runtime.topic.max_payload_bytes} bytes"
+        if len(checked.payload) > self._topic.topic.max_payload_bytes:
+            limit = f"at most {self._topic.topic.max_payload_bytes} bytes"
             raise BadRequest("entry.payload", limit, len(checked.payload))
         if next_firing(replace(checked, end_ms=0), checked.start_ms) == NEVER:
             raise BadRequest("entry.cron", "an expression that fires some time", checked.cron)
@@ -169,70 +170,70 @@ class CronCalls:
 
     # --- partitions
 
-    def _places(self, names: Sequence[str]) -> dict[int, list[str]]:
+    def _partitions_of(self, names: Sequence[str]) -> dict[int, list[str]]:
         """The partition of each name: where it is, or where it would be made."""
-        count = self._runtime.topic.partitions
+        count = self._topic.topic.partitions
         hashes = hash_column(text_column(pa.array(list(names), pa.utf8())))
-        homes = self._runtime.partitions.homes(hashes, count)
+        homes = self._topic.partitions.homes(hashes, count)
         at = dict(zip(names, homes.tolist(), strict=True))
         if count > 1:  # partitions may have been added since
 
-            def look(place: Partition) -> list[str]:
-                return [name for name in at if name in place.engine.schedule.by_name]
+            def look(core: PartitionCore) -> list[str]:
+                return [name for name in at if name in core.engine.schedule.by_name]
 
             for partition, known in zip(
-                self._runtime.partitions.numbers, self._look_all(look), strict=False
+                self._topic.partitions.numbers, self._look_all(look), strict=False
             ):
                 at.update(dict.fromkeys(known, partition))
-        places: dict[int, list[str]] = {}
+        by_partition: dict[int, list[str]] = {}
         for name, partition in at.items():
-            places.setdefault(partition, []).append(name)
-        return places
+            by_partition.setdefault(partition, []).append(name)
+        return by_partition
 
     def _known(self, names: Sequence[str]) -> dict[int, list[str]]:
-        """As `_places`, of entries that there are. Raises BadRequest for the first that is not."""
-        places = self._places(names)
-        for partition, some in places.items():
+        """As `_partitions_of`. Raises BadRequest for the first name that is none of an entry."""
+        by_partition = self._partitions_of(names)
+        for partition, some in by_partition.items():
 
-            def look(place: Partition, some: list[str] = some) -> list[str]:
-                return [name for name in some if name not in place.engine.schedule.by_name]
+            def look(core: PartitionCore, some: list[str] = some) -> list[str]:
+                return [name for name in some if name not in core.engine.schedule.by_name]
 
             for name in self._look(partition, look):
-                topic = self._runtime.topic.name
+                topic = self._topic.topic.name
                 raise BadRequest("entry.name", f"the name of an entry of topic {topic}", name)
-        return places
+        return by_partition
 
-    def _look(self, partition: int, look: Callable[[Partition], Answer]) -> Answer:
-        return self._runtime.look(partition, look).result()
+    def _look(self, partition: int, look: Callable[[PartitionCore], Answer]) -> Answer:
+        return self._topic.look(partition, look).result()
 
-    def _look_all(self, look: Callable[[Partition], Answer]) -> list[Answer]:
-        partitions = self._runtime.partitions.numbers
-        futures = [self._runtime.look(partition, look) for partition in partitions]
+    def _look_all(self, look: Callable[[PartitionCore], Answer]) -> list[Answer]:
+        partitions = self._topic.partitions.numbers
+        futures = [self._topic.look(partition, look) for partition in partitions]
         return [future.result() for future in futures]
 
-    def _change(self, partition: int, change: Callable[[Partition], Answer]) -> Answer:
-        return self._runtime.change(partition, change).result()
+    def _change(self, partition: int, change: Callable[[PartitionCore], Answer]) -> Answer:
+        return self._topic.change(partition, change).result()
 
 
 # --- on the partition's worker ------------------------------------------------------------------
 
 
-def _shown(place: Partition, name: str) -> CronEntry:
+def _shown(core: PartitionCore, name: str) -> CronEntry:
     """An entry as it is, for the asker."""
-    planned = place.engine.schedule.by_name.get(name)
+    planned = core.engine.schedule.by_name.get(name)
     if planned is None:
         raise BadRequest("entry.name", "the name of an entry", name)
     last = planned.last_sequence
-    last_id = -1 if last < 0 else pack_id(place.number, last)
+    last_id = -1 if last < 0 else pack_id(core.number, last)
     return replace(entry_of(name, planned.spec), next_ms=planned.next_ms, last_id=last_id)
 
 
 def _put(
-    place: Partition, given: Sequence[CronEntry], sender: str | None = None
+    core: PartitionCore, given: Sequence[CronEntry], sender: str | None = None
 ) -> list[CronEntry]:
     """Make or change entries; `sender` None: they stay whose they are."""
-    schedule = place.engine.schedule.by_name
-    now_ms = place.now_ms()
+    schedule = core.engine.schedule.by_name
+    now_ms = core.now_ms()
     stale: list[int] = []
     rows = []
     for entry in given:
@@ -244,13 +245,13 @@ def _put(
             rows.append((made.name, spec_of(made, whose), planned.next_ms, planned.wake_ms))
             continue
         if planned is not None:
-            stale += _ahead(place, planned, now_ms)
+            stale += _ahead(core, planned, now_ms)
         next_ms = NEVER if made.paused else next_firing(made, now_ms)
         rows.append((made.name, spec_of(made, whose), next_ms, wake_ms(made, next_ms)))
     if stale:
-        place.apply(Cancel(now_ms, np.array(stale, dtype=np.int64)))
-    place.apply(PutEntries(now_ms, tuple(rows)))
-    return [_shown(place, entry.name) for entry in given]
+        core.apply(Cancel(now_ms, np.array(stale, dtype=np.int64)))
+    core.apply(PutEntries(now_ms, tuple(rows)))
+    return [_shown(core, entry.name) for entry in given]
 
 
 def _with_start(entry: CronEntry, now_ms: int, known: CronEntry | None = None) -> CronEntry:
@@ -268,37 +269,37 @@ def _fires_alike(entry: CronEntry, known: CronEntry) -> bool:
     return all(getattr(entry, n) == getattr(known, n) for n in (*names, "paused"))
 
 
-def _ahead(place: Partition, planned: Planned, now_ms: int) -> list[int]:
+def _ahead(core: PartitionCore, planned: Planned, now_ms: int) -> list[int]:
     """The message that an entry made ahead of its time, if that has not come."""
     if planned.last_sequence < 0:
         return []
     sequences = np.array([planned.last_sequence], dtype=np.int64)
-    [state] = place.engine.states(sequences)
-    [due] = place.engine.dues(sequences)
+    [state] = core.engine.states(sequences)
+    [due] = core.engine.dues(sequences)
     return sequences.tolist() if state == MessageState.SCHEDULED and due > now_ms else []
 
 
-def _drop(place: Partition, names: Sequence[str]) -> int:
-    schedule = place.engine.schedule.by_name
+def _drop(core: PartitionCore, names: Sequence[str]) -> int:
+    schedule = core.engine.schedule.by_name
     known = [name for name in names if name in schedule]
-    now_ms = place.now_ms()
-    stale = [s for name in known for s in _ahead(place, schedule[name], now_ms)]
+    now_ms = core.now_ms()
+    stale = [s for name in known for s in _ahead(core, schedule[name], now_ms)]
     if stale:
-        place.apply(Cancel(now_ms, np.array(stale, dtype=np.int64)))
+        core.apply(Cancel(now_ms, np.array(stale, dtype=np.int64)))
     if known:
-        place.apply(DropEntries(now_ms, tuple(known)))
+        core.apply(DropEntries(now_ms, tuple(known)))
     return len(known)
 
 
-def _run(place: Partition, name: str) -> int:
-    planned = place.engine.schedule.by_name.get(name)
+def _run(core: PartitionCore, name: str) -> int:
+    planned = core.engine.schedule.by_name.get(name)
     if planned is None:
         raise BadRequest("entry.name", "the name of an entry", name)
     firings = Firings()
     entry = replace(entry_of(name, planned.spec), jitter_ms=0)
-    plan = Plan((place.now_ms(),), planned.next_ms, planned.wake_ms)
+    plan = Plan((core.now_ms(),), planned.next_ms, planned.wake_ms)
     firings.add(entry, plan, sender_of(planned.spec))
-    return pack_id(place.number, firings.apply(place))
+    return pack_id(core.number, firings.apply(core))
 
 
 # --- what comes as JSON -------------------------------------------------------------------------

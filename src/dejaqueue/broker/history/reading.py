@@ -14,7 +14,9 @@ left out of a file is up to who asks, by positions.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,11 @@ import pyarrow.parquet as pq
 
 from dejaqueue import limits
 from dejaqueue.broker.browse import answer_of, whole
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.history.files import Files, HistoryFile
-from dejaqueue.broker.history.history import History
-from dejaqueue.broker.history.recorder import WAIT_SECONDS_MAX
-from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.history.history import WAIT_SECONDS_MAX, History
+from dejaqueue.broker.listener import Listener
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.errors import BadRequest, DejaQError, Refused, Unavailable
 from dejaqueue.model import ChangeKind
 from dejaqueue.schema.history import CHANGE_NAMES, HISTORY, STORED
@@ -79,7 +81,7 @@ def wants_here(values: dict[str, Any]) -> bool:
 
 
 def list_files(
-    history: History, topic: TopicRuntime | None, values: dict[str, Any]
+    history: History, topic: ServedTopic | None, values: dict[str, Any]
 ) -> dict[str, Any]:
     """The files of a topic, and how much is in each, once they have all that is durable.
 
@@ -96,17 +98,18 @@ def list_files(
     return _mine(history, values["name"], from_ms, to_ms)
 
 
-def _roll(topic: TopicRuntime) -> None:
+def _roll(topic: ServedTopic) -> None:
     """Have the open files finished."""
 
-    def roll(place: Partition) -> None:
-        place.commits.commit_all()
-        rolls.append(place.recorder.roll() if place.recorder is not None else None)
+    def roll(listener: Listener, core: PartitionCore) -> Future[None] | None:
+        core.commits.commit_all()
+        return listener.roll()
 
-    rolls: list[Any] = []
-    for number in topic.partitions.numbers:
+    rolls: list[Future[None] | None] = []
+    for partition in topic.partitions:
         try:
-            answer_of(topic.look(number, roll))
+            look = partial(roll, partition.listener)
+            rolls.append(answer_of(topic.look(partition.number, look)))
         except DejaQError:
             continue  # it cannot be read now; what is recorded of it can
     for finished in rolls:
@@ -229,11 +232,11 @@ def _chosen(ticket: Ticket, batch: pa.RecordBatch) -> pa.RecordBatch:
     if ticket.positions is not None:
         firsts = np.array([first for first, _ in ticket.positions] or [1], dtype=np.int64)
         lasts = np.array([last for _, last in ticket.positions] or [0], dtype=np.int64)
-        place = np.searchsorted(firsts, positions, side="right") - 1
-        wanted = (place >= 0) & (positions <= lasts[place])
+        indices = np.searchsorted(firsts, positions, side="right") - 1
+        wanted = (indices >= 0) & (positions <= lasts[indices])
     if ticket.gaps is not None:
-        told = np.isin(positions, np.array(ticket.gaps, dtype=np.int64))
-        wanted = np.where(is_gap, told, wanted)
+        chosen = np.isin(positions, np.array(ticket.gaps, dtype=np.int64))
+        wanted = np.where(is_gap, chosen, wanted)
     return batch.filter(pa.array(wanted))
 
 

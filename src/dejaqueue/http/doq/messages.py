@@ -21,9 +21,9 @@ import pyarrow as pa
 from dejaqueue.access.senders import Sender
 from dejaqueue.broker.at_once import Name, lease_now
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.dispatch import Push
-from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.errors import DejaQError, DuplicateKey, Refused, TopicUnknown, TryLater
 from dejaqueue.http.doq import rows
 from dejaqueue.http.doq.ids import Ids
@@ -49,18 +49,18 @@ GATHERS_MAX = 1_024
 """Queues that messages are gathered for; those with nothing to do go first."""
 
 
-Change = Callable[[Partition, Name], RowStatus]
+Change = Callable[[PartitionCore, Name], RowStatus]
 """Runs on the worker of the partition where the message is."""
 
 
-def _named(change: Change, name: Name, place: Partition) -> RowStatus:
-    return change(place, name)
+def _named(change: Change, name: Name, core: PartitionCore) -> RowStatus:
+    return change(core, name)
 
 
-def _take(lapses: Lapses | None, done: bool, place: Partition) -> Push | None:
+def _take(lapses: Lapses | None, done: bool, core: PartitionCore) -> Push | None:
     if lapses is not None:
-        lapses.bring_back(place)
-    return lease_now(place, done=done)
+        lapses.bring_back(core)
+    return lease_now(core, done=done)
 
 
 class Messages:
@@ -72,11 +72,11 @@ class Messages:
         self._turn = 0
         self._gathers: dict[tuple[str, Sender], Gather] = {}
         # By the topic that is served, not by its name: one that is deleted is forgotten.
-        self._lapses: WeakKeyDictionary[TopicRuntime, defaultdict[int, Lapses]]
+        self._lapses: WeakKeyDictionary[ServedTopic, defaultdict[int, Lapses]]
         self._lapses = WeakKeyDictionary()
-        self._turns_of: WeakKeyDictionary[TopicRuntime, dict[int, Turns]] = WeakKeyDictionary()
+        self._turns_of: WeakKeyDictionary[ServedTopic, dict[int, Turns]] = WeakKeyDictionary()
 
-    def topic(self, queue_name: str) -> TopicRuntime:
+    def topic(self, queue_name: str) -> ServedTopic:
         """The topic behind a queue. Raises TopicUnknown, Unavailable."""
         topic = self._broker.runtime(queue_name)
         if not is_queue(topic.topic):
@@ -147,14 +147,14 @@ class Messages:
                 return rows.row_of(topic.topic.kind, push.batch.to_pylist()[0])
         raise Refused("queue is empty")
 
-    def _turns(self, topic: TopicRuntime, number: int) -> Turns:
+    def _turns(self, topic: ServedTopic, number: int) -> Turns:
         turns = self._turns_of.setdefault(topic, {})
         found = turns.get(number)
         if found is None:
             found = turns[number] = Turns(topic, number)
         return found
 
-    def _lapses_of(self, topic: TopicRuntime, number: int) -> Lapses | None:
+    def _lapses_of(self, topic: ServedTopic, number: int) -> Lapses | None:
         """None for fair queues, where a message comes back to its place by itself."""
         if topic.topic.kind is not TopicKind.TIMELINE:
             return None

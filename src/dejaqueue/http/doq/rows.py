@@ -28,7 +28,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.at_once import Name, find, is_leased, read_headers
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.engine.commands import Ack, Cancel, Extend, Move, Nack, Words
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.doq.shapes import DEFAULT_GROUP, UINT64_MAX, DoqNewMessage
@@ -178,101 +178,101 @@ def _one(sequence: int) -> Any:
     return np.array([sequence], dtype=np.int64)
 
 
-def sender_of(place: Partition, sequence: int) -> Sender:
+def sender_of(core: PartitionCore, sequence: int) -> Sender:
     """Who sent a live message."""
-    senders = place.engine.senders(_one(sequence))
+    senders = core.engine.senders(_one(sequence))
     return NOBODY if senders is None else Sender(senders.names[int(senders.indices[0])])
 
 
-def ack(place: Partition, name: Name) -> RowStatus:
+def ack(core: PartitionCore, name: Name) -> RowStatus:
     """A message that is leased is done."""
-    sequence = find(place, name)
+    sequence = find(core, name)
     if sequence is None:
         return RowStatus.NOT_FOUND
-    if not is_leased(place, sequence):
+    if not is_leased(core, sequence):
         return RowStatus.LEASE_LOST
     rows = _one(sequence)
-    place.apply(Ack(place.now_ms(), -1, rows, place.engine.attempts(rows)))
+    core.apply(Ack(core.now_ms(), -1, rows, core.engine.attempts(rows)))
     return RowStatus.OK
 
 
-def touch(place: Partition, name: Name) -> RowStatus:
+def touch(core: PartitionCore, name: Name) -> RowStatus:
     """The lease of a message begins anew."""
-    sequence = find(place, name)
+    sequence = find(core, name)
     if sequence is None:
         return RowStatus.NOT_FOUND
-    if not is_leased(place, sequence):
+    if not is_leased(core, sequence):
         return RowStatus.LEASE_LOST
-    rows, now_ms = _one(sequence), place.now_ms()
-    end_ms = now_ms + place.topic().lease_ms
-    place.apply(Extend(now_ms, end_ms, -1, rows, place.engine.attempts(rows)))
+    rows, now_ms = _one(sequence), core.now_ms()
+    end_ms = now_ms + core.topic().lease_ms
+    core.apply(Extend(now_ms, end_ms, -1, rows, core.engine.attempts(rows)))
     return RowStatus.OK
 
 
-def _find_owned(place: Partition, name: Name, owner: str | None) -> int | None:
+def _find_owned(core: PartitionCore, name: Name, owner: str | None) -> int | None:
     """As `find`, of the messages that this sender sent; None = anybody's."""
-    sequence = find(place, name)
-    if sequence is None or owner is None or place.engine.sent_by(_one(sequence), owner)[0]:
+    sequence = find(core, name)
+    if sequence is None or owner is None or core.engine.sent_by(_one(sequence), owner)[0]:
         return sequence
     return None
 
 
-def delete(place: Partition, name: Name, owner: str | None) -> RowStatus:
+def delete(core: PartitionCore, name: Name, owner: str | None) -> RowStatus:
     """A message is gone, whether it waits or is leased."""
-    sequence = _find_owned(place, name, owner)
+    sequence = _find_owned(core, name, owner)
     if sequence is None:
         return RowStatus.NOT_FOUND
-    rows, now_ms = _one(sequence), place.now_ms()
-    if is_leased(place, sequence):
-        place.apply(Ack(now_ms, -1, rows, place.engine.attempts(rows)))
+    rows, now_ms = _one(sequence), core.now_ms()
+    if is_leased(core, sequence):
+        core.apply(Ack(now_ms, -1, rows, core.engine.attempts(rows)))
     else:
-        place.apply(Cancel(now_ms, rows))
+        core.apply(Cancel(now_ms, rows))
     return RowStatus.OK
 
 
-def put_back(place: Partition, name: Name, priority: int) -> RowStatus:
+def put_back(core: PartitionCore, name: Name, priority: int) -> RowStatus:
     """A leased message goes back to its place in the queue.
 
     Args:
         priority: another one for it; 0 = it keeps its own.
     """
-    sequence = find(place, name)
+    sequence = find(core, name)
     if sequence is None:
         return RowStatus.NOT_FOUND
-    if not is_leased(place, sequence):
+    if not is_leased(core, sequence):
         return RowStatus.LEASE_LOST
-    rows, now_ms = _one(sequence), place.now_ms()
+    rows, now_ms = _one(sequence), core.now_ms()
     due_ms = now_ms
-    is_delayed = place.topic().kind is TopicKind.TIMELINE
+    is_delayed = core.topic().kind is TopicKind.TIMELINE
     if is_delayed:
-        due_ms = _due_ms(place, sequence, priority)
-    place.apply(Nack(now_ms, due_ms, -1, rows, place.engine.attempts(rows)))
+        due_ms = _due_ms(core, sequence, priority)
+    core.apply(Nack(now_ms, due_ms, -1, rows, core.engine.attempts(rows)))
     if is_delayed and priority:
-        place.apply(Move(now_ms, rows, None, None, _changed(priority)))
+        core.apply(Move(now_ms, rows, None, None, _changed(priority)))
     return RowStatus.OK
 
 
-def _due_ms(place: Partition, sequence: int, priority: int) -> int:
+def _due_ms(core: PartitionCore, sequence: int, priority: int) -> int:
     """When a message that goes back is due: as when it was sent, or by its new priority."""
     if priority:
         return due_ms_of(priority)
-    groups = place.engine.moved_groups(_one(sequence))
+    groups = core.engine.moved_groups(_one(sequence))
     group = "" if groups is None else groups.names[groups.indices[0]]
-    stored = read_headers(place, sequence).get(PRIORITY, "")
-    return due_ms_of(_priority(stored, group, place.now_ms() // 1_000))
+    stored = read_headers(core, sequence).get(PRIORITY, "")
+    return due_ms_of(_priority(stored, group, core.now_ms() // 1_000))
 
 
 def _changed(priority: int) -> Words:
     return Words((f"{CHANGED}{priority}",), np.zeros(1, dtype=np.int32))
 
 
-def set_priority(place: Partition, name: Name, priority: int, owner: str | None) -> RowStatus:
+def set_priority(core: PartitionCore, name: Name, priority: int, owner: str | None) -> RowStatus:
     """A message that waits in a delayed queue gets another priority."""
-    sequence = _find_owned(place, name, owner)
+    sequence = _find_owned(core, name, owner)
     if sequence is None:
         return RowStatus.NOT_FOUND
-    if is_leased(place, sequence):
+    if is_leased(core, sequence):
         return RowStatus.LEASED
     dues_ms = np.array([due_ms_of(priority)], dtype=np.int64)
-    place.apply(Move(place.now_ms(), _one(sequence), dues_ms, None, _changed(priority)))
+    core.apply(Move(core.now_ms(), _one(sequence), dues_ms, None, _changed(priority)))
     return RowStatus.OK

@@ -16,16 +16,16 @@ from functools import partial
 from typing import Any, TypeAlias
 from weakref import ref
 
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.dispatch import Push
-from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.requests import ChangeRequest
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, Refused, TryLater
 from dejaqueue.http.gather import call_soon
 from dejaqueue.wire.frames import Reply
 
-Wanted: TypeAlias = Callable[[Partition], Any]
+Wanted: TypeAlias = Callable[[PartitionCore], Any]
 """Runs on the worker. What it raises must come before it applies anything."""
 TOGETHER_MAX = 16
 """In one turn: about a millisecond, which is what others wait meanwhile."""
@@ -42,7 +42,7 @@ class _Request:
 class Turns:
     """Those at one partition."""
 
-    def __init__(self, topic: TopicRuntime, number: int) -> None:
+    def __init__(self, topic: ServedTopic, number: int) -> None:
         # Weakly: these turns are kept by the topic, which must be forgotten once it is deleted.
         self._topic = ref(topic)
         self._number = number
@@ -92,8 +92,8 @@ class Turns:
     def _answer(self, requests: list[_Request], found: list[Any], error: DejaQError | None) -> None:
         self._in_flight -= 1
         error = error or _read(found, done=False)
-        for place, request in enumerate(requests):
-            answer = found[place] if error is None else error
+        for index, request in enumerate(requests):
+            answer = found[index] if error is None else error
             if request.future.done():
                 continue  # its client has gone
             if isinstance(answer, DejaQError):
@@ -103,29 +103,29 @@ class Turns:
         self._plan()
 
 
-def _do_all(requests: list[_Request], found: list[Any], place: Partition) -> None:
+def _do_all(requests: list[_Request], found: list[Any], core: PartitionCore) -> None:
     for request in requests:
         try:
-            found.append(request.wanted(place))
+            found.append(request.wanted(core))
         except (BadRequest, Refused, TryLater) as refused:
             found.append(refused)
 
 
 def _read(found: list[Any], *, done: bool) -> DejaQError | None:
     """Read the rows of all pushes of a kind, in one go; what went wrong, if anything did."""
-    places = [
-        place
-        for place, answer in enumerate(found)
+    indices = [
+        index
+        for index, answer in enumerate(found)
         if isinstance(answer, Push) and answer.is_done is done
     ]
-    if not places:
+    if not indices:
         return None
     try:
-        batches = delivery_batches([found[place] for place in places])
+        batches = delivery_batches([found[index] for index in indices])
     except DejaQError as error:
         return error
     except Exception as wrong:  # noqa: BLE001 - the askers get it, the partition goes on
         return InternalError(f"{type(wrong).__name__}: {wrong}")
-    for place, batch in zip(places, batches, strict=True):
-        found[place] = replace(found[place], batch=batch)
+    for index, batch in zip(indices, batches, strict=True):
+        found[index] = replace(found[index], batch=batch)
     return None

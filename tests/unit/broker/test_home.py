@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dejaqueue.access.senders import NOBODY, Sender
-from dejaqueue.broker import deciding
-from dejaqueue.broker.branches import Record
+from dejaqueue.broker import home as module
+from dejaqueue.broker.decision_record import Record
 from dejaqueue.broker.transaction_names import TransactionName, family_of
 from dejaqueue.engine.commands import Remember
 from dejaqueue.errors import Unavailable
@@ -41,55 +41,55 @@ class Home:
 
 def test_the_first_decision_stays() -> None:
     home: Any = Home()
-    assert deciding.remember(home, NAME, ELSEWHERE, True).commit
-    again = deciding.remember(home, NAME, ELSEWHERE, False)
+    assert module.remember(home, NAME, ELSEWHERE, True).commit
+    again = module.remember(home, NAME, ELSEWHERE, False)
     assert (again.commit, again.record.places) == (True, (("other", 0),))
-    assert deciding.recall(home, NAME) is True
+    assert module.recall(home, NAME) is True
 
 
 def test_nothing_is_committed_once_its_time_is_over() -> None:
     home: Any = Home(now_ms=NAME.until_ms)
-    assert not deciding.remember(home, NAME, ELSEWHERE, True).commit
+    assert not module.remember(home, NAME, ELSEWHERE, True).commit
 
 
 def test_what_nobody_decided_is_open_until_its_time_is_over_and_aborted_then() -> None:
     home: Any = Home()
-    assert deciding.recall(home, NAME) is None
+    assert module.recall(home, NAME) is None
     home.time_ms = NAME.until_ms
-    assert deciding.recall(home, NAME) is False
-    assert not deciding.remember(home, NAME, ELSEWHERE, True).commit
+    assert module.recall(home, NAME) is False
+    assert not module.remember(home, NAME, ELSEWHERE, True).commit
 
 
 def test_what_was_begun_in_the_future_is_aborted__when_it_is_asked_for() -> None:
     slack_ms = Home.settings.clock.step_ms_max + Home.settings.clock.apart_ms_max
     home: Any = Home(now_ms=100_000)
     name = TransactionName.parse(f"home/0/{100_000 + slack_ms}-500-{family_of(NOBODY)}")
-    assert deciding.recall(home, name) is None
+    assert module.recall(home, name) is None
     home.time_ms -= 1  # the clock that began it is put right
-    assert deciding.recall(home, name) is False
+    assert module.recall(home, name) is False
 
 
 def test_when_all_were_told_nobody_is_told_any_more() -> None:
     home: Any = Home()
-    deciding.remember(home, NAME, ELSEWHERE, True)
-    deciding.complete(home, NAME)
-    known = deciding.known_decision(home, NAME)
+    module.remember(home, NAME, ELSEWHERE, True)
+    module.complete(home, NAME)
+    known = module.known_decision(home, NAME)
     assert known is not None
     assert (known.commit, known.record.places) == (True, ())
 
 
 def test_an_epoch_is_committed_once_and_the_next_waits_until_all_were_told() -> None:
     home: Any = Home()
-    name = deciding.epochs_of("home", "query", NOBODY)
+    name = module.epochs_of("home", "query", NOBODY)
     first = Record((("other", 0),), family_of(NOBODY, "query", 1), 1, ("a",))
-    assert deciding.remember_epoch(home, name, first, 5_000).commit
-    same = deciding.remember_epoch(home, name, first, 5_000)
+    assert module.remember_epoch(home, name, first, 5_000).commit
+    same = module.remember_epoch(home, name, first, 5_000)
     assert (same.commit, same.record.branches) == (True, ("a",))
     second = Record((("other", 0),), family_of(NOBODY, "query", 2), 2, ("b",))
     with pytest.raises(Unavailable, match="epoch 1 is being committed still"):
-        deciding.remember_epoch(home, name, second, 5_000)
+        module.remember_epoch(home, name, second, 5_000)
 
 
 def test_epochs_of_another_sender_are_others() -> None:
-    names = [deciding.epochs_of("home", "query", sender) for sender in (NOBODY, Sender("shop"))]
+    names = [module.epochs_of("home", "query", sender) for sender in (NOBODY, Sender("shop"))]
     assert names[0].text != names[1].text

@@ -1,7 +1,7 @@
 """What a broker has in common with the others of its cluster.
 
 Room: broker. A port: cluster/ is behind it, and a broker that is alone has none.
-See: cluster/node.py.
+See: ownership.py for what of it a partition asks; cluster/node.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,27 @@ def in_shards(topic: Topic, spread: int) -> Elsewhere:
     return Elsewhere(text, 50, spread=spread)
 
 
-class Shared(Protocol):
+class TopicOwnership:
+    """The ownership of one topic, or of one shard of it, as the cluster says.
+
+    Args:
+        name: the topic's, or the shard's.
+    """
+
+    def __init__(self, cluster: ClusterPort, name: str) -> None:
+        self._cluster = cluster
+        self._name = name
+
+    def refusal(self) -> DejaQError | None:
+        """Why its journals must not be opened here now; None = they may."""
+        return self._cluster.refusal(self._name)
+
+    def fenced(self) -> None:
+        """One of its journals has another owner."""
+        self._cluster.fenced(self._name)
+
+
+class ClusterPort(Protocol):
     """The part of a broker that is agreed upon with others.
 
     A topic that has shards is named here by the names of its shards.

@@ -2,26 +2,23 @@
 
 Room: broker. Grows only; any thread may look.
 Holds: numbers are the topic's own, so ids, journals and files of a shard need no translation.
-See: runtime.py, which fills it; docs/adr/0016-a-topic-in-shards.md.
+See: served_topic.py, which fills it; docs/adr/0016-a-topic-in-shards.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.route import key_partitions
 from dejaqueue.engine.commands import Int64s
 from dejaqueue.errors import BadRequest
 
-if TYPE_CHECKING:
-    from dejaqueue.broker.partition import Partition
 
-
-class Places:
+class ServedPartitions:
     """Partitions in the order of their numbers.
 
     Args:
@@ -32,12 +29,12 @@ class Places:
     def __init__(self, first: int = 0, step: int = 1) -> None:
         self._first = first
         self._step = step
-        self._places: list[Partition] = []
+        self._partitions: list[Partition] = []
 
     @property
     def numbers(self) -> range:
         """The numbers of those that are here."""
-        return range(self._first, self._first + self._step * len(self._places), self._step)
+        return range(self._first, self._first + self._step * len(self._partitions), self._step)
 
     def numbers_of(self, count: int) -> range:
         """The numbers of those that are here when the topic has `count` in all."""
@@ -45,7 +42,7 @@ class Places:
 
     def append(self, partition: Partition) -> None:
         """One more, whose number follows the last one's."""
-        self._places.append(partition)
+        self._partitions.append(partition)
 
     def at(self, number: int) -> int:
         """Which one of them has this number, from 0; it must be here."""
@@ -59,7 +56,7 @@ class Places:
 
     @property
     def _end(self) -> int:
-        return self._step * len(self._places)
+        return self._step * len(self._partitions)
 
     def homes(self, hashes: Int64s, count: int) -> npt.NDArray[np.int64]:
         """The partition of each key, by its hash, of those that are here when there are `count`.
@@ -76,10 +73,10 @@ class Places:
         return number in self.numbers
 
     def __getitem__(self, number: int) -> Partition:
-        return self._places[self.at(number)]
+        return self._partitions[self.at(number)]
 
     def __iter__(self) -> Iterator[Partition]:
-        return iter(list(self._places))  # it may grow meanwhile
+        return iter(list(self._partitions))  # it may grow meanwhile
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._partitions)

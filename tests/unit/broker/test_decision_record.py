@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.broker.branches import Record, check_branch, check_branches, check_epoch
+from dejaqueue.broker.decision_record import Record
+from dejaqueue.broker.transaction_names import check_branch, check_branches, check_epoch
 from dejaqueue.errors import BadRequest
 
 
@@ -33,8 +34,8 @@ def test_without_branches_it_is_the_places_as_ever() -> None:
 
 
 def test_when_all_know_it_only_an_epoch_is_kept() -> None:
-    assert Record((("t", 0),), "f00d", -1, ("0.1",)).told().to_text() == ""
-    assert Record((("t", 0),), "f00d", 7, ("0.1",)).told().to_text() == ";;7;"
+    assert Record((("t", 0),), "f00d", -1, ("0.1",)).when_all_know().to_text() == ""
+    assert Record((("t", 0),), "f00d", 7, ("0.1",)).when_all_know().to_text() == ";;7;"
 
 
 @pytest.mark.parametrize("branch", ["", "a b", "0;1", "a.b.c.d.e", "x" * 21, "0..1", 7, None])

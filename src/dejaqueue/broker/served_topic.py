@@ -8,30 +8,29 @@ See: broker.py, which makes one for each topic of the catalogue.
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from dejaqueue.broker.backlog import Backlog, share_of
+from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.counting import PartitionCounts, TopicCounts
-from dejaqueue.broker.dead_letters import Carrier, DeadLetters
 from dejaqueue.broker.dispatch import Dispatcher
-from dejaqueue.broker.forecast import Forecast, ForecastChore
-from dejaqueue.broker.history.history import History
-from dejaqueue.broker.maintenance import Maintenance
-from dejaqueue.broker.notes import Notes
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.opening import JournalDoor
+from dejaqueue.broker.ownership import Mine, Ownership
+from dejaqueue.broker.partition import Duties, Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
-from dejaqueue.broker.places import Places
-from dejaqueue.broker.quotas import Backlog, Rates, share_of
+from dejaqueue.broker.rates import Rates
 from dejaqueue.broker.requests import ChangeRequest, LookRequest, Request
-from dejaqueue.broker.room import Room
 from dejaqueue.broker.route import Route
-from dejaqueue.broker.shared import Shared
-from dejaqueue.broker.staging import StagedWatch
+from dejaqueue.broker.served_partitions import ServedPartitions
 from dejaqueue.broker.threads import Threads
-from dejaqueue.broker.transactions import Transactions
 from dejaqueue.broker.turns import Turns
+from dejaqueue.broker.write_reports import WriteReports
 from dejaqueue.clock import Clock
+from dejaqueue.engine.commands import Int64s
 from dejaqueue.errors import DejaQError, InternalError, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Assignment, Topic, TopicKind, parse_shard
@@ -45,8 +44,47 @@ def _silence_us(settings: BrokerSettings) -> int:
     return settings.dispatch.consumer_silence_ms_max * 1_000
 
 
-class TopicRuntime:
+@dataclass(frozen=True, slots=True)
+class TopicPorts:
+    """What a topic is served with, the same for all topics of a broker.
+
+    Attributes:
+        worker_of: the worker of a partition, by the topic's name and the partition's number.
+        opener: where journals are read; None = on the workers.
+    """
+
+    store: JournalStore
+    clock: Clock
+    settings: BrokerSettings
+    threads: Threads
+    worker_of: Callable[[str, int], PartitionWorker]
+    opener: Executor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """As what one topic is served.
+
+    Attributes:
+        served_as: the topic's name, or that of the one shard of it that is served.
+        journals: what the topic is called in the store of its journals.
+        ownership: whether its journals are this broker's; of a broker that is alone they are.
+        is_shared: other brokers may own them, too: what cannot be read is tried again.
+        partition_counts: how many partitions the topic had, one number after each raise.
+    """
+
+    served_as: str
+    journals: str
+    ownership: Ownership = field(default_factory=Mine)
+    is_shared: bool = False
+    partition_counts: tuple[int, ...] = ()
+
+
+class ServedTopic:
     """A topic that is being served: its partitions, and the consumers they share.
+
+    Args:
+        duties_of: what a partition does beside answering requests, by its number.
 
     Attributes:
         topic: its settings; replaced when they change.
@@ -56,88 +94,79 @@ class TopicRuntime:
         route: how keys find their partition.
         turns: of who sends the same batch again.
         partitions: by number; each is loaded when it is first used.
-        served_as: the topic's name, or that of the one shard of it that is served.
-        journals: what the topic is called in the store of its journals.
+        claimed_dues: when the rows of claims became due, by partition and number of the claim; each
+            partition's own, on its worker (claims.py).
+        served_as, journals: as in Service.
     """
 
     def __init__(
         self,
         topic: Topic,
-        store: JournalStore,
-        clock: Clock,
-        settings: BrokerSettings,
-        worker_of: Callable[[str, int], PartitionWorker],
-        threads: Threads,
-        snapshot_writer: Executor,
-        carrier: Carrier,
-        transactions: Transactions,
-        counts: tuple[int, ...] = (),
-        grow: Callable[[str, int], None] = lambda _name, _count: None,
-        journals: str = "",
-        shared: Shared | None = None,
-        history: History | None = None,
-        served_as: str = "",
-        opener: Executor | None = None,
-        room: Room | None = None,
+        service: Service,
+        ports: TopicPorts,
+        counting: TopicCounts,
+        duties_of: Callable[[int], Duties],
     ) -> None:
-        self.served_as = served_as or topic.name
-        self.journals = journals or topic.name
+        self.served_as = service.served_as
+        self.journals = service.journals
         self.shard = parse_shard(self.served_as)
         self.topic = share_of(topic) if self.shard else topic
-        self.dispatcher = Dispatcher(_silence_us(settings), self.ring_all)
-        self.counting = TopicCounts()
-        self.notes = Notes()
-        self._workers: list[PartitionWorker] = []
-        self.partitions = Places() if self.shard is None else Places(*self.shard[1:])
+        self.dispatcher = Dispatcher(_silence_us(ports.settings), self.ring_all)
+        self.counting = counting
+        self.write_reports = WriteReports()
+        self.partitions = (
+            ServedPartitions() if self.shard is None else ServedPartitions(*self.shard[1:])
+        )
         self.rates = Rates()
-        self.route = Route(counts or (topic.partitions,))
+        self.route = Route(service.partition_counts or (topic.partitions,))
         self.turns = Turns(self.again)
-        self._clock = clock
-        self._threads = threads
+        self.claimed_dues: dict[int, dict[int, Int64s]] = defaultdict(dict)
+        self._service = service
+        self._ports = ports
+        self._duties_of = duties_of
+        self._workers: list[PartitionWorker] = []
         self._again: Executor | None = None
         self._again_lock = threading.Lock()
         self._is_closed = False
-
-        self._forecast = Forecast(settings.dispatch, lambda count: grow(self.topic.name, count))
-
-        def add(number: int) -> None:
-            worker = worker_of(self.topic.name, number)
-            partition = Partition(
-                lambda: self.topic,
-                number,
-                lambda: store.open(self.journals, number, only_made=True),
-                clock,
-                settings,
-                self.dispatcher,
-                self.backlog,
-                worker.committer,
-                worker.ring,
-            )
-            in_due_order = topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
-            partition.counting = PartitionCounts(self.counting, in_due_order=in_due_order)
-            partition.maintenance = Maintenance(snapshot_writer, room)
-            partition.dead_letters = DeadLetters(carrier)
-            partition.staged_watch = StagedWatch(transactions)
-            partition.forecast = ForecastChore(self._forecast)
-            partition.shared, partition.opener = shared, opener
-            partition.keep_apart(worker.apart if store.is_remote else None)
-            partition.served_as, partition.places = self.served_as, self.partitions
-            if history is not None:
-                partition.recorder = history.recorder(topic.name, number, self.counting)
-            self._workers.append(worker)
-            self.partitions.append(partition)
-
-        self._add = add
         for number in self.partitions.numbers_of(topic.partitions):
-            add(number)
+            self._add(number)
         self._share()
+
+    def _add(self, number: int) -> None:
+        """One more partition, with the next number that is served here."""
+        ports, service = self._ports, self._service
+        worker = ports.worker_of(self.topic.name, number)
+        in_due_order = self.topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
+        duties = self._duties_of(number)
+        core = PartitionCore(
+            lambda: self.topic,
+            number,
+            ports.clock,
+            ports.settings,
+            PartitionCounts(self.counting, in_due_order=in_due_order),
+            lambda: worker.ring(partition),
+        )
+        # A journal on a server may hang: it is read and appended to beside the worker.
+        apart = worker.apart if ports.store.is_remote else None
+        door = JournalDoor(
+            lambda: ports.store.open(self.journals, number, only_made=True),
+            ownership=service.ownership,
+            listener=duties.listener,
+            executor=ports.opener or (None if apart is None else apart.executor),
+            comes_back=service.is_shared,
+        )
+        partition = Partition(
+            core, door, apart or worker.committer, self.dispatcher, self.backlog, duties
+        )
+        self._workers.append(worker)
+        self.partitions.append(partition)
 
     def _share(self) -> None:
         exclusive = self.topic.assignment is Assignment.EXCLUSIVE
         self.dispatcher.configure(
             exclusive=exclusive,
             partition_count=len(self.partitions),
-            now_us=self._clock.now_us(),
+            now_us=self._ports.clock.now_us(),
         )
 
     def alter(self, topic: Topic) -> None:
@@ -164,7 +193,7 @@ class TopicRuntime:
         Unavailable: the topic is being closed."""
         with self._again_lock:
             if self._again is None:
-                self._again = self._threads.executor("dejaq-again")
+                self._again = self._ports.threads.executor("dejaq-again")
             try:
                 self._again.submit(send)
             except RuntimeError:  # it was shut down
@@ -172,43 +201,48 @@ class TopicRuntime:
 
     def assignments(self) -> dict[str, Any]:
         """Who has which partition: `assignment`, `partitions`, `standby`."""
-        found = self.dispatcher.assignments(len(self.partitions))
-        return {"topic": self.topic.name, "assignment": str(self.topic.assignment)} | found
+        shares = self.dispatcher.assignments(len(self.partitions))
+        return {"topic": self.topic.name, "assignment": str(self.topic.assignment)} | shares
 
     def backlog(self) -> Backlog:
         """What is live in all partitions, as of their last steps."""
         return sum((partition.backlog for partition in self.partitions), Backlog())
 
-    def submit(self, partition: int, request: Request) -> None:
+    def submit(self, partition_number: int, request: Request) -> None:
         """Leave a request for a partition."""
-        worker = self._workers[self.partitions.at(partition)]
-        worker.submit(self.partitions[partition], request)
+        worker = self._workers[self.partitions.at(partition_number)]
+        worker.submit(self.partitions[partition_number], request)
 
     def ring_all(self) -> None:
         """Have every partition look for something to do."""
         for worker, partition in zip(self._workers, self.partitions, strict=False):  # may grow
             worker.ring(partition)
 
-    def look(self, partition: int, function: Callable[[Partition], Answer]) -> Future[Answer]:
+    def look(
+        self, partition_number: int, function: Callable[[PartitionCore], Answer]
+    ) -> Future[Answer]:
         """Run a function on the partition's worker."""
-        future: Future[Answer] = self._threads.future()
+        future: Future[Answer] = self._ports.threads.future()
+        partition = self.partitions[partition_number]
 
-        def run(place: Partition) -> None:
+        def run(core: PartitionCore) -> None:
             try:
-                place.check_loaded()
-                future.set_result(function(place))
+                partition.check_loaded()
+                future.set_result(function(core))
             except DejaQError as error:
                 future.set_exception(error)
             except Exception as wrong:  # noqa: BLE001 - the asker gets it, the worker goes on
                 future.set_exception(InternalError(f"{type(wrong).__name__}: {wrong}"))
 
-        self.submit(partition, LookRequest(run))
+        self.submit(partition_number, LookRequest(run))
         return future
 
-    def change(self, partition: int, function: Callable[[Partition], Answer]) -> Future[Answer]:
+    def change(
+        self, partition_number: int, function: Callable[[PartitionCore], Answer]
+    ) -> Future[Answer]:
         """Run a function that applies commands on the partition's worker; done when they are
         durable. It must not raise once it has applied one."""
-        future: Future[Answer] = self._threads.future()
+        future: Future[Answer] = self._ports.threads.future()
         answers: list[Answer] = []
 
         def answered(reply: Reply) -> None:
@@ -217,8 +251,8 @@ class TopicRuntime:
             else:
                 future.set_result(answers[0])
 
-        request = ChangeRequest(lambda place: answers.append(function(place)), answered)
-        self.submit(partition, request)
+        request = ChangeRequest(lambda core: answers.append(function(core)), answered)
+        self.submit(partition_number, request)
         return future
 
     def close(self, close_one: Callable[[Partition], None]) -> None:
@@ -227,7 +261,7 @@ class TopicRuntime:
             self._again.shutdown()
         waits = []
         for worker, partition in zip(self._workers, self.partitions, strict=True):
-            done: Future[None] = self._threads.future()
+            done: Future[None] = self._ports.threads.future()
 
             def run(
                 partition: Partition = partition,
@@ -247,7 +281,7 @@ class TopicRuntime:
         self._is_closed = True
 
     @property
-    def is_left(self) -> bool:
+    def is_gone(self) -> bool:
         """True once it is closed and nothing reads a partition any more."""
-        opening = [place.opening for place in self.partitions]
+        opening = [partition.opening for partition in self.partitions]
         return self._is_closed and all(one is None or one.is_gone for one in opening)

@@ -1,4 +1,4 @@
-"""Buckets of producers, and what a backlog counts. The whole way is in rule 14's tests."""
+"""Buckets of producers. The whole way is in rule 14's tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dejaqueue import limits
-from dejaqueue.broker.quotas import Backlog, Rates, check_backlog, name_of
+from dejaqueue.broker.rates import Rates, name_of
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.model import Topic
 
@@ -70,12 +70,3 @@ def test_who_a_producer_is() -> None:
     assert name_of(f"a-b-{unique}") == "a-b"
     assert name_of(unique) == unique
     assert name_of("") == ""
-
-
-def test_a_backlog_that_is_exactly_full_is_fine() -> None:
-    topic = Topic("t", max_backlog_count=5, max_backlog_bytes=100)
-    check_backlog(topic, Backlog(3, 60), 2, 40)
-    with pytest.raises(ResourceExhausted, match="max_backlog_count is 5, 3 messages are live"):
-        check_backlog(topic, Backlog(3, 60), 3, 40)
-    with pytest.raises(ResourceExhausted, match="60 bytes are live and 41 want in"):
-        check_backlog(topic, Backlog(3, 60), 2, 41)

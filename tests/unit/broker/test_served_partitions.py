@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue.broker.entries import hash_column, text_column
-from dejaqueue.broker.places import Places
+from dejaqueue.broker.served_partitions import ServedPartitions
 from dejaqueue.errors import BadRequest
 from dejaqueue.schema.shards import hash_texts, shard_of_hashes
 
@@ -18,17 +18,17 @@ def test_the_home_of_a_key_in_its_shard_is_its_home_without_shards(spread: int) 
     assert hashes.tolist() == hash_column(text_column(keys)).tolist()
     shards = shard_of_hashes(hashes, spread)
     for count in (spread, 4 * spread):
-        plain = Places().homes(hashes, count)
+        plain = ServedPartitions().homes(hashes, count)
         assert (plain % spread == shards).all()
         for shard in range(spread):
-            homes = Places(shard, spread).homes(hashes, count)
+            homes = ServedPartitions(shard, spread).homes(hashes, count)
             assert (homes[shards == shard] == plain[shards == shard]).all()
             # Whatever key comes to a shard has a home there.
-            assert set(homes.tolist()) <= set(Places(shard, spread).numbers_of(count))
+            assert set(homes.tolist()) <= set(ServedPartitions(shard, spread).numbers_of(count))
 
 
 def test_places_have_the_numbers_of_the_topic() -> None:
-    places = Places(1, 3)
+    places = ServedPartitions(1, 3)
     for number in places.numbers_of(9):
         places.append(number)  # type: ignore[arg-type]
     assert list(places) == list(places.numbers) == [1, 4, 7]
