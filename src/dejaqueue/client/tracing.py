@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span, SpanKind, Tracer, TracerProvider
 
-    from dejaqueue.client.received import BatchFields, MessageFields
+    from dejaqueue.client.consuming.messages import BatchFields, MessageFields
 
 SYSTEM = "dejaq"
 LINKS_MAX = 128

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from dejaqueue import limits
 from dejaqueue.engine import commands
-from dejaqueue.engine.changes import Change
-from dejaqueue.engine.commands import Effects, Int64s, Leased, UInt8s, UInt16s
+from dejaqueue.engine.arrays import Int64s, Mask, UInt8s, UInt16s, Words
+from dejaqueue.engine.effects import Change, Effects, Leased
 from dejaqueue.engine.leases import held_mask
-from dejaqueue.engine.runs import Mask
-from dejaqueue.engine.state import DeadGroup, PartitionState, new_sequences
+from dejaqueue.engine.records import DeadGroup
+from dejaqueue.engine.state import PartitionState, new_sequences
 from dejaqueue.engine.table import (
     DEAD,
     LEASED,
@@ -118,7 +118,7 @@ def come_back(
     state.schedule(places, dues_ms)
     will_die_of_age(state, places)
     if state.changes is not None:
-        state.changes.note(state, kind, places, "" if kind is ChangeKind.LAPSED else reason)
+        state.note(kind, places, "" if kind is ChangeKind.LAPSED else reason)
 
 
 def will_die_of_age(state: PartitionState, places: Int64s) -> None:
@@ -137,7 +137,7 @@ def _die(state: PartitionState, places: Int64s, reason: str, destination: str = 
     if state.changes is not None:
         kind = ChangeKind.EXPIRED if reason == EXPIRED else ChangeKind.DEAD
         kind = ChangeKind.DEPARTED if destination else kind
-        state.changes.note(state, kind, places, destination or reason)
+        state.note(kind, places, destination or reason)
     state.table.will_write(places)
     state.table.states[places] = DEAD
     state.counts.dead += places.size
@@ -198,7 +198,7 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
         state.entries.fired(firing, first_sequence)
     if state.changes is not None:
         kind = ChangeKind.ENQUEUED if command.stage is None else ChangeKind.STAGED
-        state.changes.note(state, kind, places)
+        state.note(kind, places)
     return Effects(first_sequence=first_sequence, freed_locators=freed)
 
 
@@ -236,7 +236,7 @@ def replace(state: PartitionState, sequences: Int64s) -> Int64s:
     state.counts.scheduled -= places.size
     state.counts.cancelled += places.size
     if state.changes is not None:
-        state.changes.note(state, ChangeKind.CANCELLED, places, REPLACED)
+        state.note(ChangeKind.CANCELLED, places, REPLACED)
     return state.finish(places)
 
 
@@ -294,7 +294,7 @@ def lease(state: PartitionState, command: commands.Lease) -> Effects:
     if state.changes is not None:
         groups = state.groups_of(places) if "groups" in table.uses else None
         change = (sequences, dues_ms, attempts, leased.priorities, groups)
-        state.changes.noted.append(Change(ChangeKind.DELIVERED, *change))
+        state.changes.append(Change(ChangeKind.DELIVERED, *change))
     return Effects(leased=leased)
 
 
@@ -336,9 +336,7 @@ def ack(state: PartitionState, command: commands.Ack) -> Effects:
     freed = _NONE
     if command.stage is None:
         if state.changes is not None:
-            state.changes.note(
-                state, ChangeKind.ACKED, places, has_due=False, named=rows.all_named()
-            )
+            state.note(ChangeKind.ACKED, places, has_due=False, named=rows.all_named())
         freed = state.finish(places)
         state.counts.acked += places.size
     else:
@@ -427,7 +425,7 @@ def move(state: PartitionState, command: commands.Move) -> Effects:
     if command.priorities is not None:
         table.widen(places, "urgencies", command.priorities[rows] ^ URGENCY_FLIP)
     if command.groups is not None:
-        groups = commands.Words(command.groups.names, command.groups.indices[rows])
+        groups = Words(command.groups.names, command.groups.indices[rows])
         codes = state.group_codes(groups)
         if "groups" in table.uses:
             state.groups.go(table.groups[places])
@@ -436,7 +434,7 @@ def move(state: PartitionState, command: commands.Move) -> Effects:
         state.groups_moved = True
     state.schedule(places, dues_ms.copy())
     if state.changes is not None:
-        state.changes.note(state, ChangeKind.MOVED, places)
+        state.note(ChangeKind.MOVED, places)
     _sweep(state)
     return Effects(statuses=statuses)
 
@@ -446,7 +444,7 @@ def cancel(state: PartitionState, command: commands.Cancel) -> Effects:
     begin(state, command.now_ms)
     places, statuses = _take_away(state, command.sequences)
     if state.changes is not None:
-        state.changes.note(state, ChangeKind.CANCELLED, places)
+        state.note(ChangeKind.CANCELLED, places)
     freed = state.finish(places)
     state.counts.cancelled += places.size
     _sweep(state)
