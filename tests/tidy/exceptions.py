@@ -8,6 +8,11 @@ LONG_FILES: dict[str, int] = {}
 # File::function: the lines it has, docstring not counted.
 LONG_FUNCTIONS: dict[str, int] = {}
 
+# Rooms whose modules may import each other in a circle, and why for now.
+CIRCLES: dict[str, str] = {
+    "dejaqueue.broker": "helpers take a Partition, which calls them: issue 16",
+}
+
 # Modules without behaviour of their own (contracts, lists of names), and those whose behaviour is
 # proved elsewhere: where, is the reason.
 WITHOUT_UNIT_TEST: dict[str, str] = {

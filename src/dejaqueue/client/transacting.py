@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.client.consuming.consume_core import ConsumeCore
 from dejaqueue.client.consuming.holding import Slice
 from dejaqueue.client.consuming.messages import BatchFields, MessageFields
+from dejaqueue.client.core import ClientCore
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.inputs import ROWS_MAX, batches_of
@@ -26,10 +28,6 @@ from dejaqueue.errors import BadRequest, DejaQError, Refused
 from dejaqueue.model import RowStatus, check_topic_name
 from dejaqueue.schema import messages as schemas
 from dejaqueue.wire.frames import Reply
-
-if TYPE_CHECKING:
-    from dejaqueue.client.consuming.consume_core import ConsumeCore
-    from dejaqueue.client.core import ClientCore
 
 Received = MessageFields | BatchFields
 

@@ -27,13 +27,15 @@ from dejaqueue.engine.table import (
     URGENCY_FLIP,
     row_locators,
 )
+from dejaqueue.engine.transitions import statuses_by_state
 from dejaqueue.errors import InternalError
 from dejaqueue.model import ChangeKind, RowStatus
 
 _OK = np.uint8(RowStatus.OK)
 _NOT_FOUND = np.uint8(RowStatus.NOT_FOUND)
-_IS_LEASED = np.uint8(RowStatus.LEASED)
 _LEASE_LOST = np.uint8(RowStatus.LEASE_LOST)
+# Move, cancel and depart: producers may change what is scheduled, and are refused alike.
+_PRODUCER_STATUSES = statuses_by_state("cancel")
 _ATTEMPTS_MAX = np.uint16(limits.ATTEMPTS_MAX)
 _NONE = np.zeros(0, dtype=np.int64)
 
@@ -562,10 +564,7 @@ def _producer_statuses(state: PartitionState, places: Int64s) -> tuple[UInt8s | 
     mask: Mask = states == SCHEDULED
     if mask.all():
         return None, mask
-    statuses: UInt8s = np.full(places.size, _NOT_FOUND)
-    statuses[mask] = _OK
-    statuses[states == LEASED] = _IS_LEASED
-    return statuses, mask
+    return _PRODUCER_STATUSES[states], mask
 
 
 def _later_repeats(places: Int64s) -> npt.NDArray[np.bool_] | None:

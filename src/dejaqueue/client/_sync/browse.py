@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import pyarrow as pa
 
 from dejaqueue.client import browsing
 from dejaqueue.client._sync import waiting
 from dejaqueue.client.browsing import DueHistogram, Where
-
-if TYPE_CHECKING:
-    from dejaqueue.client.core import ClientCore
+from dejaqueue.client.core import ClientCore
 
 
 class Browsing:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dejaqueue.client._sync import waiting
+from dejaqueue.client.core import ClientCore
 from dejaqueue.client.sending.inputs import due_ms_of
-
-if TYPE_CHECKING:
-    from dejaqueue.client.core import ClientCore
 
 
 class Keys:

@@ -7,16 +7,13 @@ See: client/letters.py for what does not wait; docs/guides/failures.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from dejaqueue.client import letters
 from dejaqueue.client._sync import waiting
+from dejaqueue.client.core import ClientCore
 from dejaqueue.client.results import Redriven
-
-if TYPE_CHECKING:
-    from dejaqueue.client.core import ClientCore
 
 
 class Letters:
