@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dejaqueue import limits
 from dejaqueue.access.key_ring import KeyRing
@@ -31,6 +31,7 @@ from dejaqueue.broker.threads import Running, Threads
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.cluster import members, ownership
+from dejaqueue.cluster.care import Care
 from dejaqueue.cluster.catalogue import PREFIX as TOPICS
 from dejaqueue.cluster.catalogue import ClusterCatalogue, Kept
 from dejaqueue.cluster.checking import Astray, check
@@ -45,9 +46,6 @@ from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact, Watch
 from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.version import __version__
-
-if TYPE_CHECKING:
-    from dejaqueue.cluster.care import Care
 
 PEERS_KEY = "peers/key"
 """The fact that has what brokers show to one another: whoever reads it is one of them."""

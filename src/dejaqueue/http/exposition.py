@@ -20,15 +20,15 @@ from dejaqueue.broker.counting import GAUGES
 from dejaqueue.broker.observation import HORIZONS, Observer, TopicNumbers
 from dejaqueue.broker.timekeeping import clock_numbers
 from dejaqueue.http.catalogue import METRICS, TOPIC
+from dejaqueue.http.protocol import Connections
 from dejaqueue.http.readiness import readiness
+from dejaqueue.http.requests import RequestCounts
+from dejaqueue.http.service import Service
 from dejaqueue.metrics import COUNT_BOUNDS, DURATION_BOUNDS_US, HistogramCounts
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
     from dejaqueue.access.pages import Pages
-    from dejaqueue.http.protocol import Connections
-    from dejaqueue.http.requests import RequestCounts
-    from dejaqueue.http.service import Service
 
 _TOTALS = {
     "dejaq_enqueued": "enqueued",
