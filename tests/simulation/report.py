@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tests.simulation.cluster.keys import simulate_keys
+from tests.simulation.cluster.registers import simulate_registers
 from tests.simulation.cluster.run import simulate_cluster
 from tests.simulation.run import Run
 from tests.simulation.run import simulate as simulate_broker
@@ -17,6 +18,7 @@ KINDS: dict[str, Callable[[int], Run]] = {
     "broker": simulate_broker,
     "cluster": simulate_cluster,
     "keys": simulate_keys,
+    "registers": simulate_registers,
     "rude": partial(simulate_broker, rude=True),
 }
 HASTE_MAX = 16

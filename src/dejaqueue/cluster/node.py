@@ -450,10 +450,10 @@ class Node:
     def _with_clock(self, member: Member, facts: list[Fact]) -> Member:
         """This broker's member fact by what is known of the others' clocks. Raises Unavailable."""
         assert self._broker is not None
-        settings, found = self._broker.settings.clock, members_of(facts)
+        settings = self._broker.settings.clock
         self.clocks.look(member.session, self._broker.clock)
-        joined = {Member.of(fact).node: fact.revision for fact in facts}
-        joined = {node: at for node, at in joined.items() if not found[node].apart}
+        found = [(Member.of(fact), fact.revision) for fact in facts]
+        joined = {one.node: at for one, at in found if not one.apart and self.clocks.is_of(one)}
         joined.setdefault(self.name, limits.INSTANT_MS_MAX)  # who is to come is the last
         apart_us = self.clocks.apart_us(joined, settings.step_ms_max * 1_000)
         leaving = abs(apart_us) > settings.apart_ms_max * 1_000
