@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -57,6 +57,9 @@ class RecordJournalStore(JournalStore):
         patience_seconds: how long an append waits for a server that is away.
         waits: how; None = on threads of this process.
 
+    Attributes:
+        is_short: asked before producers may write: whether a server's disk has too little room.
+
     Raises:
         Locked: another process uses the directory. Unavailable.
     """
@@ -74,6 +77,7 @@ class RecordJournalStore(JournalStore):
         waits: Waits | None = None,
     ) -> None:
         self.records = records
+        self.is_short: Callable[[], bool] = lambda: False
         self._waits = waits or Waits()
         self._segment_bytes, self._patience_seconds = segment_bytes, patience_seconds
         self._mirror_bytes_max = mirror_bytes_max
@@ -162,6 +166,7 @@ class RecordJournalStore(JournalStore):
                 background=self._background,
                 waits=self._waits,
                 on_close=lambda: self._forget(topic, partition),
+                is_short=lambda: self.is_short(),
                 check_made=(lambda: self._check_made(topic)) if only_made else None,
             )
         except BaseException:
