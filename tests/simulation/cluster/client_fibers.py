@@ -31,7 +31,7 @@ from pyarrow import flight
 import dejaqueue.client
 from dejaqueue.clock import SteadyClock, SystemClock, Wake
 from dejaqueue.testing.simulation.threads import Gone
-from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
+from dejaqueue.testing.simulation.world import START_US, Life, SimulatedClock, World
 from tests.simulation.cluster.fibers import Fibers, Waiter, _Bell
 
 PREEMPTED = 0.05
@@ -53,7 +53,7 @@ class ClientProcess:
     def __init__(self, name: str, world: World, skew_us: int, drift_ppm: int) -> None:
         self.name, self.world = name, world
         self.life = Life(self._guarded)
-        self.fibers = Fibers(world, self.life)
+        self.fibers = ClientFibers(world, self.life)
         self.clock = ClientClock(self.fibers, skew_us, drift_ppm)
 
     def _guarded(self, call: Callable[[], None]) -> None:
@@ -69,6 +69,27 @@ class ClientProcess:
     def kill(self) -> None:
         """The program ends at once; what it had sent may still arrive."""
         self.life.end()
+
+
+class ClientWaiter(Waiter):
+    """Waits, in a coroutine too: Python keeps by thread which loop runs, and here is one thread."""
+
+    def wait(self, until_us: int | None = None) -> bool:
+        """See Waiter.wait."""
+        loop = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            return super().wait(until_us)
+        finally:
+            asyncio._set_running_loop(loop)
+
+
+class ClientFibers(Fibers):
+    """The fibers of a program."""
+
+    def pass_time(self, duration_us: int) -> None:
+        """Let the world go on for so long."""
+        ClientWaiter(self).wait(self.world.now_us + duration_us)
 
 
 def process() -> ClientProcess:
@@ -89,7 +110,7 @@ class ClientClock(SimulatedClock):
     def wait_until(self, instant_us: int | None, wake: Wake) -> bool:
         """Wait until the instant or until the bell rings, while the world goes on."""
         if not wake.rung:
-            waiter = Waiter(self._fibers)
+            waiter = ClientWaiter(self._fibers)
             wake.condition = _Bell(waiter)
             now_us = self._world.now_us
             # Not one microsecond early, whatever the drift rounds.
@@ -155,7 +176,7 @@ class FiberThread:
 def _wait(waiters: list[Waiter] | deque[Waiter], timeout: float | None) -> bool:
     """Wait among these; False if nobody told in time."""
     one = process()
-    waiter = Waiter(one.fibers)
+    waiter = ClientWaiter(one.fibers)
     waiters.append(waiter)
     until_us = None if timeout is None else one.world.now_us + int(timeout * 1e6)
     return waiter.wait(until_us)
@@ -356,7 +377,7 @@ def _waiting(inner: Callable[..., Any]) -> Callable[..., Any]:
         thread = getattr(getcurrent(), "thread", None)
         if thread is not None and not self.done():
             one: ClientProcess = thread.process
-            waiter = Waiter(one.fibers)
+            waiter = ClientWaiter(one.fibers)
             self.add_done_callback(lambda _: waiter.tell())
             until_us = None if timeout is None else one.world.now_us + int(timeout * 1e6)
             if not waiter.wait(until_us):
@@ -440,14 +461,9 @@ class _Selector:
         told, self._told = self._told, False
         if told or (timeout is not None and timeout <= 0):
             return []
-        self._waiter = waiter = Waiter(one.fibers)
-        # Which loop runs is known by thread, and all clients share one.
-        asyncio._set_running_loop(None)
-        try:
-            waiter.wait(None if timeout is None else one.world.now_us + int(timeout * 1e6) + 1)
-        finally:
-            asyncio._set_running_loop(self._loop)
-            self._waiter = None
+        self._waiter = waiter = ClientWaiter(one.fibers)
+        waiter.wait(None if timeout is None else one.world.now_us + int(timeout * 1e6) + 1)
+        self._waiter = None
         self._told = False
         return []
 
@@ -471,10 +487,11 @@ class FiberLoop(asyncio.BaseEventLoop):
         self.process = process
         super().__init__()
         self._selector = _Selector(self)
+        self._clock_resolution = 1e-6
 
     def time(self) -> float:
-        """Seconds of the world."""
-        return self.process.world.now_us / 1e6
+        """Seconds of the world, few enough to be told apart by microseconds."""
+        return (self.process.world.now_us - START_US) / 1e6
 
     def _process_events(self, events: list[Any]) -> None:
         pass

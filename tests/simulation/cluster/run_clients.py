@@ -14,6 +14,7 @@ from tests.simulation.cluster.client_fibers import clients_in_fibers
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.machines import Cluster
 from tests.simulation.cluster.programs import Looker, Program, Sender, Taker, Town, Transactor
+from tests.simulation.cluster.programs_aio import AsyncSender, AsyncTaker
 from tests.simulation.cluster.remakers import leftovers
 from tests.simulation.cluster.run import _make_far
 from tests.simulation.cluster.watch import Watch
@@ -43,8 +44,13 @@ def simulate_clients(seed: int) -> Run:
     wire = Wire(world, cluster, watch)
     town = Town(world, cluster, history, watch, wire, TOPIC, far.name)
     with clients_in_fibers(world, wire):
-        programs: list[Program] = [Sender(name, town) for name in "ab"[: dice.choice([1, 2])]]
-        takers = [Taker(f"c{n}", town, TOPIC) for n in range(dice.choice([1, 2, 3]))]
+        programs: list[Program] = [
+            dice.choice([Sender, AsyncSender])(name, town) for name in "ab"[: dice.choice([1, 2])]
+        ]
+        takers = [
+            dice.choice([Taker, AsyncTaker])(f"c{n}", town, TOPIC)
+            for n in range(dice.choice([1, 2, 3]))
+        ]
         takers.append(Taker("far", town, far.name))
         programs += [*takers, Looker("l", town)]
         if scenario.transacts:

@@ -36,8 +36,7 @@ from dejaqueue.wire import descriptors, frames
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Close, Credit, DeliveryHead, Frame, Ping, Reply, Settle
 from dejaqueue.wire.frames import StreamError as StreamErrorFrame
-from tests.simulation.cluster.client_fibers import ClientProcess, process
-from tests.simulation.cluster.fibers import Waiter
+from tests.simulation.cluster.client_fibers import ClientProcess, ClientWaiter, process
 from tests.simulation.cluster.machines import Cluster, ClusterMachine
 from tests.simulation.cluster.watch import Watch
 
@@ -50,7 +49,7 @@ class Inbox:
     def __init__(self, one: ClientProcess) -> None:
         self._process = one
         self._queue: deque[Any] = deque()
-        self._waiter: Waiter | None = None
+        self._waiter: ClientWaiter | None = None
         self.error: Exception | None = None
         self.ended = False
 
@@ -77,7 +76,7 @@ class Inbox:
         while not self._queue:
             if self.ended:
                 return _END
-            self._waiter = Waiter(self._process.fibers)
+            self._waiter = ClientWaiter(self._process.fibers)
             if not self._waiter.wait(until_us):
                 raise flight.FlightTimedOutError("Deadline Exceeded")
         return self._queue.popleft()
