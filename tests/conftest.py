@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from dev.reaper import start_reaper
 from tests.checker.internal import internal_errors
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
@@ -36,6 +37,12 @@ LONGEST = (*TOGETHER, "tests/crash/", "tests/conformance/", "tests/soak/", "test
 """What takes long begins first, so that nothing is waited for at the end."""
 WATCHED = ("tests/integration/", "tests/hostile/")
 """Tests that send what comes from outside to brokers in this process."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What this run starts ends with it, even if it is killed; its workers bear its mark."""
+    if not hasattr(config, "workerinput"):
+        start_reaper()
 
 
 @pytest.hookimpl(trylast=True)
