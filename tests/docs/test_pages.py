@@ -105,12 +105,6 @@ def test_no_page_speaks_of_the_day_it_was_written() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
-def test_every_folder_of_tests_is_explained() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    folders = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
-    assert [name for name in sorted(folders) if f"`tests/{name}`" not in text] == []
-
-
 def test_the_glossary_names_every_word_that_is_banned() -> None:
     glossary = (ROOT / "docs/reference/glossary.md").read_text(encoding="utf-8")
     banned = glossary.partition("## Words that are not used")[2]
