@@ -17,6 +17,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/broker.py": "tests/rules",
     "src/dejaqueue/broker/browse.py": "tests/rules",
     "src/dejaqueue/broker/by_filter.py": "tests/rules",
+    "src/dejaqueue/broker/calls/port.py": "a contract",
     "src/dejaqueue/broker/commit.py": "tests/rules",
     "src/dejaqueue/broker/cron/calls.py": "tests/rules, tests/integration",
     "src/dejaqueue/broker/cron/fire.py": "tests/rules",

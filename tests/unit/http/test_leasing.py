@@ -54,7 +54,7 @@ def run(broker: Broker, story: Callable[[LeasePool], Awaitable[Any]]) -> Any:
 
 
 def credit(broker: Broker) -> list[object]:
-    return [consumer["credit"] for consumer in broker.stats("t")["consumers"]]
+    return [consumer["credit"] for consumer in broker.call("stats", {"topic": "t"})["consumers"]]
 
 
 def test_nothing_there_is_answered_at_once(broker: Broker) -> None:
@@ -81,7 +81,7 @@ def test_who_waits_gets_what_comes_in_turn(broker: Broker) -> None:
         ]
         await settled(broker)
         assert credit(broker) == [0]
-        assert len(broker.stats("t")["consumers"]) == 1
+        assert len(broker.call("stats", {"topic": "t"})["consumers"]) == 1
 
     run(broker, story)
 
@@ -93,7 +93,7 @@ def test_time_that_is_over_takes_the_credit_back(broker: Broker) -> None:
         assert credit(broker) == [0]
         await send(broker, "a")
         await settled(broker)
-        assert broker.stats("t")["ready"] == 1
+        assert broker.call("stats", {"topic": "t"})["ready"] == 1
         [part] = await pool.lease(OPTIONS, 7, 0)
         assert part.batch.column("attempts").to_pylist() == [1]
 
@@ -115,7 +115,7 @@ def test_a_client_that_goes_away_gets_nothing(broker: Broker) -> None:
         await send(broker, "a", "b")
         assert payloads(await other) == ["a"]
         await settled(broker)
-        assert broker.stats("t")["ready"] == 1
+        assert broker.call("stats", {"topic": "t"})["ready"] == 1
 
     run(broker, story)
 
@@ -127,12 +127,12 @@ def test_rows_for_nobody_go_back_at_once(broker: Broker) -> None:
         session._given += 3
         await send(broker, "a", "b", "c")
         for _ in range(200):
-            if broker.stats("t")["nacked"] >= 3:
+            if broker.call("stats", {"topic": "t"})["nacked"] >= 3:
                 break
             await settled(broker)
         [part] = await pool.lease(OPTIONS, 9, LONG_MS)
         assert sorted(payloads([part])) == ["a", "b", "c"]
-        assert broker.stats("t")["dead"] == 0
+        assert broker.call("stats", {"topic": "t"})["dead"] == 0
 
     run(broker, story)
 
@@ -155,7 +155,7 @@ def test_rows_on_their_way_are_waited_for(broker: Broker) -> None:
         pool._read(session, push)
         first, second = await asyncio.gather(*tasks)
         assert payloads([*first, *second]) == ["a"]
-        assert broker.stats("t")["nacked"] == 0
+        assert broker.call("stats", {"topic": "t"})["nacked"] == 0
 
     run(broker, story)
 
@@ -221,7 +221,9 @@ def test_sessions_that_nobody_uses_are_closed(broker: Broker) -> None:
         for session in pool._sessions.values():
             session.used_us = 0
         pool._make_round()
-        assert [consumer["consumer"] for consumer in broker.stats("t")["consumers"]] == ["b"]
+        assert [
+            consumer["consumer"] for consumer in broker.call("stats", {"topic": "t"})["consumers"]
+        ] == ["b"]
         task.cancel()
 
     run(broker, story)

@@ -169,12 +169,15 @@ class Messages:
         return rows.row_of(topic.topic.kind, found)
 
     def _peek(self, queue_name: str, name: Name) -> dict[str, Any] | None:
-        asked = {"topic": queue_name}
-        found = self._broker.peek(asked | {"keys": list(name.keys)}).to_pylist()
+        found = self._page(queue_name, keys=list(name.keys))
         if not found and name.id < 1 << 63:
-            by_id = self._broker.peek(asked | {"ids": [name.id]}).to_pylist()
-            found = [row for row in by_id if not row["key"]]
+            found = [row for row in self._page(queue_name, ids=[name.id]) if not row["key"]]
         return found[0] if found else None
+
+    def _page(self, queue_name: str, **named: list[Any]) -> list[dict[str, Any]]:
+        _, [page] = self._broker.read("peek", {"topic": queue_name, **named})
+        found: list[dict[str, Any]] = page.to_pylist()
+        return found
 
     async def ack(self, queue_name: str, text: str) -> None:
         """A message is done. Raises Refused if nobody has it."""

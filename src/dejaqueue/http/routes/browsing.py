@@ -14,14 +14,14 @@ from fastapi.responses import Response
 
 from dejaqueue import limits
 from dejaqueue.access import rules
-from dejaqueue.access.senders import Sender
+from dejaqueue.access.senders import Requester, Sender
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.peek import NEXT
 from dejaqueue.http import answers as shown
 from dejaqueue.http import shapes
 from dejaqueue.http.direct import json_answer
 from dejaqueue.http.named import check_id
-from dejaqueue.http.openapi import TopicName, answers
+from dejaqueue.http.openapi import TopicName, answers, route
 from dejaqueue.http.parameters import (
     AfterText,
     InstantText,
@@ -71,8 +71,9 @@ def _broker_for(request: Request, topic: str) -> tuple[Broker, Sender]:
     return service_of(request).broker, caller.sender_for(topic, *rules.LOOKS)
 
 
-@router.get(
-    "/topics/{topic}/messages",
+@route(
+    router,
+    "peek",
     responses=answers(shapes.Page, {"messages": [_MESSAGE], "next": None}, "A page.", 404),
 )
 def peek(
@@ -137,13 +138,14 @@ def page_of(
 
 def _peeked(request: Request, ticket: dict[str, Any], sender: Sender) -> pa.RecordBatch:
     service = service_of(request)
-    page = service.broker.peek(ticket, sender)
+    _, [page] = service.broker.read("peek", ticket, Requester(sender))
     reads = service.gate.reads(principal_of(request), ticket["topic"])
     return page if reads else page.drop_columns(["payload"])
 
 
-@router.get(
-    "/topics/{topic}/messages/{id}",
+@route(
+    router,
+    "get_message",
     responses=answers(shapes.PeekedMessage, _MESSAGE, "The message.", 404),
 )
 def peek_one(
@@ -161,8 +163,9 @@ def peek_one(
     return json_answer(found[0])
 
 
-@router.get(
-    "/topics/{topic}/counts",
+@route(
+    router,
+    "counts",
     responses=answers(
         shapes.Counts,
         {"rows": [{"state": "scheduled", "count": 3}], "next": None},
@@ -182,12 +185,13 @@ def counts(
     check_names(request, "by", "limit", "after")
     values = given(topic=topic, by=by, limit=limit, after=from_cursor(after))
     broker, sender = _broker_for(request, topic)
-    found = broker.counts(values, sender)
+    found = broker.call("counts", values, Requester(sender))
     return json_answer(found | {"next": to_cursor(found["next"])})
 
 
-@router.get(
-    "/topics/{topic}/histogram",
+@route(
+    router,
+    "histogram",
     responses=answers(
         shapes.Histogram,
         {"due_from": 1_896_082_200_000, "bucket_ms": 60_000, "counts": [3, 0, 5], "error_max": 0},
@@ -228,10 +232,10 @@ def histogram(
         priority_to=priority_to,
     )
     broker, sender = _broker_for(request, topic)
-    return json_answer(broker.histogram(values, sender))
+    return json_answer(broker.call("histogram", values, Requester(sender)))
 
 
-@router.get("/stats", responses=answers(shapes.Stats, {"uptime_ms": 5, "topics": {}}, "Numbers."))
+@route(router, "stats", responses=answers(shapes.Stats, {"uptime_ms": 5, "topics": {}}, "Numbers."))
 def stats(request: Request) -> Response:
     """Numbers of the broker and of every topic, also of those that other brokers serve."""
     check_names(request)
@@ -239,18 +243,20 @@ def stats(request: Request) -> Response:
     return json_answer(service_of(request).stats(request))
 
 
-@router.get(
-    "/topics/{topic}/stats",
+@route(
+    router,
+    "topic_stats",
     responses=answers(shapes.Stats, {"topic": "reminders", "scheduled": 3}, "Numbers.", 404),
 )
 def topic_stats(request: Request, topic: TopicName) -> Response:
     """Numbers of a topic and of each of its partitions."""
     check_names(request)
-    return json_answer(_broker(request, topic).stats(topic))
+    return json_answer(_broker(request, topic).call("stats", {"topic": topic}))
 
 
-@router.get(
-    "/topics/{topic}/consumers",
+@route(
+    router,
+    "consumers",
     responses=answers(
         shapes.Consumers,
         {"consumers": [{"consumer": "mailer", "credit": 10, "delivered": 5}]},
@@ -265,8 +271,9 @@ def consumers(request: Request, topic: TopicName) -> Response:
     return json_answer({"consumers": found})
 
 
-@router.get(
-    "/topics/{topic}/assignments",
+@route(
+    router,
+    "assignments",
     responses=answers(
         shapes.Assignments,
         {"topic": "reminders", "assignment": "shared", "partitions": [], "standby": []},
@@ -277,4 +284,4 @@ def consumers(request: Request, topic: TopicName) -> Response:
 def assignments(request: Request, topic: TopicName) -> Response:
     """Which consumer has which partition of an exclusive topic."""
     check_names(request)
-    return json_answer(_broker(request, topic).assignments(topic))
+    return json_answer(_broker(request, topic).call("assignments", {"name": topic}))
