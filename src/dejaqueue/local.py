@@ -18,10 +18,7 @@ import pyarrow as pa
 
 from dejaqueue.access.senders import Requester
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.dispatch import Push
-from dejaqueue.broker.reading import delivery_batches
-from dejaqueue.broker.session import ConsumerSession
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.streams import ConsumerSession, Push, Writer, delivery_batches
 from dejaqueue.client import AsyncClient, Client
 from dejaqueue.client.transport import ConsumeChannel, Delivery, WriteChannel
 from dejaqueue.errors import DejaQError, Unavailable

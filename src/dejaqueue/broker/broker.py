@@ -507,6 +507,10 @@ class Broker:
             found["copies"] = self.store.copies(self._catalogue.journals(topic), count)
         return found
 
+    def consumers(self, name: str) -> list[dict[str, object]]:
+        """Who consumes a topic now. Raises TopicUnknown, Unavailable, Elsewhere."""
+        return self.runtime(name).dispatcher.describe()
+
     def journal_servers(self) -> list[dict[str, Any]]:
         """The servers that keep the journals, as they were last seen; see JournalStore.servers."""
         return self.store.servers(now=False) if self._running else []

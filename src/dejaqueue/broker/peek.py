@@ -37,10 +37,8 @@ from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import MessageState
-from dejaqueue.schema.messages import PEEK
+from dejaqueue.schema.messages import NEXT, PEEK
 
-NEXT = b"next"
-"""Name in the schema's metadata of where the next page begins: JSON for `after`."""
 PAGE_ENTRIES_MAX = 32_768
 """Entries of the order index looked at for one page: about two milliseconds of work."""
 _WAITING_OR_LEASED = (MessageState.SCHEDULED, MessageState.LEASED)

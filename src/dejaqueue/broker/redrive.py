@@ -24,7 +24,7 @@ from dejaqueue.broker.browse import answer_of
 from dejaqueue.broker.calls.port import BrokerPort
 from dejaqueue.broker.growth import split_rows
 from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.peek import NEXT, peek
+from dejaqueue.broker.peek import peek
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.engine.commands import Cancel, Depart, Int64s
 from dejaqueue.errors import BadRequest
@@ -37,6 +37,7 @@ from dejaqueue.model import (
     topic_of,
 )
 from dejaqueue.schema import dead_letters as letters
+from dejaqueue.schema.messages import NEXT
 
 PAGE_ROWS = 2_048
 """Letters looked at in one call: what it takes is well below any timeout."""

@@ -231,7 +231,7 @@ def _http_server(
         from dejaqueue.http.server import HttpServer
     except ModuleNotFoundError as missing:
         from dejaqueue.access.pages import Pages
-        from dejaqueue.broker.health import health_of
+        from dejaqueue.broker.watching import health_of
         from dejaqueue.http.health import HealthServer
 
         hint = 'only health is served over HTTP; the rest: pip install "dejaqueue[http]"'

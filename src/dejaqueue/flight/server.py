@@ -151,7 +151,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 secured |= {"verify_client": True, "root_certificates": tls.client_ca}
         scheme = "grpc+tcp" if tls is None else "grpc+tls"
         mutual = tls is not None and tls.client_ca is not None
-        middleware = {KEY: CallCounter(broker.counting, Callers(gate, mutual=mutual))}
+        middleware = {KEY: CallCounter(broker, Callers(gate, mutual=mutual))}
         super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
         self._gate = gate

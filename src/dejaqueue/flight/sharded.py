@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from dejaqueue.access.quotas import Account
 from dejaqueue.access.senders import ANYBODY, NOBODY, Requester, Sender
-from dejaqueue.broker.requests import ReplyTo
+from dejaqueue.broker.streams import ReplyTo, Sink
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.credentials import Tls
 from dejaqueue.client.flight_transport import FlightTransport
@@ -43,15 +43,12 @@ from dejaqueue.wire.frames import Reply
 
 if TYPE_CHECKING:
     from dejaqueue.broker.broker import Broker
-    from dejaqueue.broker.dispatch import Sink
 
 CALLERS_MAX = 64
 """Callers whose connections are kept; who has not called for longest makes room."""
 TARGETS_MAX = 256
 AGAIN_MS = 50
 """Between two attempts to send to a shard that is on its way."""
-LOOK_MS = 100
-"""How long a request that does not want to wait gives shards to answer."""
 
 
 class ShardedBrokers:
@@ -132,7 +129,7 @@ class ShardedBroker:
         self._apart = ThreadPoolExecutor(1, thread_name_prefix="dejaq-shards")
         self._lock = threading.Lock()
         self._targets: OrderedDict[WriteStream, ShardedTarget] = OrderedDict()
-        self._runtimes: dict[str, ShardedRuntime] = {}
+        self._runtimes: dict[str, ShardedTopic] = {}
         self.clock = broker.clock
         self.settings = broker.settings
         self.keys = broker.keys
@@ -148,13 +145,13 @@ class ShardedBroker:
         """Change settings of a topic. Raises BadRequest, TopicUnknown."""
         return self._broker.alter_topic(name, changes)
 
-    def runtime(self, name: str) -> ShardedRuntime:
+    def runtime(self, name: str) -> ShardedTopic:
         """The topic as if it were served here. Raises TopicUnknown."""
         topic = self._broker.topic(name)
         with self._lock:
             found = self._runtimes.get(name)
             if found is None or found.topic.spread != topic.spread:
-                found = self._runtimes[name] = ShardedRuntime(self, topic, self._alarm)
+                found = self._runtimes[name] = ShardedTopic(topic)
             return found
 
     def _learn(self, name: str) -> Topic:
@@ -164,6 +161,10 @@ class ShardedBroker:
         here = next((one["url"] for one in known["nodes"] if one["node"] == known["node"]), "")
         self._transport.learn_shards(topic, lambda shard: self._broker.home(shard) or here)
         return topic
+
+    def consumers(self, name: str) -> list[dict[str, Any]]:
+        """As Broker.consumers."""
+        return list(self.call("stats", {"topic": name})["consumers"])
 
     # --- streams --------------------------------------------------------------------------------
 
@@ -228,45 +229,11 @@ class ShardedBroker:
         self._transport.close()
 
 
-class ShardedRuntime:
-    """A topic in shards, as far as HTTP requests that lease look into it.
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardedTopic:
+    """A topic in shards, as far as callers of `Broker.runtime` look into it."""
 
-    Attributes:
-        partitions, dispatcher: itself.
-        numbers: one look is enough for all of it.
-    """
-
-    numbers = range(1)
-
-    def __init__(self, broker: ShardedBroker, topic: Topic, alarm: Alarm) -> None:
-        self.topic = topic
-        self.partitions = self.dispatcher = self
-        self._broker = broker
-        self._alarm = alarm
-
-    def __len__(self) -> int:
-        return 1
-
-    def change(self, _number: int, _change: Callable[[Any], object]) -> Future[None]:
-        """Done when the shards have had time to look for messages."""
-        looked: Future[None] = Future()
-        self._alarm.after(LOOK_MS, partial(looked.set_result, None))
-        return looked
-
-    def describe(self) -> list[dict[str, Any]]:
-        """Who consumes."""
-        return list(self._broker.call("stats", {"topic": self.topic.name})["consumers"])
-
-    def seen(self, session: ShardedSession, _now_us: int) -> None:
-        """The consumer was heard of."""
-        session.keep_alive()
-
-    def withdraw(self, session: ShardedSession, rows: int) -> int:
-        """The consumer takes so much less than it gave credit for."""
-        return session.withdraw(rows)
-
-    def forget_ended(self, _now_ms: int) -> None:
-        """Leases are known to the shards."""
+    topic: Topic
 
 
 class ShardedTarget:

@@ -16,9 +16,7 @@ import pyarrow as pa
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from dejaqueue.broker.counting import GAUGES
-from dejaqueue.broker.observation import HORIZONS, Observer, TopicNumbers
-from dejaqueue.broker.timekeeping import clock_numbers
+from dejaqueue.broker.watching import GAUGES, HORIZONS, Observer, TopicNumbers, clock_numbers
 from dejaqueue.http.catalogue import METRICS, TOPIC
 from dejaqueue.http.readiness import readiness
 from dejaqueue.metrics import COUNT_BOUNDS, DURATION_BOUNDS_US, HistogramCounts

@@ -16,7 +16,6 @@ from dejaqueue import limits
 from dejaqueue.access import rules
 from dejaqueue.access.senders import Requester, Sender
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.peek import NEXT
 from dejaqueue.http import answers as shown
 from dejaqueue.http import shapes
 from dejaqueue.http.direct import json_answer
@@ -33,6 +32,7 @@ from dejaqueue.http.parameters import (
     to_cursor,
 )
 from dejaqueue.http.service import principal_of, service_of
+from dejaqueue.schema.messages import NEXT
 
 router = APIRouter(prefix="/v1", tags=["browsing"])
 State = Literal["scheduled", "ready", "leased", "dead", "staged", "staged_ack"]
@@ -267,7 +267,7 @@ def topic_stats(request: Request, topic: TopicName) -> Response:
 def consumers(request: Request, topic: TopicName) -> Response:
     """Who consumes the topic now."""
     check_names(request)
-    found = _broker(request, topic).runtime(topic).dispatcher.describe()
+    found = _broker(request, topic).consumers(topic)
     return json_answer({"consumers": found})
 
 

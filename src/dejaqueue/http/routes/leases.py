@@ -32,7 +32,7 @@ from dejaqueue.http.bodies import (
 from dejaqueue.http.direct import DirectRoute, JsonAnswer, json_answer
 from dejaqueue.http.flow import Flow, flow_of
 from dejaqueue.http.gather import Answered, write
-from dejaqueue.http.leasing import Delivered, Taken
+from dejaqueue.http.leasing.waiter import Delivered, Taken
 from dejaqueue.http.named import settle_batch, settled_rows
 from dejaqueue.http.openapi import TopicName, answers, body, route
 from dejaqueue.http.routes.sending import TRANSACTION
