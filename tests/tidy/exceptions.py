@@ -86,7 +86,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/engine/commands.py": "records",
     "src/dejaqueue/http/doq/calls.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/state.py": "tests/unit/http/doq/test_routes.py",
-    "src/dejaqueue/http/doq/lapses.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/messages.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/refusals.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/shapes.py": "tests/unit/http/doq/test_routes.py",

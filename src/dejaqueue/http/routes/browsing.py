@@ -24,7 +24,7 @@ from dejaqueue.http.openapi import TopicName, answers, route
 from dejaqueue.http.parameters import (
     AfterText,
     InstantText,
-    TextList,
+    Matching,
     check_names,
     from_cursor,
     given,
@@ -33,21 +33,9 @@ from dejaqueue.http.parameters import (
 )
 from dejaqueue.http.service import principal_of, service_of
 from dejaqueue.schema.messages import NEXT
+from dejaqueue.wire.descriptors import SELECTION_FIELDS
 
 router = APIRouter(prefix="/v1", tags=["browsing"])
-State = Literal["scheduled", "ready", "leased", "dead", "staged", "staged_ack"]
-Priority = Annotated[int | None, Query(ge=0, le=limits.PRIORITY_MAX)]
-_FILTER = (
-    "state",
-    "due_from",
-    "due_to",
-    "group",
-    "tags_any",
-    "tags_all",
-    "tags_none",
-    "priority_from",
-    "priority_to",
-)
 _MESSAGE = {
     "id": "140737488355333",
     "attempt": 0,
@@ -85,22 +73,16 @@ def peek(
     id: Annotated[list[str] | None, Query(description="Only these.")] = None,  # noqa: A002
     key: Annotated[list[str] | None, Query(description="Only these.")] = None,
     partition: Annotated[int | None, Query(ge=0)] = None,
-    state: State | None = None,
     due_from: InstantText = None,
     due_to: InstantText = None,
-    group: str | None = None,
-    tags_any: TextList = None,
-    tags_all: TextList = None,
-    tags_none: TextList = None,
-    priority_from: Priority = None,
-    priority_to: Priority = None,
+    matching: Matching,
     encoding: Literal["auto", "base64"] = "auto",
 ) -> Response:
     """Messages as they are, page by page, without leasing them.
 
     In a timeline those that wait or are leased come by due time; others by id.
     """
-    names = ("limit", "after", "id", "key", "partition", "encoding", *_FILTER)
+    names = ("limit", "after", "id", "key", "partition", "encoding", *SELECTION_FIELDS)
     check_names(request, *names)
     _, sender = _broker_for(request, topic)
     ids = None if id is None else [check_id(value) for value in id]
@@ -111,15 +93,9 @@ def peek(
         ids=ids,
         keys=key,
         partition=partition,
-        state=state,
         due_from=instant_ms(due_from, "due_from"),
         due_to=instant_ms(due_to, "due_to"),
-        group=group,
-        tags_any=tags_any,
-        tags_all=tags_all,
-        tags_none=tags_none,
-        priority_from=priority_from,
-        priority_to=priority_to,
+        **matching,
     )
     return json_answer(page_of(request, ticket, sender, as_base64=encoding == "base64"))
 
@@ -207,29 +183,17 @@ def histogram(
     due_to: Annotated[str, Query(description="As due_from.")],
     bucket_ms: Annotated[int, Query(ge=1, le=limits.INSTANT_MS_MAX)],
     exact: bool = True,
-    state: State | None = None,
-    group: str | None = None,
-    tags_any: TextList = None,
-    tags_all: TextList = None,
-    tags_none: TextList = None,
-    priority_from: Priority = None,
-    priority_to: Priority = None,
+    matching: Matching,
 ) -> Response:
     """How many messages are due in each stretch of time from due_from to due_to."""
-    check_names(request, "bucket_ms", "exact", *_FILTER)
+    check_names(request, "bucket_ms", "exact", *SELECTION_FIELDS)
     values = given(
         topic=topic,
         due_from=instant_ms(due_from, "due_from"),
         due_to=instant_ms(due_to, "due_to"),
         bucket_ms=bucket_ms,
         exact=exact,
-        state=state,
-        group=group,
-        tags_any=tags_any,
-        tags_all=tags_all,
-        tags_none=tags_none,
-        priority_from=priority_from,
-        priority_to=priority_to,
+        **matching,
     )
     broker, sender = _broker_for(request, topic)
     return json_answer(broker.call("histogram", values, Requester(sender)))
