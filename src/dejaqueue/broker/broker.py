@@ -402,10 +402,10 @@ class Broker:
         self.check_running()
         return self._catalogue.all()
 
-    def topic(self, name: str) -> Topic:
-        """The topic of this name, or TopicUnknown."""
+    def topic(self, name: str, *, newest: bool = False) -> Topic:
+        """The topic of this name, or TopicUnknown; `newest`: as of now, whoever changed it."""
         self.check_running()
-        return self._catalogue.get(name)
+        return self._catalogue.newest(name) if newest else self._catalogue.get(name)
 
     def check_running(self) -> None:
         """Raise Unavailable unless the broker takes calls."""
@@ -485,7 +485,7 @@ class Broker:
         Args:
             topic: this one alone; "" = all.
             servers: tell of the journal's servers, too, as `servers`, and of a topic's copies on
-                them, as `copies` (journal/records/nats_status.py); a second if one is away.
+                them, as `copies` (journal/records/nats/status.py); a second if one is away.
 
         Returns:
             `node`, this broker; `nodes`, each with its `node`, `url`, `http_url`, `version`;

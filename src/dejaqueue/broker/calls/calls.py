@@ -75,7 +75,7 @@ def _delete_topic(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
 
 
 def _describe_topic(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
-    return broker.topic(_name(body)).to_dict()
+    return broker.topic(_name(body), newest=True).to_dict()
 
 
 def _list_topics(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:

@@ -27,7 +27,7 @@ class BrokerPort(Protocol):
     def check_running(self) -> None: ...  # noqa: D102
     def runtime(self, name: str) -> TopicRuntime: ...  # noqa: D102
     def runtimes(self) -> list[TopicRuntime]: ...  # noqa: D102
-    def topic(self, name: str) -> Topic: ...  # noqa: D102
+    def topic(self, name: str, *, newest: bool = False) -> Topic: ...  # noqa: D102
     def topics(self) -> list[Topic]: ...  # noqa: D102
     def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic: ...  # noqa: D102
     def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic: ...  # noqa: D102

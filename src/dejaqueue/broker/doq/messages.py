@@ -23,7 +23,8 @@ from dejaqueue.broker.doq.lapses import Lapses
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.requests import ChangeRequest, ReplyTo
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.engine.commands import Ack, Cancel, Extend, Move, Nack, Words
+from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.commands import Ack, Cancel, Extend, Move, Nack
 from dejaqueue.errors import BadRequest, Refused, TryLater
 from dejaqueue.model import RowStatus, TopicKind
 

@@ -26,6 +26,8 @@ from dejaqueue.http.service import Service, principal_of, service_of
 from dejaqueue.model import Topic
 
 router = APIRouter(prefix="/API/v1", tags=["DOQ"], route_class=DoqRoute)
+ALONE = "alone"
+"""The id of a broker that is in no cluster."""
 
 
 def install(app: FastAPI, service: Service) -> None:
@@ -152,10 +154,14 @@ async def delete_queue(request: Request, queue_name: str) -> JSONResponse:
     responses=documented("cluster_servers"),
 )
 async def cluster_servers(request: Request) -> JSONResponse:
-    """The brokers. All are equal: each is shown as its own leader, which takes every call."""
+    """The brokers. All are equal: each is shown as its own leader, which takes every call.
+
+    A broker that is alone is at the address where the caller found it.
+    """
     principal_of(request).require(Role.MANAGE, "")
     broker = service_of(request).broker
     found = await run_in_threadpool(broker.cluster)
+    alone = {"node": ALONE, "http_url": str(request.base_url).rstrip("/")}
     servers = [
         {
             "id": node["node"],
@@ -164,7 +170,7 @@ async def cluster_servers(request: Request) -> JSONResponse:
             "is_leader": True,
             "suffrage": "Voter",
         }
-        for node in found["nodes"]
+        for node in found["nodes"] or [alone]
     ]
     return JSONResponse({"servers": servers})
 
