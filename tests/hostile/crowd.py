@@ -31,11 +31,11 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 import dejaqueue
-from dejaqueue import Client
+from dejaqueue import Client, limits
 from tests.crash.broker_process import BrokerProcess
 
-STREAMS = 1_500
-"""Opened at once, then dropped: what one key may have, nearly."""
+STREAMS = limits.FLIGHT_STREAMS_EXPECTED // 10
+"""Opened at once, then dropped: what one key may have."""
 CONNECTIONS = 500
 STRETCH_SECONDS = 3.0
 PAUSE_SECONDS = 0.01

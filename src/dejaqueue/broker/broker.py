@@ -464,7 +464,7 @@ class Broker:
         Args:
             topic: this one alone; "" = all.
             servers: tell of the journal's servers, too, as `servers`, and of a topic's copies on
-                them, as `copies` (journal/records/nats_status.py); a second if one is away.
+                them, as `copies` (journal/records/nats/status.py); a second if one is away.
 
         Returns:
             `node`, this broker; `nodes`, each with its `node`, `url`, `http_url`, `version`;
