@@ -69,7 +69,7 @@ def spelled(node: ast.expr | None) -> str | None:
 
 
 def name_of(call: ast.Call) -> str | None:
-    """The name that a call gives to a thread; None = none, or the caller of the caller says it."""
+    """The name that a call gives to a thread; None = it starts none, or its caller names it."""
     called = (
         call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     )

@@ -12,6 +12,7 @@ import re
 import subprocess
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,12 +49,12 @@ class Source:
     path: str
     text: str
 
-    @property
+    @cached_property
     def lines(self) -> list[str]:
         """Its lines."""
         return self.text.splitlines()
 
-    @property
+    @cached_property  # every rule walks it, and to parse all files anew takes seconds
     def tree(self) -> ast.Module:
         """Its syntax tree; the file must be Python."""
         return ast.parse(self.text)

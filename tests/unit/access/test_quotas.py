@@ -71,7 +71,7 @@ def test_a_key_and_an_address_have_a_tenth_of_the_whole() -> None:
         settings = BrokerSettings()
         limit_of = {quota: account.limit(quota) for quota in WHOLE}
         assert limit_of == {quota: whole(settings) // 10 for quota, whole in WHOLE.items()}
-    assert limit_of[STREAMS] == 1_638
+    assert limit_of[STREAMS] == 409
     assert limit_of[CONNECTIONS] == 409
     assert limit_of[TRANSACTIONS] == 1_000
     assert limit_of[OPENINGS] == 100
@@ -104,7 +104,7 @@ def test_a_share_by_name_wins_over_a_number_and_that_over_the_share() -> None:
     assert quotas.of(SHOP, NEAR).limit(STREAMS) == 7
     assert quotas.of(SHOP, NEAR).limit(TRANSACTIONS) == limits.TRANSACTIONS_OPEN_MAX // 2
     assert quotas.of(MILL, NEAR).limit(STREAMS) == 0
-    assert quotas.of(EVERYBODY, FAR).limit(STREAMS) == limits.FLIGHT_STREAMS_MAX // 5
+    assert quotas.of(EVERYBODY, FAR).limit(STREAMS) == limits.FLIGHT_STREAMS_EXPECTED // 5
 
 
 def test_settings_change_live() -> None:
