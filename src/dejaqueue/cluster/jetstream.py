@@ -305,7 +305,7 @@ class JetStreamServer:
         finally:
             monitor.close()
 
-    # ── repair ───────────────────────────────────────────────────────────────────────────────────
+    # --- repair --------------------------------------------------------------------------------
 
     def heal(self, sick: Sequence[Sick]) -> None:
         """Repair this node, on a thread of its own, if its copies are among those that are sick.
