@@ -23,7 +23,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dejaqueue import limits
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker import news
 from dejaqueue.broker.broker import Broker
@@ -452,11 +451,9 @@ class Node:
     def _with_clock(self, member: Member, facts: list[Fact]) -> Member:
         """This broker's member fact by what is known of the others' clocks. Raises Unavailable."""
         assert self._broker is not None
-        settings, found = self._broker.settings.clock, members_of(facts)
+        settings = self._broker.settings.clock
         self.clocks.look(member.session, self._broker.clock)
-        joined = {Member.of(fact).node: fact.revision for fact in facts}
-        joined = {node: at for node, at in joined.items() if not found[node].apart}
-        joined.setdefault(self.name, limits.INSTANT_MS_MAX)  # who is to come is the last
+        joined = self.clocks.joined(facts, member)
         apart_us = self.clocks.apart_us(joined, settings.step_ms_max * 1_000)
         leaving = abs(apart_us) > settings.apart_ms_max * 1_000
         if (apart_us != 0, leaving) != (member.apart, member.leaving):
