@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.simulation.planted import BROKER, CLUSTER, KEYS, Garden
+from tests.simulation.planted import BROKER, CLIENTS, CLUSTER, KEYS, Garden
 
 
 def plant(garden: Garden, names: list[str]) -> int:
@@ -31,7 +31,7 @@ def plant(garden: Garden, names: list[str]) -> int:
 def main() -> int:
     """Plant each, or those that are named; 1 if one was not found."""
     wanted, missed = sys.argv[1:], 0
-    for garden in (BROKER, CLUSTER, KEYS):
+    for garden in (BROKER, CLUSTER, KEYS, CLIENTS):
         missed += plant(garden, [n for n in garden.mutants if not wanted or n in wanted])
     return int(missed > 0)
 
