@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -38,9 +40,10 @@ def test_ties_of_far_apart_sequences_are_sorted_too() -> None:
 
 
 def test_runs_that_shrank_are_merged_wherever_they_stand() -> None:
-    lengths = [range(100), range(20), range(20), range(20), range(3)]
-    assert first_to_merge(lengths) == 1  # type: ignore[arg-type]
-    assert first_to_merge([range(9), range(4), range(2)]) == 2  # type: ignore[arg-type,list-item]
+    lengths: list[Any] = [range(100), range(20), range(20), range(20), range(3)]
+    assert first_to_merge(lengths) == 1
+    lengths = [range(9), range(4), range(2)]
+    assert first_to_merge(lengths) == 2
 
 
 class Board:
@@ -50,7 +53,8 @@ class Board:
         self.keys = np.full(count, -1, dtype=np.int64)
 
     def is_alive(self, keys: np.ndarray, sequences: np.ndarray) -> np.ndarray:
-        return self.keys[sequences] == keys
+        alive: np.ndarray = self.keys[sequences] == keys
+        return alive
 
     def expected(self) -> list[tuple[int, int]]:
         live = np.flatnonzero(self.keys >= 0)
