@@ -26,7 +26,7 @@ from dejaqueue.broker.parcel import (
 )
 from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.clock import Clock
-from dejaqueue.engine.commands import Words
+from dejaqueue.engine.arrays import Words
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import RowStatus, Topic

@@ -19,7 +19,8 @@ from dejaqueue.broker.commit import Commits
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.timekeeping import Timekeeping
 from dejaqueue.clock import Clock
-from dejaqueue.engine.commands import Command, Effects
+from dejaqueue.engine.commands import Command
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
 from dejaqueue.journal.format import check_entry
 from dejaqueue.journal.interface import Entry, Journal

@@ -20,9 +20,10 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.broker.replies import ReplyTo
-from dejaqueue.engine.commands import Int64s, Leased
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.effects import Leased
 from dejaqueue.engine.engine import Engine
-from dejaqueue.engine.state import Counts
+from dejaqueue.engine.records import Counts
 from dejaqueue.journal.interface import Journal
 from dejaqueue.metrics import COUNT_BOUNDS, Counter, Histogram, Tallies, coarsen
 from dejaqueue.model import RowStatus, TagFilter

@@ -22,7 +22,8 @@ from dejaqueue.broker.carrier import Carrier
 from dejaqueue.broker.chore import Chore
 from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.parcel import PARCEL_ROWS_MAX, Parcel
-from dejaqueue.engine.commands import Bury, Words
+from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.commands import Bury
 from dejaqueue.errors import DejaQError, Unavailable
 
 log = logging.getLogger("dejaqueue.broker")

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dejaqueue.engine.changes import Change
-from dejaqueue.engine.commands import Effects
+from dejaqueue.engine.effects import Change, Effects
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
 
 

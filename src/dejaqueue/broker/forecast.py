@@ -14,7 +14,7 @@ import numpy as np
 
 from dejaqueue.broker.chore import Chore, wake_us
 from dejaqueue.broker.core import PartitionCore
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s
 from dejaqueue.settings import DispatchSettings
 
 # How far ahead is looked: a raise helps only messages that come after it, so it has to come early.

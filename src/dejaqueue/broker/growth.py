@@ -23,9 +23,8 @@ from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.route import PARTS_MAX, Route, part_name, split_rows
 from dejaqueue.broker.served_topic import ServedTopic
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s, Mask
 from dejaqueue.engine.producers import Answer
-from dejaqueue.engine.runs import Mask
 from dejaqueue.errors import BadRequest
 
 WAIT_SECONDS = 60

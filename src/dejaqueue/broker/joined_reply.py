@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dejaqueue.broker.replies import ReplyTo
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s
 from dejaqueue.errors import DejaQError
 from dejaqueue.wire.frames import Reply
 

@@ -12,7 +12,8 @@ from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.dispatch import Dispatcher, Push
-from dejaqueue.engine.commands import Ack, Lease, Leased
+from dejaqueue.engine.commands import Ack, Lease
+from dejaqueue.engine.effects import Leased
 from dejaqueue.model import TagFilter, TopicKind
 
 # A message is sent to a client that holds it when this much of the lease-ahead time is still left:

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 
 from dejaqueue.broker.dispatch import Consumer, Push
 from dejaqueue.broker.entry_changes import EntryChanges
-from dejaqueue.engine.commands import Effects
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
 from dejaqueue.journal.interface import Entry
 from dejaqueue.model import Topic

@@ -19,7 +19,8 @@ from dejaqueue import limits
 from dejaqueue.broker import entries, news
 from dejaqueue.broker.chore import Chore
 from dejaqueue.broker.core import PartitionCore
-from dejaqueue.engine.commands import Int64s, OpenEpoch, Relocate
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.commands import OpenEpoch, Relocate
 from dejaqueue.engine.snapshot import (
     SnapshotPlan,
     abandon_snapshot,

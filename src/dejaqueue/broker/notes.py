@@ -2,8 +2,7 @@
 
 Room: broker. Any thread may call it.
 Holds: a report changes nothing in a topic.
-See: docs/wire.md; spark/written.py, whose sinks have no other way to answer the program that uses
-them: they run in a process of Spark's, on a machine that may be another one.
+See: write_reports.py; docs/wire.md.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from dejaqueue.access.senders import Sender
 from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import RowStatus
-from dejaqueue.wire.descriptors import check_fields
 
-_FIELDS = ["topic", "label", "epoch", "committed", "counts"]
 _STATUSES = [status.name for status in RowStatus]
 
 
@@ -25,7 +22,6 @@ def note_write(
     topic: ServedTopic, body: dict[str, Any], sender: Sender, now_ms: int
 ) -> dict[str, Any]:
     """Keep how many rows of a write had which status. Raises BadRequest."""
-    check_fields(body, _FIELDS, required=("topic", "label", "counts"))
     epoch, committed, counts = body.get("epoch", -1), body.get("committed", True), body["counts"]
     if not _is_count(epoch) and epoch != -1:
         raise BadRequest("epoch", "a whole number from 0", epoch)
@@ -45,7 +41,6 @@ def note_write(
 def writes(topic: ServedTopic, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
     """What was noted of a topic, the oldest first: the sender's own if it is limited to that.
     Raises BadRequest."""
-    check_fields(body, ["topic", "label"])
     return {"writes": topic.write_reports.find(sender.owner, _label(body.get("label", "")))}
 
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.reading import read_stored, text_of
-from dejaqueue.engine.commands import Int64s, UInt16s, Words
-from dejaqueue.engine.words import of_runs, to_runs
+from dejaqueue.engine.arrays import Int64s, UInt16s, Words
+from dejaqueue.engine.dictionary import of_runs, to_runs
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.model import Topic
 from dejaqueue.schema import dead_letters as letters

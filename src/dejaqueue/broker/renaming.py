@@ -15,7 +15,8 @@ from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.inbox import Inbox
 from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.requests import RenameRequest
-from dejaqueue.engine.commands import Cancel, Int64s, Move
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.commands import Cancel, Move
 from dejaqueue.wire.frames import Reply
 
 

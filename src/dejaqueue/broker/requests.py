@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.replies import ReplyTo
-from dejaqueue.engine.commands import Int64s, Stage, UInt16s, Words
+from dejaqueue.engine.arrays import Int64s, UInt16s, Words
+from dejaqueue.engine.commands import Stage
 from dejaqueue.errors import DejaQError, InternalError, ResourceExhausted
 from dejaqueue.schema.checks import SendColumns
 from dejaqueue.wire.frames import Reply, SettleOp

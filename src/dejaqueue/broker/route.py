@@ -12,7 +12,7 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s
 
 PARTS_MAX = 8
 """Parts of one batch that one partition remembers for each number of partitions there were. Each

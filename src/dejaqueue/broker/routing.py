@@ -30,8 +30,8 @@ from dejaqueue.broker.requests import EnqueueRequest
 from dejaqueue.broker.route import PARTS_MAX, Route, part_name, split_rows
 from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.broker.turns import Sending
-from dejaqueue.engine.commands import Int64s, Stage, Words
-from dejaqueue.engine.runs import Mask
+from dejaqueue.engine.arrays import Int64s, Mask, Words
+from dejaqueue.engine.commands import Stage
 from dejaqueue.errors import DejaQError, InternalError, Unavailable
 from dejaqueue.schema.checks import SendColumns
 from dejaqueue.wire.frames import Reply

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.route import key_partitions
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s
 from dejaqueue.errors import BadRequest
 
 

@@ -30,7 +30,7 @@ from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.turns import Turns
 from dejaqueue.broker.write_reports import WriteReports
 from dejaqueue.clock import Clock
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s
 from dejaqueue.errors import DejaQError, InternalError, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Assignment, Topic, TopicKind, parse_shard

@@ -15,7 +15,8 @@ import numpy as np
 from dejaqueue import limits
 from dejaqueue.access.quotas import TRANSACTIONS, Account
 from dejaqueue.broker.core import PartitionCore
-from dejaqueue.engine.commands import Int64s, Stage
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.commands import Stage
 from dejaqueue.errors import DejaQError, Refused, ResourceExhausted
 
 HOLDERS_MAX = 1_000

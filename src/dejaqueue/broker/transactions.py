@@ -28,7 +28,7 @@ from dejaqueue.broker import home
 from dejaqueue.broker.coordinator import Coordinator
 from dejaqueue.broker.decision_record import Record
 from dejaqueue.broker.home import Decision
-from dejaqueue.broker.peers import ASK, PEER_ACTIONS
+from dejaqueue.broker.peers import ASK
 from dejaqueue.broker.transaction_names import (
     Participant,
     TransactionName,
@@ -41,16 +41,6 @@ from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Stage
 from dejaqueue.errors import BadRequest, TopicUnknown
 from dejaqueue.model import check_topic_name
-from dejaqueue.wire.descriptors import check_fields
-
-ACTIONS = {
-    "begin_transaction": ("topic", "timeout_ms", "branched", "query", "epoch"),
-    "commit_transaction": ("transaction", "participants", "branches"),
-    "commit_epoch": ("topic", "query", "epoch", "participants", "branches", "until_ms"),
-    "abort_transaction": ("transaction", "participants", "branches"),
-    "transactions": ("topic",),
-}
-"""Actions of docs/wire.md, and what their bodies hold."""
 
 
 class Transactions:
@@ -197,13 +187,12 @@ class Transactions:
     def act(
         self, action: str, body: dict[str, Any], sender: Sender = NOBODY
     ) -> Future[dict[str, Any]]:
-        """One of ACTIONS: JSON in, JSON out.
+        """A call about transactions, of the table in access/calls.py: JSON in, JSON out.
 
         Raises:
             BadRequest, TopicUnknown. Others come with the future.
         """
         answer: Future[dict[str, Any]] = Future()
-        check_fields(body, list(ACTIONS[action]))
         if action == "begin_transaction":
             begin = {"timeout_ms": limits.TRANSACTION_MS_DEFAULT, "topic": None} | body
             begun = self.begin(**begin, sender=sender)
@@ -257,7 +246,6 @@ class Transactions:
             BadRequest, TopicUnknown, Elsewhere. Others come with the future.
         """
         answer: Future[dict[str, Any]] = Future()
-        check_fields(body, list(PEER_ACTIONS[action]))
         text = TransactionName.parse(body.get("transaction")).text
         if action == ASK:
             self.coordinator.home_of(TransactionName.parse(text))  # asked here, or not at all

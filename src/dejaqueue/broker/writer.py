@@ -26,7 +26,8 @@ from dejaqueue.broker.route import split_rows
 from dejaqueue.broker.routing import Batch, Router
 from dejaqueue.broker.served_topic import ServedTopic
 from dejaqueue.clock import Clock
-from dejaqueue.engine.commands import Int64s, Stage, Words
+from dejaqueue.engine.arrays import Int64s, Words
+from dejaqueue.engine.commands import Stage
 from dejaqueue.errors import DejaQError, ResourceExhausted, Unavailable
 from dejaqueue.schema.checks import NamedRows, SendColumns, check_named, check_schema, check_send
 from dejaqueue.wire.descriptors import WriteStream

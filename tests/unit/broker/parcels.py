@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue.broker.parcel import Parcel
-from dejaqueue.engine.commands import Words
+from dejaqueue.engine.arrays import Words
 from dejaqueue.journal.interface import TEXT_COLUMNS
 from dejaqueue.model import Topic
 

@@ -43,7 +43,11 @@ def test_an_append_that_hangs_holds_no_other__where_each_has_a_thread() -> None:
     apart = ApartCommitter(ThreadPoolExecutor(2))
     may, others = threading.Event(), threading.Event()
     apart.start()
-    apart.submit(lambda: may.wait(SECONDS_MAX) and None)
+
+    def hangs() -> None:
+        assert may.wait(SECONDS_MAX)
+
+    apart.submit(hangs)
     apart.submit(others.set)
     assert others.wait(SECONDS_MAX)
     may.set()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dejaqueue.broker.listener import Listener
-from dejaqueue.engine.commands import Cancel, Effects
+from dejaqueue.engine.commands import Cancel
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
 from dejaqueue.journal.interface import Entry
 from dejaqueue.model import Topic

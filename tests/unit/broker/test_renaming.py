@@ -8,7 +8,7 @@ import pytest
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.renaming import rename
 from dejaqueue.broker.requests import RenameRequest
-from dejaqueue.engine.words import of_runs
+from dejaqueue.engine.dictionary import of_runs
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.frames import Reply
 from tests.unit.broker.cores import Served, sequences

@@ -22,8 +22,8 @@ from dejaqueue.broker.chore import Chore, wake_us
 from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.cron.firings import Plan, due_ms, plan
 from dejaqueue.engine.commands import Enqueue, Firing, SubBatch
+from dejaqueue.engine.dictionary import of_runs
 from dejaqueue.engine.schedule import Planned
-from dejaqueue.engine.words import of_runs
 from dejaqueue.model import MessageState
 from dejaqueue.schema.cron import HEADER_ENTRY, HEADER_FIRING, CronEntry, Overlap
 from dejaqueue.schema.messages import DEFAULT_PRIORITY

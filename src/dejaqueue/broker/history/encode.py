@@ -20,8 +20,8 @@ from dejaqueue import limits
 from dejaqueue.broker.entries import arrow_column
 from dejaqueue.broker.entry_changes import EntryChanges
 from dejaqueue.broker.history.pieces import Piece
-from dejaqueue.engine.changes import Change
-from dejaqueue.engine.commands import Int64s, Words
+from dejaqueue.engine.arrays import Int64s, Words
+from dejaqueue.engine.effects import Change
 from dejaqueue.model import ChangeKind
 from dejaqueue.schema.history import CHANGE_NAMES, STORED
 from dejaqueue.schema.messages import DEFAULT_PRIORITY

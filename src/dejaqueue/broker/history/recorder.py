@@ -29,7 +29,7 @@ from dejaqueue.broker.history.encode import open_parquet, tables_of
 from dejaqueue.broker.history.history import WAIT_SECONDS_MAX, History
 from dejaqueue.broker.history.pieces import HOUR_MS, Piece
 from dejaqueue.broker.listener import Listener
-from dejaqueue.engine.commands import Effects
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
 from dejaqueue.journal.interface import Entry
 from dejaqueue.model import Topic

@@ -12,8 +12,8 @@ from dejaqueue.broker.entries import text_column
 from dejaqueue.broker.entry_changes import EntryChanges
 from dejaqueue.broker.history.encode import open_parquet, tables_of
 from dejaqueue.broker.history.pieces import Piece
-from dejaqueue.engine.changes import Change
-from dejaqueue.engine.commands import Words
+from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.effects import Change
 from dejaqueue.model import ChangeKind, pack_id
 from dejaqueue.schema.history import STORED
 

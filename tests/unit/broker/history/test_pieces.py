@@ -6,7 +6,7 @@ import numpy as np
 
 from dejaqueue.broker.entry_changes import EntryChanges
 from dejaqueue.broker.history.pieces import HOUR_MS, Piece
-from dejaqueue.engine.changes import Change
+from dejaqueue.engine.effects import Change
 from dejaqueue.model import ChangeKind
 
 
