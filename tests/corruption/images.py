@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.dispatch import Push
+from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.memory import MemoryFileSystem
@@ -234,7 +234,7 @@ def look(started: Started) -> Seen:
 
 
 def _look_at(place: Any) -> tuple[int, pa.Table, int]:
-    from dejaqueue.broker.reading import message_columns
+    from dejaqueue.broker.consumers.gathering import message_columns
 
     engine = place.engine
     table = engine.state.table

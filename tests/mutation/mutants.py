@@ -10,8 +10,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dejaqueue.broker import duplicates, routing
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.partition import duplicates
+from dejaqueue.broker.partition.partition import Partition
+from dejaqueue.broker.topic import routing
 from dejaqueue.engine import apply, rules
 from dejaqueue.engine.shares import FlatShares, NestedShares
 from dejaqueue.errors import DejaQError
@@ -86,7 +87,7 @@ def goes_on_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("tests/rules/test_rule_14_bounded.py")
 def knows_no_limit_of_bytes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dejaqueue.broker.admission.shortage", lambda *rest: None)
+    patch.setattr("dejaqueue.broker.partition.admission.shortage", lambda *rest: None)
 
 
 @mutant("tests/rules/test_rule_05_backoff.py")

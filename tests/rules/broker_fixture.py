@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from dejaqueue.access.senders import NOBODY, Requester, Sender
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.carrier import Arrived
-from dejaqueue.broker.dispatch import Push
-from dejaqueue.broker.parcel import Parcel
-from dejaqueue.broker.reading import delivery_batches
+from dejaqueue.broker.consumers.dispatch import Push
+from dejaqueue.broker.consumers.gathering import delivery_batches
+from dejaqueue.broker.letters.carrier import Arrived
+from dejaqueue.broker.letters.parcel import Parcel
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import Topic

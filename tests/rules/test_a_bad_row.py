@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dejaqueue.broker import enqueueing, entries
-from dejaqueue.broker.core import PartitionCore
-from dejaqueue.broker.merging import merge as merge_requests
-from dejaqueue.broker.requests import ChangeRequest, EnqueueRequest, SettleRequest
+from dejaqueue.broker.partition import enqueueing
+from dejaqueue.broker.partition.merging import merge as merge_requests
+from dejaqueue.broker.partition.requests import ChangeRequest, EnqueueRequest, SettleRequest
+from dejaqueue.broker.shard import entries
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.commands import Cancel
 from dejaqueue.engine.engine import Engine
 from dejaqueue.errors import BadRequest, InternalError, ResourceExhausted

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from dejaqueue.broker.commit import Commits
-from dejaqueue.broker.core import PartitionCore
+from dejaqueue.broker.shard.commit import Commits
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.engine import Engine
 from dejaqueue.errors import DejaQError, InternalError, ResourceExhausted
 from dejaqueue.wire.frames import Reply
@@ -58,8 +58,8 @@ def test_who_names_a_key_is_told(make_broker: MakeBroker, op: str, error: Except
         def find_in(*_rest: object) -> None:
             raise error
 
-        patch.setattr("dejaqueue.broker.renaming.find_in", find_in)
-        patch.setattr("dejaqueue.broker.duplicates.find_in", find_in)
+        patch.setattr("dejaqueue.broker.partition.renaming.find_in", find_in)
+        patch.setattr("dejaqueue.broker.partition.duplicates.find_in", find_in)
         for _ in range(2):
             told = broker.write(op, columns).error
             assert isinstance(told, ResourceExhausted if error is FULL else InternalError)
@@ -90,7 +90,7 @@ def test_a_partition_that_cannot_be_read_for_a_bug_says_so(on_files: MakeBroker)
         def read(*_rest: object) -> None:
             raise KeyError("slab")
 
-        patch.setattr("dejaqueue.broker.partition.read_again", read)
+        patch.setattr("dejaqueue.broker.partition.partition.read_again", read)
         broker.restart()
         assert isinstance(broker.send([b"x"]).error, InternalError)
     still_serves(broker)

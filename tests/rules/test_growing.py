@@ -8,11 +8,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from dejaqueue.broker.entries import hash_column, text_column
-from dejaqueue.broker.peek import peek
-from dejaqueue.broker.requests import Request
-from dejaqueue.broker.route import key_partitions
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.calls.peek import peek
+from dejaqueue.broker.partition.requests import Request
+from dejaqueue.broker.shard.entries import hash_column, text_column
+from dejaqueue.broker.topic.route import key_partitions
+from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.errors import BadRequest, ResourceExhausted
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.frames import Reply

@@ -17,11 +17,11 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from dejaqueue.broker import entries
-from dejaqueue.broker.entry_changes import EntryChanges
 from dejaqueue.broker.history.encode import tables_of
 from dejaqueue.broker.history.files import Files
 from dejaqueue.broker.history.pieces import Piece
+from dejaqueue.broker.shard import entries
+from dejaqueue.broker.shard.entry_changes import EntryChanges
 from dejaqueue.engine.engine import Engine
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.journal.segments.store import SegmentStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from dejaqueue.broker.core import PartitionCore
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.model import RowStatus
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 from tests.rules.conftest import MakeBroker

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.broker import home
+from dejaqueue.broker.transactions import home
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.descriptors import WriteStream

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dejaqueue.broker import entries
+from dejaqueue.broker.shard import entries
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.snapshot import restore
 from dejaqueue.journal.segments.store import SegmentStore

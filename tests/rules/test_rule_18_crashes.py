@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.broker import admission
-from dejaqueue.broker.admission import shortage
-from dejaqueue.broker.carrier import Arrived
-from dejaqueue.broker.core import PartitionCore
-from dejaqueue.broker.parcel import Parcel
+from dejaqueue.broker.letters.carrier import Arrived
+from dejaqueue.broker.letters.parcel import Parcel
+from dejaqueue.broker.partition import admission
+from dejaqueue.broker.partition.admission import shortage
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import Topic

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dejaqueue.broker import duplicates, enqueueing, leasing, settling, taking
-from dejaqueue.broker.commit import Commits, Group
-from dejaqueue.broker.core import PartitionCore
-from dejaqueue.broker.dispatch import Dispatcher
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.consumers.dispatch import Dispatcher
+from dejaqueue.broker.partition import duplicates, enqueueing, leasing, settling, taking
+from dejaqueue.broker.partition.partition import Partition
+from dejaqueue.broker.shard.commit import Commits, Group
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.clock import Discipline
 from dejaqueue.engine import apply, commands, engine, leases, snapshot
 from dejaqueue.engine.effects import Effects

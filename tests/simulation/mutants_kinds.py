@@ -11,21 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dejaqueue.broker import (
-    carrier,
-    duplicates,
-    enqueueing,
-    growth,
-    home,
-    parcel,
-    routing,
-    staging,
-    writer,
-)
-from dejaqueue.broker.carrier import Carrier
-from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.cron import fire, firings
-from dejaqueue.broker.decision_record import Record
+from dejaqueue.broker.letters import carrier, parcel
+from dejaqueue.broker.letters.carrier import Carrier
+from dejaqueue.broker.partition import duplicates, enqueueing
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.topic import growth, routing, writer
+from dejaqueue.broker.transactions import home, staging
+from dejaqueue.broker.transactions.record import Record
 from dejaqueue.engine import apply, commands, engine, snapshot
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.fair import FairReady

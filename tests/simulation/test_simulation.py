@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from dejaqueue.broker import entries
-from dejaqueue.broker.inbox import Inbox
+from dejaqueue.broker.partition.inbox import Inbox
+from dejaqueue.broker.shard import entries
 from dejaqueue.engine.arrays import Words
 from tests.checker.history import Operation, Outcome
 from tests.simulation.planted import BROKER

@@ -16,28 +16,29 @@ from typing import Any
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.access.quotas import Account, Quotas
 from dejaqueue.access.senders import ANYBODY, NOBODY, Requester, Sender
-from dejaqueue.broker import deleting, handing_over, news
+from dejaqueue.broker import news
 from dejaqueue.broker.calls import calls
-from dejaqueue.broker.carrier import Carrier
-from dejaqueue.broker.cluster_port import ClusterPort, TopicOwnership, in_shards
-from dejaqueue.broker.coordinator import Coordinator
+from dejaqueue.broker.consumers.dispatch import Sink
 from dejaqueue.broker.counting import BrokerCounts, TopicCounts
-from dejaqueue.broker.dispatch import Sink
 from dejaqueue.broker.history.history import History, directory_of
-from dejaqueue.broker.opening import OPENERS
-from dejaqueue.broker.ownership import Mine
-from dejaqueue.broker.partition_worker import PartitionWorker
-from dejaqueue.broker.peers import Peers
-from dejaqueue.broker.room import Room
+from dejaqueue.broker.letters.carrier import Carrier
+from dejaqueue.broker.partition.staged import StageOf
+from dejaqueue.broker.partition.worker import PartitionWorker
 from dejaqueue.broker.roster import Roster
-from dejaqueue.broker.served_topic import ServedTopic, Service, TopicPorts
-from dejaqueue.broker.session import ConsumerSession
-from dejaqueue.broker.staged import StageOf
-from dejaqueue.broker.threads import Threads
-from dejaqueue.broker.timekeeping import broker_clock
-from dejaqueue.broker.topics import Catalogue
-from dejaqueue.broker.transactions import Transactions
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.shard.opening import OPENERS
+from dejaqueue.broker.shard.ownership import Mine
+from dejaqueue.broker.shard.timekeeping import broker_clock
+from dejaqueue.broker.topic import deleting, handing_over
+from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.broker.topic.cluster_port import ClusterPort, TopicOwnership, in_shards
+from dejaqueue.broker.topic.room import Room
+from dejaqueue.broker.topic.served_topic import ServedTopic, Service, TopicPorts
+from dejaqueue.broker.topic.session import ConsumerSession
+from dejaqueue.broker.topic.threads import Threads
+from dejaqueue.broker.topic.writer import Writer
+from dejaqueue.broker.transactions.coordinator import Coordinator
+from dejaqueue.broker.transactions.peers import Peers
+from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.errors import (
     DejaQError,

@@ -12,17 +12,17 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from dejaqueue.broker.carrier import Carrier
-from dejaqueue.broker.coordinator import Coordinator
 from dejaqueue.broker.counting import TopicCounts
 from dejaqueue.broker.cron.fire import CronFiring
-from dejaqueue.broker.dead_letters import DeadLetters
-from dejaqueue.broker.forecast import Forecast, ForecastChore
 from dejaqueue.broker.history.history import History
 from dejaqueue.broker.history.recorder import Recorder
-from dejaqueue.broker.maintenance import Maintenance, RoomBell
-from dejaqueue.broker.partition import Duties
-from dejaqueue.broker.staging import StagedWatch
+from dejaqueue.broker.letters.carrier import Carrier
+from dejaqueue.broker.letters.dead_letters import DeadLetters
+from dejaqueue.broker.partition.partition import Duties
+from dejaqueue.broker.shard.maintenance import Maintenance, RoomBell
+from dejaqueue.broker.topic.forecast import Forecast, ForecastChore
+from dejaqueue.broker.transactions.coordinator import Coordinator
+from dejaqueue.broker.transactions.staging import StagedWatch
 from dejaqueue.settings import DispatchSettings
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.broker import opening, partition
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.commit import Commits
-from dejaqueue.broker.coordinator import Coordinator
-from dejaqueue.broker.peers import TELL
+from dejaqueue.broker.partition import partition
+from dejaqueue.broker.shard import opening
+from dejaqueue.broker.shard.commit import Commits
+from dejaqueue.broker.transactions.coordinator import Coordinator
+from dejaqueue.broker.transactions.peers import TELL
 from dejaqueue.clock import Discipline
 from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue, Kept, State
 from dejaqueue.cluster.clocks import ClockComparison

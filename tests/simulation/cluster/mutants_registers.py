@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.broker import duplicates, home, opening
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.decision_record import Record
-from dejaqueue.broker.home import Decision
-from dejaqueue.broker.transactions import Transactions
+from dejaqueue.broker.partition import duplicates
+from dejaqueue.broker.shard import opening
+from dejaqueue.broker.transactions import home
+from dejaqueue.broker.transactions.home import Decision
+from dejaqueue.broker.transactions.record import Record
+from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.model import Topic
@@ -54,7 +56,7 @@ def a_key_that_is_leased_is_taken_for_free(patch: pytest.MonkeyPatch) -> None:
             return None
         return inner(place, merged, now_ms)
 
-    patch.setattr("dejaqueue.broker.enqueueing.resolve_batch", resolve_batch)
+    patch.setattr("dejaqueue.broker.partition.enqueueing.resolve_batch", resolve_batch)
 
 
 # --- topics ---------------------------------------------------------------------------------------

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dejaqueue.broker.admission import Admission
-from dejaqueue.broker.backlog import Backlog
-from dejaqueue.broker.commit import CommitPorts, Commits
-from dejaqueue.broker.committer import Committer
-from dejaqueue.broker.core import PartitionCore
-from dejaqueue.broker.dispatch import Dispatcher, Push
-from dejaqueue.broker.enqueueing import enqueue
-from dejaqueue.broker.entries import hash_column, text_column
-from dejaqueue.broker.inbox import Inbox
-from dejaqueue.broker.listener import Listener
-from dejaqueue.broker.opening import JournalDoor, read_again
-from dejaqueue.broker.requests import EnqueueRequest
+from dejaqueue.broker.consumers.dispatch import Dispatcher, Push
+from dejaqueue.broker.partition.admission import Admission
+from dejaqueue.broker.partition.enqueueing import enqueue
+from dejaqueue.broker.partition.inbox import Inbox
+from dejaqueue.broker.partition.requests import EnqueueRequest
+from dejaqueue.broker.shard.backlog import Backlog
+from dejaqueue.broker.shard.commit import CommitPorts, Commits
+from dejaqueue.broker.shard.committer import Committer
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.shard.entries import hash_column, text_column
+from dejaqueue.broker.shard.listener import Listener
+from dejaqueue.broker.shard.opening import JournalDoor, read_again
 from dejaqueue.engine.commands import Configure
 from dejaqueue.engine.rules import Rules
 from dejaqueue.errors import DejaQError

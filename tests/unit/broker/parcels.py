@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from dejaqueue.broker.parcel import Parcel
+from dejaqueue.broker.letters.parcel import Parcel
 from dejaqueue.engine.arrays import Words
 from dejaqueue.journal.interface import TEXT_COLUMNS
 from dejaqueue.model import Topic

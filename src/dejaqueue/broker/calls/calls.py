@@ -18,13 +18,12 @@ import pyarrow as pa
 from dejaqueue.access import administration
 from dejaqueue.access.calls import ACTIONS, TICKETS
 from dejaqueue.access.senders import Requester
-from dejaqueue.broker import browse, by_filter, claims, notes, redrive, scan
+from dejaqueue.broker.calls import browse, by_filter, claims, cron, history, redrive, scan
+from dejaqueue.broker.calls import reports as notes
+from dejaqueue.broker.calls.peek import peek
 from dejaqueue.broker.calls.port import BrokerPort
-from dejaqueue.broker.cron import calls as cron
-from dejaqueue.broker.history import reading as history
-from dejaqueue.broker.peek import peek
-from dejaqueue.broker.served_topic import ServedTopic
-from dejaqueue.broker.stats import topic_stats
+from dejaqueue.broker.calls.stats import topic_stats
+from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import Topic
 

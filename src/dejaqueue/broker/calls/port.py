@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker.history.history import History
-from dejaqueue.broker.served_topic import ServedTopic
-from dejaqueue.broker.transactions import Transactions
+from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.model import Topic
 

@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.broker import entries
-from dejaqueue.broker.chore import Chore, wake_us
-from dejaqueue.broker.core import PartitionCore
 from dejaqueue.broker.cron.firings import Plan, due_ms, plan
+from dejaqueue.broker.shard import entries
+from dejaqueue.broker.shard.chore import Chore, wake_us
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.commands import Enqueue, Firing, SubBatch
 from dejaqueue.engine.dictionary import of_runs
 from dejaqueue.engine.schedule import Planned

@@ -15,8 +15,8 @@ import threading
 
 import numpy as np
 
-from dejaqueue.broker.core import PartitionCore
-from dejaqueue.broker.leasing import apply_lease
+from dejaqueue.broker.partition.leasing import apply_lease
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.commands import Lease, Move
 from dejaqueue.model import MessageState
 

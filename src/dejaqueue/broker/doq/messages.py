@@ -16,14 +16,14 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY, Sender
-from dejaqueue.broker.at_once import Name as Name
-from dejaqueue.broker.at_once import find, is_leased, lease_now, read_headers
-from dejaqueue.broker.core import PartitionCore
-from dejaqueue.broker.dispatch import Push
+from dejaqueue.broker.calls.at_once import Name as Name
+from dejaqueue.broker.calls.at_once import find, is_leased, lease_now, read_headers
+from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.broker.doq.lapses import Lapses
+from dejaqueue.broker.partition.requests import ChangeRequest
 from dejaqueue.broker.replies import ReplyTo
-from dejaqueue.broker.requests import ChangeRequest
-from dejaqueue.broker.served_topic import ServedTopic
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.engine.arrays import Words
 from dejaqueue.engine.commands import Ack, Cancel, Extend, Move, Nack
 from dejaqueue.errors import BadRequest, Refused, TryLater

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dejaqueue import limits
-from dejaqueue.broker.entries import arrow_column
-from dejaqueue.broker.entry_changes import EntryChanges
 from dejaqueue.broker.history.pieces import Piece
+from dejaqueue.broker.shard.entries import arrow_column
+from dejaqueue.broker.shard.entry_changes import EntryChanges
 from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.effects import Change
 from dejaqueue.model import ChangeKind

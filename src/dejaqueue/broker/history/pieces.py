@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dejaqueue.broker.entry_changes import EntryChanges
+from dejaqueue.broker.shard.entry_changes import EntryChanges
 
 HOUR_MS = 3_600_000
 

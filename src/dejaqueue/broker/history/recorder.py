@@ -20,15 +20,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dejaqueue.broker import news
-from dejaqueue.broker.chore import Chore, wake_us
-from dejaqueue.broker.core import PartitionCore
+from dejaqueue.broker.consumers.dispatch import Consumer, Push
 from dejaqueue.broker.counting import TopicCounts
-from dejaqueue.broker.dispatch import Consumer, Push
-from dejaqueue.broker.entry_changes import EntryChanges
 from dejaqueue.broker.history.encode import open_parquet, tables_of
 from dejaqueue.broker.history.history import WAIT_SECONDS_MAX, History
 from dejaqueue.broker.history.pieces import HOUR_MS, Piece
-from dejaqueue.broker.listener import Listener
+from dejaqueue.broker.shard.chore import Chore, wake_us
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.shard.entry_changes import EntryChanges
+from dejaqueue.broker.shard.listener import Listener
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
 from dejaqueue.journal.interface import Entry

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dejaqueue.broker.entries import text_column
-from dejaqueue.broker.entry_changes import EntryChanges
 from dejaqueue.broker.history.encode import open_parquet, tables_of
 from dejaqueue.broker.history.pieces import Piece
+from dejaqueue.broker.shard.entries import text_column
+from dejaqueue.broker.shard.entry_changes import EntryChanges
 from dejaqueue.engine.arrays import Words
 from dejaqueue.engine.effects import Change
 from dejaqueue.model import ChangeKind, pack_id

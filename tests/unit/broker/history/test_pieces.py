@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dejaqueue.broker.entry_changes import EntryChanges
 from dejaqueue.broker.history.pieces import HOUR_MS, Piece
+from dejaqueue.broker.shard.entry_changes import EntryChanges
 from dejaqueue.engine.effects import Change
 from dejaqueue.model import ChangeKind
 
