@@ -50,7 +50,9 @@ class Side:
         """What it answers, with names in place of ids."""
         path = call.path.format(**self._ids) if "{" in call.path else call.path
         found = self._http.request(call.method, path, json=call.body)
-        body = found.json() if found.content and "json" in found.headers["content-type"] else None
+        body: Any = (
+            found.json() if found.content and "json" in found.headers["content-type"] else None
+        )
         if call.named and found.status_code == 200:
             self._ids[call.named] = body["id"]
             self._names[body["id"]] = call.named
