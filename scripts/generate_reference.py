@@ -268,7 +268,40 @@ def figures_block() -> str:
         shown = [measured(row) for row in (ours, *peers)]
         ratio = f"{ours['ratio']:.1f} × {ours['ratio_to']}" if ours["ratio_to"] in PEERS else ""
         rows.append((words, *shown, ratio))
-    return table(("what", "DejaQ", "Redis", "beanstalkd", "ratio"), rows)
+    asked = dict.fromkeys(question for question, _, _ in FIGURES)
+    made = table(("what", "DejaQ", "Redis", "beanstalkd", "ratio"), rows)
+    return f"{made}\n{measured_at(*asked)}\n"
+
+
+CLUSTER = (
+    "enqueue_jetstream",
+    "enqueue_postgresql",
+    "failover_jetstream",
+)
+
+
+def cluster_figures_block() -> str:
+    """The same of a cluster, in a sentence."""
+    kept = json.loads((ROOT / "bench" / "results" / "latest.json").read_text(encoding="utf-8"))
+    found = {row["case"]: row for row in kept if row["question"] == "cluster"}
+    copies, table_rows, failover = (measured(found[case]) for case in CLUSTER)
+    return (
+        f"`make bench-cluster`, all of it on one machine with two processors: {copies} with three "
+        f"copies, each on disk; {table_rows} into PostgreSQL; a broker with a million scheduled "
+        f"messages is killed, and after {failover}, most of them its lease, another one delivers "
+        f"them.\n\n{measured_at('cluster')}\n"
+    )
+
+
+def measured_at(*questions: str) -> str:
+    """Of which commits the figures of these questions are, and of which days."""
+    runs = json.loads((ROOT / "bench" / "results" / "runs.json").read_text(encoding="utf-8"))
+    places: dict[str, set[str]] = {}
+    for question in questions:
+        machine = runs[question]["machine"]
+        places.setdefault(machine["commit"], set()).add(machine["date"].split()[0])
+    shown = [f"`{commit}` ({', '.join(sorted(days))})" for commit, days in places.items()]
+    return f"Measured at commit{'s' * (len(shown) > 1)} {', '.join(shown)}."
 
 
 def measured(row: dict[str, Any] | None) -> str:
@@ -385,6 +418,7 @@ BLOCKS: dict[str, Callable[[], str | None]] = {
     "actions": actions_block,
     "rules": rules_block,
     "figures": figures_block,
+    "cluster-figures": cluster_figures_block,
     "metrics": metrics_block,
     "licences": licences_block,
 }

@@ -48,6 +48,7 @@ from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire import frames
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
+from dev.reaper import start_reaper
 from tests.hostile.arrow_bytes import stream_of
 from tests.hostile.spoil import bombs, good, spoilt
 
@@ -466,6 +467,7 @@ def _one_child(seed: int, end: int, planted: str, found: Found, faults_max: int)
 
 def main() -> int:
     """`make fuzz`."""
+    start_reaper()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batches", type=int, default=1_000_000)

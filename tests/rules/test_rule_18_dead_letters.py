@@ -1,7 +1,7 @@
 """Rule 18: dead letters keep payload, headers, reason, attempts and origin, and can be sent back.
 
 Also here: when a message dies (attempts, expiry, a consumer's word). Not covered: crashes between
-the steps of a transfer (test_rule_18_crashes.py), waits between attempts (test_backoff.py).
+the steps of a transfer (test_rule_18_crashes.py), waits between attempts (test_rule_05_backoff.py).
 """
 
 from __future__ import annotations
