@@ -292,6 +292,15 @@ class Embedded(Backend):
             "cluster__nodes": ",".join(places),
             "cluster__secret_file": self._secret,
             "cluster__reserve_bytes": RESERVE_BYTES,
+            # A file system in Python takes its time: what is not about disks has another place.
+            **(
+                {
+                    "journal__mirror": self._folder / broker / "mirror",
+                    "cluster__lease_ms": 3 * LEASE_MS,
+                }
+                if self._disks
+                else {}
+            ),
         }
 
     def _queue(self, broker: str) -> Path:
