@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dejaqueue.cluster.node import Node
     from dejaqueue.cluster.servers import ServerList
     from dejaqueue.coordinator.interface import Coordinator
-    from dejaqueue.journal.records.nats import NatsRecordStore
+    from dejaqueue.journal.records.nats.store import NatsRecordStore
     from dejaqueue.settings import BrokerSettings
 
 READY_MS = 2_000
@@ -140,7 +140,7 @@ class Place:
 
     @staticmethod
     def _nats_records(broker: Broker) -> NatsRecordStore | None:
-        from dejaqueue.journal.records.nats import NatsRecordStore
+        from dejaqueue.journal.records.nats.store import NatsRecordStore
         from dejaqueue.journal.records.store import RecordJournalStore
 
         store = broker.store

