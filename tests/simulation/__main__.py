@@ -1,4 +1,4 @@
-"""`python -m tests.simulation --seeds N [--kind broker|cluster|keys] [--first SEED] [--haste N]
+"""`python -m tests.simulation --seeds N [--kind KIND] [--first SEED] [--haste N]
 [--print]`: what `make sim` runs."""
 
 from __future__ import annotations
