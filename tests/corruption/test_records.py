@@ -10,12 +10,13 @@ import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import xxhash
 
 from dejaqueue.journal import format as entry_format
-from dejaqueue.journal.records import reading, record, shelf, store
+from dejaqueue.journal.records import reading, record, snapshot_objects, store
 from dejaqueue.journal.segments.snapshots import Manifest
 from tests.corruption.records import RecordImage, record_image
 from tests.corruption.rot import Outcome, Rot, spread_flips
@@ -30,7 +31,7 @@ def image() -> RecordImage:
 
 def newest(topic: str, partition: int) -> Manifest:
     place = Path("objects", "topics", topic, f"{partition:05d}", "snapshots")
-    contents = image().contents()
+    contents: dict[Path, Any] = dict(image().contents())
     path = max(path for path in contents if path.parent == place)
     return Manifest.decode(path, memoryview(contents[path]))
 
@@ -75,7 +76,7 @@ def _believes_records(patch: pytest.MonkeyPatch) -> None:
 
 def _believes_snapshots(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        shelf.RecordShelf,
+        snapshot_objects.SnapshotObjects,
         "_verified",
         lambda self, name, part: self._get(self._part_prefix + name),
     )

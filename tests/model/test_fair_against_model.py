@@ -15,8 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dejaqueue.engine import commands
+from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
-from dejaqueue.engine.layout import STANDARD, TINY
+from dejaqueue.engine.layout import STANDARD, TINY, Layout
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.snapshot import plan_snapshot, restore
 from dejaqueue.model import TagFilter, TopicKind
@@ -25,7 +27,7 @@ from dejaqueue.testing.reference_model import ReferenceModel
 EXAMPLES = int(os.environ.get("DEJAQ_MODEL_EXAMPLES", "400"))
 FLAT = ("a", "b", "c", "d", "")
 NESTED = ("a.x", "a.y", "b", "a", "c.x.y")
-WEIGHTS = ({}, {"a": 2}, {"a": 5, "b": 3}, {"a.x": 3, "c": 2, "b": 7})
+WEIGHTS: tuple[dict[str, int], ...] = ({}, {"a": 2}, {"a": 5, "b": 3}, {"a.x": 3, "c": 2, "b": 7})
 
 steps = st.lists(
     st.one_of(
@@ -52,7 +54,7 @@ steps = st.lists(
 class Both:
     """An engine and the model, told the same."""
 
-    def __init__(self, groups: tuple[str, ...], rules: Rules, layout: object) -> None:
+    def __init__(self, groups: tuple[str, ...], rules: Rules, layout: Layout) -> None:
         self.groups, self.rules, self.layout = groups, rules, layout
         self.engine = Engine(0, layout)
         self.model = ReferenceModel()
@@ -62,7 +64,7 @@ class Both:
         self.files: dict[str, bytes] = {}
         self.apply(commands.Configure(self.now_ms, rules.to_text()))
 
-    def apply(self, command: commands.Command) -> commands.Effects:
+    def apply(self, command: commands.Command) -> Effects:
         effects, outcome = self.engine.apply(command), self.model.apply(command)
         leased = effects.leased
         found = None if leased is None else leased.sequences.tolist()
@@ -74,10 +76,10 @@ class Both:
             self.journal.append(command)
         return effects
 
-    def words(self, picks: list[int]) -> commands.Words:
+    def words(self, picks: list[int]) -> Words:
         texts = [self.groups[pick] for pick in picks]
         names = tuple(dict.fromkeys(texts))
-        return commands.Words(names, np.array([names.index(t) for t in texts], dtype=np.int32))
+        return Words(names, np.array([names.index(t) for t in texts], dtype=np.int32))
 
     def do(self, name: str, argument: object) -> None:
         now_ms = self.now_ms
@@ -85,7 +87,7 @@ class Both:
             case (("send" | "send later"), list(picks)):
                 self.position += 1
                 due_ms = now_ms + (5 if name == "send later" else 0)
-                tags = commands.Words(("", "red"), np.array(picks, dtype=np.int32) % 2)
+                tags = Words(("", "red"), np.array(picks, dtype=np.int32) % 2)
                 dues_ms = np.full(len(picks), due_ms, dtype=np.int64)
                 groups = self.words(picks)
                 self.apply(
@@ -151,7 +153,7 @@ def test_fair_topics_agree_with_the_model(
     groups: tuple[str, ...],
     weights: dict[str, int],
     cap: int,
-    layout: object,
+    layout: Layout,
 ) -> None:
     groups = (groups * 5)[:5]
     rules = Rules(TopicKind.FAIR, weights=weights, group_in_flight_max=cap)

@@ -19,8 +19,10 @@ from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.timekeeping import Timekeeping
 from dejaqueue.clock import Discipline
 from dejaqueue.engine import apply, commands, engine, leases, snapshot
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.producers import Producers
+from dejaqueue.engine.table import LEASED
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.testing.faulty_journal import FaultyFile
 
@@ -158,7 +160,7 @@ def stands_still_after_a_clock_that_jumped(patch: pytest.MonkeyPatch) -> None:
 @mutant
 def accepts_stale_hands(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        leases, "held_mask", lambda table, places, attempts: table.states[places] == leases.LEASED
+        leases, "held_mask", lambda table, places, attempts: table.states[places] == LEASED
     )
     patch.setattr(apply, "held_mask", leases.held_mask, raising=False)
 
@@ -170,7 +172,7 @@ def forgets_every_tenth_cancel(patch: pytest.MonkeyPatch) -> None:
     def cancel(state: Any, command: commands.Cancel) -> Any:
         if command.now_ms % 10 == 0:
             statuses = np.zeros(len(command.sequences), np.uint8)
-            return commands.Effects(statuses=statuses)
+            return Effects(statuses=statuses)
         return inner(state, command)
 
     patch.setitem(engine._STEPS, commands.Cancel, cancel)
@@ -183,7 +185,7 @@ def forgets_some_moves(patch: pytest.MonkeyPatch) -> None:
     def move(state: Any, command: commands.Move) -> Any:
         if command.now_ms % 3 == 0:
             statuses = np.zeros(len(command.sequences), np.uint8)
-            return commands.Effects(statuses=statuses)
+            return Effects(statuses=statuses)
         return inner(state, command)
 
     patch.setitem(engine._STEPS, commands.Move, move)

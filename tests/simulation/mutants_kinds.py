@@ -26,13 +26,17 @@ from dejaqueue.broker.cron import fire, firings
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.partition import Partition
 from dejaqueue.engine import apply, commands, engine, snapshot
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.ready import PriorityReady
 from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.shares import FlatShares, NestedShares
+from dejaqueue.engine.table import LEASED
 from dejaqueue.journal.segments import snapshots
+from dejaqueue.journal.segments.files import read_file
 from dejaqueue.testing.faulty_journal import FaultyFileSystem
+from dejaqueue.wire.descriptors import WriteStream
 from tests.simulation.mutants import mutant
 
 # --- transactions ---------------------------------------------------------------------------------
@@ -68,7 +72,7 @@ def a_decision_is_told_to_one_and_forgotten(patch: pytest.MonkeyPatch) -> None:
         return inner(home, text, replace(record, places=record.places[:1]), commit)
 
     patch.setattr(deciding, "_write_down", write_down)
-    patch.setitem(engine._STEPS, commands.Remember, lambda state, command: commands.Effects())
+    patch.setitem(engine._STEPS, commands.Remember, lambda state, command: Effects())
 
 
 @mutant
@@ -139,7 +143,7 @@ def sends_letters_again_after_a_crash(patch: pytest.MonkeyPatch) -> None:
         return columns
 
     patch.setattr(dead_letters, "letter_columns", letter_columns)
-    patch.setattr(dead_letters, "WriteStream", lambda name, producer: writer.WriteStream(name))
+    patch.setattr(dead_letters, "WriteStream", lambda name, producer: WriteStream(name))
 
 
 @mutant
@@ -247,7 +251,7 @@ def replaces_what_is_leased(patch: pytest.MonkeyPatch) -> None:
 
     def replaces(state: Any, sequences: Any) -> Any:
         places = state.table.places(sequences)
-        leased = places[state.table.states[places] == apply.LEASED]
+        leased = places[state.table.states[places] == LEASED]
         freed = inner(state, sequences)
         if leased.size:
             state.counts.leased -= leased.size
@@ -347,5 +351,5 @@ def believes_every_snapshot(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         snapshots.SnapshotShelf,
         "_verified",
-        lambda self, name, part: snapshots.read_file(self._files, self._parts / name),
+        lambda self, name, part: read_file(self._files, self._parts / name),
     )

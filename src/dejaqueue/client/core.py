@@ -1,9 +1,9 @@
 """What both clients share: the connection, its write links, and calls that do not wait.
 
-Room: client. No faces: aio.py and sync.py add the waiting.
+Room: client. No faces: _aio/client.py and _sync/client.py add the waiting.
 Holds: one stream per topic and kind of batch; streams that were not used for long make room for
 others; closing waits for what is on its way.
-See: link.py, gather.py, consuming.py.
+See: link.py, sending/gather.py, consuming/consume_core.py.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.changes import change_columns
-from dejaqueue.client.consuming import ConsumeSettings
-from dejaqueue.client.gather import VARIANTS, Gather
-from dejaqueue.client.inputs import ROWS_MAX, batches_of, int64s_of, texts_of
+from dejaqueue.client.consuming.clock_offset import ClockOffset
+from dejaqueue.client.consuming.consume_core import ConsumeSettings
 from dejaqueue.client.link import WriteLink, backoff_ms
-from dejaqueue.client.offset import ClockOffset
 from dejaqueue.client.results import SendResult, Settled
-from dejaqueue.client.sending import result_of
-from dejaqueue.client.shard_consuming import TopicCore
+from dejaqueue.client.sending.gather import VARIANTS, Gather
+from dejaqueue.client.sending.inputs import ROWS_MAX, batches_of, int64s_of, texts_of
+from dejaqueue.client.sending.sent import result_of
+from dejaqueue.client.shards.consuming import TopicCore
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock, SteadyClock, SystemClock, Wake
 from dejaqueue.errors import BadRequest, Unavailable
@@ -70,7 +70,7 @@ class ClientCore:
         self._producer_links: weakref.WeakSet[WriteLink] = weakref.WeakSet()
         self._closed = False
 
-    # ---- links ------------------------------------------------------------------------------
+    # --- links ---------------------------------------------------------------------------------
 
     def _new_link(self, stream: WriteStream, window: int = WINDOW) -> WriteLink:
         if self._closed:
@@ -143,7 +143,7 @@ class ClientCore:
         """The link for settles of consumers whose stream broke."""
         return self.link(stream, tuple(messages.SETTLE.names))
 
-    # ---- many rows --------------------------------------------------------------------------
+    # --- many rows -----------------------------------------------------------------------------
 
     def send_batch(
         self, topic: str, rows: object, acks: str, carry: Carry | None = None
@@ -194,7 +194,7 @@ class ClientCore:
         pieces = (batch.slice(at, ROWS_MAX) for at in range(0, batch.num_rows, ROWS_MAX))
         return Settled(result_of(self._write_all(stream, pieces)).statuses)
 
-    # ---- consuming, looking -----------------------------------------------------------------
+    # --- consuming, looking --------------------------------------------------------------------
 
     def consumer(self, stream: ConsumeStream, settings: ConsumeSettings) -> TopicCore:
         """A consumer that is not open yet."""

@@ -25,12 +25,12 @@ from dejaqueue.cluster.moving import Mover
 from dejaqueue.cluster.servers import PREFIX as SERVERS
 from dejaqueue.cluster.servers import Place, places_of
 from dejaqueue.cluster.turn import Keep, Turn
-from dejaqueue.connections.nats import ApiRefusal, NatsConnection
-from dejaqueue.connections.nats_monitor import ServerReport, SystemMonitor
-from dejaqueue.connections.nats_url import NatsUrl, read_url
+from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection
+from dejaqueue.connections.nats.monitor import ServerReport, SystemMonitor
+from dejaqueue.connections.nats.url import NatsUrl, read_url
 from dejaqueue.coordinator.interface import Coordinator
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Refused, Unavailable
-from dejaqueue.journal.records.nats import NatsRecordStore
+from dejaqueue.journal.records.nats.store import NatsRecordStore
 
 log = logging.getLogger("dejaqueue.cluster")
 
@@ -81,7 +81,7 @@ class Care:
         self._progress: dict[tuple[str, str], Progress] = {}
         self._turn = Turn(node, coordinator, self._clock)
 
-    # ── what is asked ────────────────────────────────────────────────────────────────────────────
+    # --- what is asked -------------------------------------------------------------------------
 
     def act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """Begin `remove_node` or `repair_node`, or say how it goes.
@@ -171,7 +171,7 @@ class Care:
         else:
             progress.state = "done"
 
-    # ── leaving ──────────────────────────────────────────────────────────────────────────────────
+    # --- leaving -------------------------------------------------------------------------------
 
     def _leave(self, node: str, progress: Progress, keep: Keep) -> None:
         """Move all copies off a node, have its broker stop, and forget it."""
@@ -258,7 +258,7 @@ class Care:
         finally:
             system.close()
 
-    # ── rebuilding ───────────────────────────────────────────────────────────────────────────────
+    # --- rebuilding ----------------------------------------------------------------------------
 
     def _rebuild_here(self, node: str, progress: Progress, keep: Keep) -> None:
         assert self._server is not None

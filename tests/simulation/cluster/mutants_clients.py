@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.client.consuming import ConsumeCore
+from dejaqueue.client.consuming.consume_core import ConsumeCore
+from dejaqueue.client.consuming.holding import Holder, Lease, Slice
 from dejaqueue.client.flight_transport import FlightWriteChannel
-from dejaqueue.client.holding import Holder, Lease, Slice
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.routed_transport import RoutedTransport
 from dejaqueue.client.transacting import TransactionCore
-from dejaqueue.errors import DejaQError, Elsewhere
+from dejaqueue.errors import DejaQError
 from dejaqueue.wire.frames import Reply, Settle, SettleOp
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -108,17 +108,6 @@ def what_is_sent_again_has_a_new_number(patch: pytest.MonkeyPatch) -> None:
 def who_moved_is_not_followed(patch: pytest.MonkeyPatch) -> None:
     """Where a topic is now is not believed: calls go to the broker that they began with."""
     patch.setattr(RoutedTransport, "_learn", lambda self, topic, url, error: None)
-
-
-@mutant
-def a_broker_that_is_away_is_asked_for_ever(patch: pytest.MonkeyPatch) -> None:
-    inner = RoutedTransport._learn
-
-    def learn(self: RoutedTransport, topic: str, url: str, error: BaseException | None) -> None:
-        if isinstance(error, Elsewhere):
-            inner(self, topic, url, error)
-
-    patch.setattr(RoutedTransport, "_learn", learn)
 
 
 @mutant

@@ -91,7 +91,11 @@ class Line(RecordStore):
         if fate < 0.3:
             call()
         elif fate < 0.5:
-            self.world.after(self.world.between(1_000, LATE_US_MAX), lambda: call() and None)
+
+            def late() -> None:
+                call()
+
+            self.world.after(self.world.between(1_000, LATE_US_MAX), late)
         raise Unavailable("the server does not answer", 100)
 
     def open(self, topic: str, partition: int) -> RecordLog:

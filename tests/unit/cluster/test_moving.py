@@ -7,7 +7,7 @@ import pytest
 
 from dejaqueue.clock import SystemClock
 from dejaqueue.cluster.moving import Group, Mover
-from dejaqueue.connections.nats import NatsConnection
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.errors import Refused
 
 
@@ -18,7 +18,11 @@ def told(**more: Any) -> dict[str, Any]:
 
 def test_the_leader_has_a_copy_too() -> None:
     group = Group.of("s", told())
-    assert (group.leader, group.members, group.behind) == ("a", {"a", "b"}, frozenset())
+    assert (group.leader, group.members, group.behind) == (
+        "a",
+        frozenset({"a", "b"}),
+        frozenset(),
+    )
     assert not group.is_moving
 
 

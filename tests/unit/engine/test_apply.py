@@ -18,10 +18,10 @@ from dejaqueue.engine.commands import (
     Relocate,
     SubBatch,
 )
+from dejaqueue.engine.dictionary import of_runs
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import TINY
 from dejaqueue.engine.snapshot import plan_snapshot, restore
-from dejaqueue.engine.words import of_runs
 from dejaqueue.errors import InternalError
 from dejaqueue.model import RowStatus
 
@@ -113,7 +113,7 @@ def test_stale_hands_are_refused_row_by_row(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("command", [Ack(20, 70), Nack(20, 30, 70), Extend(20, 900, 70)])
-def test_a_whole_lease_is_settled_by_its_id(engine: Engine, command: Ack) -> None:
+def test_a_whole_lease_is_settled_by_its_id(engine: Engine, command: Ack | Nack | Extend) -> None:
     lease(engine, 20)
     assert engine.apply(command).statuses is None
     if isinstance(command, Extend):

@@ -29,8 +29,8 @@ from dejaqueue.connections.sql import (
     SqlFailure,
     SqlServer,
     Verdict,
-    server_of,
 )
+from dejaqueue.connections.sql_urls import server_of
 from dejaqueue.errors import Fenced, Refused, ResourceExhausted, Unavailable
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 
@@ -178,7 +178,7 @@ class SqlRecordStore(RecordStore):
     """All record logs of a cluster in one SQL database.
 
     Args:
-        server: see connections/sql.py, server_of.
+        server: see connections/sql_urls.py.
 
     Raises:
         Refused: its settings lose what it acknowledged, or the user lacks a right. Locked: another
@@ -231,7 +231,7 @@ class SqlRecordStore(RecordStore):
             raise
         return True
 
-    # ── statements ───────────────────────────────────────────────────────────────────────────────
+    # --- statements ----------------------------------------------------------------------------
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -307,7 +307,7 @@ class SqlRecordStore(RecordStore):
             byte_count += len(content)
         yield part
 
-    # ── logs ─────────────────────────────────────────────────────────────────────────────────────
+    # --- logs ----------------------------------------------------------------------------------
 
     def open(self, topic: str, partition: int) -> SqlRecords:
         """See RecordStore.open."""
@@ -336,7 +336,7 @@ class SqlRecordStore(RecordStore):
         for (log_id,) in found:
             self.change("DELETE FROM dejaq_record WHERE log = ?", (log_id,))
 
-    # ── objects ──────────────────────────────────────────────────────────────────────────────────
+    # --- objects -------------------------------------------------------------------------------
 
     def put_object(self, name: str, content: bytes | memoryview) -> None:
         """See RecordStore.put_object."""

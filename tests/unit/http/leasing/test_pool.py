@@ -1,0 +1,133 @@
+"""Requests share a consumer: who waits gets messages, who does not wait gets none."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.errors import TopicUnknown, Unavailable
+from dejaqueue.http.leasing.pool import LeasePool
+from dejaqueue.wire.descriptors import ConsumeStream
+from tests.unit.http.leasing.leases import LONG_MS, OPTIONS, credit, payloads, run, send, settled
+
+
+def test_nothing_there_is_answered_at_once(broker: Broker) -> None:
+    async def story(pool: LeasePool) -> None:
+        assert await pool.lease(OPTIONS, 5, 0) == []
+        assert credit(broker) == [0]
+        await send(broker, "a", "b", "c")
+        assert payloads(await pool.lease(OPTIONS, 2, 0)) == ["a", "b"]
+        assert payloads(await pool.lease(OPTIONS, 2, 0)) == ["c"]
+        assert await pool.lease(OPTIONS, 2, 0) == []
+
+    run(broker, story)
+
+
+def test_who_waits_gets_what_comes_in_turn(broker: Broker) -> None:
+    async def story(pool: LeasePool) -> None:
+        tasks = [asyncio.create_task(pool.lease(OPTIONS, 2, LONG_MS)) for _ in range(3)]
+        await asyncio.sleep(0)
+        await send(broker, *"abcde")
+        assert [payloads(taken) for taken in await asyncio.gather(*tasks)] == [
+            ["a", "b"],
+            ["c", "d"],
+            ["e"],
+        ]
+        await settled(broker)
+        assert credit(broker) == [0]
+        assert len(broker.call("stats", {"topic": "t"})["consumers"]) == 1
+
+    run(broker, story)
+
+
+def test_time_that_is_over_takes_the_credit_back(broker: Broker) -> None:
+    async def story(pool: LeasePool) -> None:
+        assert await pool.lease(OPTIONS, 7, 20) == []
+        await settled(broker)
+        assert credit(broker) == [0]
+        await send(broker, "a")
+        await settled(broker)
+        assert broker.call("stats", {"topic": "t"})["ready"] == 1
+        [part] = await pool.lease(OPTIONS, 7, 0)
+        assert part.batch.column("attempts").to_pylist() == [1]
+
+    run(broker, story)
+
+
+def test_a_client_that_goes_away_gets_nothing(broker: Broker) -> None:
+    async def story(pool: LeasePool) -> None:
+        gone = asyncio.Event()
+
+        async def wait_gone() -> None:
+            await gone.wait()
+
+        lost = asyncio.create_task(pool.lease(OPTIONS, 1, LONG_MS, wait_gone))
+        other = asyncio.create_task(pool.lease(OPTIONS, 1, LONG_MS))
+        await asyncio.sleep(0)
+        gone.set()
+        assert await lost == []
+        await send(broker, "a", "b")
+        assert payloads(await other) == ["a"]
+        await settled(broker)
+        assert broker.call("stats", {"topic": "t"})["ready"] == 1
+
+    run(broker, story)
+
+
+def test_a_cancelled_request_gives_back(broker: Broker) -> None:
+    async def story(pool: LeasePool) -> None:
+        task = asyncio.create_task(pool.lease(OPTIONS, 1, LONG_MS))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not pool.session(OPTIONS).is_waited_on
+        await send(broker, "a")
+        assert payloads(await pool.lease(OPTIONS, 1, LONG_MS)) == ["a"]
+
+    run(broker, story)
+
+
+def test_a_deleted_topic_ends_the_wait(broker: Broker) -> None:
+    async def story(pool: LeasePool) -> None:
+        task = asyncio.create_task(pool.lease(OPTIONS, 1, LONG_MS))
+        await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, broker.delete_topic, "t")
+        with pytest.raises(TopicUnknown):
+            await task
+        with pytest.raises(TopicUnknown):
+            await pool.lease(OPTIONS, 1, 0)
+
+    run(broker, story)
+
+
+def test_closing_ends_the_wait(broker: Broker) -> None:
+    async def story(pool: LeasePool) -> None:
+        task = asyncio.create_task(pool.lease(OPTIONS, 1, LONG_MS))
+        await asyncio.sleep(0)
+        pool.close()
+        with pytest.raises(Unavailable):
+            await task
+        with pytest.raises(Unavailable):
+            await pool.lease(OPTIONS, 1, 0)
+
+    run(broker, story)
+
+
+def test_sessions_that_nobody_uses_are_closed(broker: Broker) -> None:
+    async def story(pool: LeasePool) -> None:
+        assert await pool.lease(OPTIONS, 1, 0) == []
+        task = asyncio.create_task(pool.lease(ConsumeStream("t", "b", holds=False), 1, LONG_MS))
+        await asyncio.sleep(0)
+        for session in pool._sessions.values():
+            session.used_us = 0
+        pool._make_round()
+        assert [
+            consumer["consumer"] for consumer in broker.call("stats", {"topic": "t"})["consumers"]
+        ] == ["b"]
+        task.cancel()
+
+    run(broker, story)
