@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from dejaqueue import limits
 from dejaqueue.broker import opening
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.commit import Commits
@@ -18,10 +17,9 @@ from dejaqueue.broker.transactions import Transactions
 from dejaqueue.clock import Discipline
 from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue, Kept, State
 from dejaqueue.cluster.clocks import ClockComparison
-from dejaqueue.cluster.members import Member
 from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.ownership import View
-from dejaqueue.coordinator.interface import Conflict, Fact
+from dejaqueue.coordinator.interface import Conflict
 from dejaqueue.engine.engine import Engine
 from dejaqueue.errors import Fenced
 from dejaqueue.journal.records.interface import Bytes
@@ -159,20 +157,6 @@ def a_clock_that_jumps_is_believed(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Discipline, "__init__", init)
     patch.setattr(ClockComparison, "apart_us", lambda self, joined, limit_us: 0)
-
-
-@mutant
-def an_earlier_life_was_there_first(patch: pytest.MonkeyPatch) -> None:
-    """Who comes back with another clock has the place of its last life."""
-
-    def joined(self: ClockComparison, facts: list[Fact], own: Member) -> dict[str, int]:
-        there = {
-            member.node: fact.revision for fact in facts if not (member := Member.of(fact)).apart
-        }
-        there.setdefault(self._node, limits.INSTANT_MS_MAX)
-        return there
-
-    patch.setattr(ClockComparison, "joined", joined)
 
 
 # --- topics that are made and deleted, and transactions over several ------------------------------

@@ -14,8 +14,6 @@ from dejaqueue.client.consuming.holding import Holder, Lease, Slice
 from dejaqueue.client.flight_transport import FlightWriteChannel
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.routed_transport import RoutedTransport
-from dejaqueue.client.transacting import TransactionCore
-from dejaqueue.errors import DejaQError
 from dejaqueue.wire.frames import Reply, Settle, SettleOp
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -131,23 +129,3 @@ def a_settle_whose_stream_broke_is_taken_for_done(patch: pytest.MonkeyPatch) -> 
         answer.set_result(Reply(settle.number, len(rows.ids)))
 
     patch.setattr(ConsumeCore, "_settle_elsewhere", elsewhere)
-
-
-@mutant
-def a_commit_without_an_answer_is_taken_for_one(patch: pytest.MonkeyPatch) -> None:
-    """Nobody asks again."""
-    inner = TransactionCore._decide
-
-    def decide(self: TransactionCore, action: str) -> None:
-        core = self._core
-        named = {"transaction": self.name, "participants": sorted(self._participants)}
-        if not self.name:
-            return inner(self, action)
-        try:
-            core.transport.action(action, named).result()
-        except DejaQError as wrong:
-            if not wrong.retry:
-                raise
-        return None
-
-    patch.setattr(TransactionCore, "_decide", decide)

@@ -18,7 +18,7 @@ ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
 SLICE = sorted(FOUND_BY)[::4]
 
 
-@pytest.mark.parametrize("seed", [1, 5, 22])
+@pytest.mark.parametrize("seed", [17, 18])
 def test_no_rule_is_broken(seed: int) -> None:
     run = simulate_clients(seed)
     assert [str(fault) for fault in run.faults] == []
