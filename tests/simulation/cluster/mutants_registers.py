@@ -84,6 +84,13 @@ def a_topic_is_changed_from_what_was_last_heard(patch: pytest.MonkeyPatch) -> No
     patch.setattr(ClusterCatalogue, "read", lambda self: None)
 
 
+@mutant
+def journals_that_come_back_hold_their_name(patch: pytest.MonkeyPatch) -> None:
+    """A mark that was late, of a topic that was given up and deleted, is taken for one that the
+    coordinator has forgotten: nobody can make a topic of that name."""
+    patch.setattr(ClusterCatalogue, "drop_again", lambda self, name, journals: False)
+
+
 # --- transactions ---------------------------------------------------------------------------------
 
 

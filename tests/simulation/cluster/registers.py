@@ -261,6 +261,8 @@ class Registers:
                 answer = EXISTS
             elif error is not None:
                 answer = None
+                if isinstance(error, DejaQError) and not error.retry:
+                    self._fault(1, f"topic {name}, {op}: {error!r}")
             now_us = self.world.now_us
             self.topics[name].append(Call(op, lease_ms, answer, called_us, now_us))
             then()
@@ -382,6 +384,8 @@ class Registers:
         def nothing() -> None:
             pass
 
+        for name in TOPICS:  # whatever became of it, it can be made
+            self._call_topic("create or equal", name, 1_000, nothing)
         for _ in range(4):
             for key in KEYS:
                 self.look(key, nothing)
