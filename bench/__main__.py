@@ -20,6 +20,7 @@ from bench import machine, page, plots, results
 from bench.registry import NAMES, available
 from bench.results import QUESTIONS, Outcome
 from bench.systems.system import Plan
+from dev.reaper import start_reaper
 
 ROOT = Path(__file__).resolve().parent
 KEPT = ROOT / "results"
@@ -71,6 +72,7 @@ def main(
     QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, parts (all by
     default), scale, spark, journals and cluster.
     """
+    start_reaper()
     names = tuple(name.strip() for name in systems.split(","))
     for name in names:
         if name not in NAMES:

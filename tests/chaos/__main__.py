@@ -16,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from dev.reaper import start_reaper
 from tests.chaos import clocks, machines, network
 from tests.chaos.faults import KINDS, plan
 from tests.chaos.machines import BACKENDS, SERVE
@@ -24,6 +25,7 @@ from tests.chaos.run import TOPICS, run, say
 
 def main() -> int:
     """Run; 1 if anything was promised and not kept, 2 if it cannot run here."""
+    start_reaper()
     parser = argparse.ArgumentParser(prog="make chaos")
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--backend", choices=[*BACKENDS, "both"], default="both")

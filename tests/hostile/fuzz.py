@@ -48,6 +48,7 @@ from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire import frames
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
+from dev.reaper import start_reaper
 from tests.hostile.arrow_bytes import stream_of
 from tests.hostile.spoil import bombs, good, spoilt
 
@@ -360,7 +361,7 @@ class Judged:
         after: dict[str, Any] = {}
         for number in range(2):
             ticket = {"topic": self._topic, "partition": number, "limit": 10_000}
-            rows = self._broker.peek(ticket | after)
+            rows = next(self._broker.read("peek", ticket | after)[1])
             for name, column in zip(rows.schema.names, rows.columns, strict=True):
                 try:
                     if CANARY[:6].decode() in repr(column.to_pylist()):
@@ -466,6 +467,7 @@ def _one_child(seed: int, end: int, planted: str, found: Found, faults_max: int)
 
 def main() -> int:
     """`make fuzz`."""
+    start_reaper()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batches", type=int, default=1_000_000)

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from dev.reaper import start_reaper
 from tests.simulation.planted import BROKER, CLUSTER, KEYS, REGISTERS, Garden
 
 
@@ -30,6 +31,7 @@ def plant(garden: Garden, names: list[str]) -> int:
 
 def main() -> int:
     """Plant each, or those that are named; 1 if one was not found."""
+    start_reaper()
     wanted, missed = sys.argv[1:], 0
     for garden in (BROKER, CLUSTER, KEYS, REGISTERS):
         missed += plant(garden, [n for n in garden.mutants if not wanted or n in wanted])

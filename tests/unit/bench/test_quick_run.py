@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench import registry
+from dev.reaper import marks
 
 ROOT = Path(__file__).resolve().parents[3]
 CASES = {"enqueue", "lease_ack", "single"}
@@ -23,7 +24,7 @@ def run_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "bench", *arguments],
         cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        env=marks() | {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
         capture_output=True,
         text=True,
         timeout=100,
