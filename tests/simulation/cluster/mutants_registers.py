@@ -65,7 +65,7 @@ def a_topic_is_described_as_it_was_last_heard_of(patch: pytest.MonkeyPatch) -> N
     """From what the broker knows, without asking whether it changed since."""
 
     def topic(self: Broker, name: str, *, newest: bool = False) -> Topic:
-        self._check_running()
+        self.check_running()
         return self._catalogue.get(name)
 
     patch.setattr(Broker, "topic", topic)
@@ -82,13 +82,6 @@ def a_topic_is_changed_from_what_was_last_heard(patch: pytest.MonkeyPatch) -> No
 
     patch.setattr(ClusterCatalogue, "_write", write)
     patch.setattr(ClusterCatalogue, "read", lambda self: None)
-
-
-@mutant
-def journals_that_come_back_hold_their_name(patch: pytest.MonkeyPatch) -> None:
-    """A mark that was late, of a topic that was given up and deleted, is taken for one that the
-    coordinator has forgotten: nobody can make a topic of that name."""
-    patch.setattr(ClusterCatalogue, "drop_again", lambda self, name, journals: False)
 
 
 # --- transactions ---------------------------------------------------------------------------------

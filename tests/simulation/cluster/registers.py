@@ -413,8 +413,15 @@ def _scenario(world: World) -> Scenario:
         lease_ms=world.random.choice([500, 3_000]),
         on_duplicate=world.random.choice(list(OnDuplicate)),
     )
-    quiet = dict.fromkeys(("transacts", "fires", "grows", "steps_back", "drifts", "fills"), False)
-    return Scenario(topic, **quiet)
+    return Scenario(
+        topic,
+        transacts=False,
+        fires=False,
+        grows=False,
+        steps_back=False,
+        drifts=False,
+        fills=False,
+    )
 
 
 def simulate_registers(seed: int) -> Run:
