@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -34,12 +35,28 @@ settings.register_profile(
 settings.load_profile("house")
 
 _left_out: list[str] = []
+_spent_seconds: defaultdict[str, float] = defaultdict(float)
+"""File → how long its tests took, with their fixtures."""
+_ended: dict[str, float] = {}
+"""Process → when its last test ended: one that ends long before the others could have had more."""
+LONG_RUN_SECONDS = 60
+FILES_SHOWN = 12
 _left_quiet: list[str] = []
 QUIET = "logs were silenced"
 
 TOGETHER = ("tests/spark/", "tests/cluster/")
 """Folders whose tests share what takes long to start: a JVM, servers."""
-LONGEST = (*TOGETHER, "tests/crash/", "tests/conformance/", "tests/soak/", "tests/hostile/")
+LONGEST = (
+    *TOGETHER,
+    "tests/crash/",
+    "tests/conformance/",
+    "tests/dev/",
+    "tests/clients/",
+    "tests/hostile/",
+    "tests/model/",
+    "tests/simulation/",
+    "tests/mutation/",
+)
 """What takes long begins first, so that nothing is waited for at the end."""
 WATCHED = ("tests/integration/", "tests/hostile/")
 """Tests that send what comes from outside to brokers in this process."""
@@ -136,12 +153,22 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if REQUIRE_ALL and skipped and "may_skip" not in report.keywords:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         _left_out.append(f"{report.nodeid}: {reason}")
+    _spent_seconds[report.nodeid.partition("::")[0]] += report.duration
+    _ended[getattr(report, "worker_id", "the only process")] = report.stop
     if report.when == "call":
         _left_quiet.extend(str(found) for name, found in report.user_properties if name == QUIET)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name what was left out."""
+    """Name what was left out, and after a long run where the time went."""
+    if sum(_spent_seconds.values()) > LONG_RUN_SECONDS:
+        terminalreporter.section("longest files")
+        ordered = sorted(_spent_seconds.items(), key=lambda spent: -spent[1])
+        for path, seconds in ordered[:FILES_SHOWN]:
+            terminalreporter.write_line(f"{seconds:7.1f} s  {path}")
+        last = max(_ended.values())
+        idle = ", ".join(f"{name} {last - at:.0f} s" for name, at in sorted(_ended.items()))
+        terminalreporter.write_line(f"idle at the end: {idle}")
     for line in _left_quiet:
         terminalreporter.write_line(f"logs were silenced {line}", yellow=True)
     for line in _left_out:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from dev.reaper import start_reaper
 from tests.chaos import clocks, machines, network
@@ -74,7 +75,12 @@ def _run(
     backend: str, kinds: list[str], options: argparse.Namespace, program: tuple[str, ...]
 ) -> int:
     seconds = options.minutes * 60
-    brief = {"lengths_s": (3.6, 4.4), "gaps_s": (0.2, 0.4), "together": 1.0, "everything": True}
+    brief: dict[str, Any] = {
+        "lengths_s": (3.6, 4.4),
+        "gaps_s": (0.2, 0.4),
+        "together": 1.0,
+        "everything": True,
+    }
     steps = plan(options.seed, seconds, kinds, len(TOPICS), **(brief if options.brief else {}))
     say(f"{backend}, seed {options.seed}, {len(steps)} steps:")
     for number, step in enumerate(steps, 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 import pyarrow as pa
 
@@ -105,7 +106,7 @@ class Cluster:
         self.clocks: dict[str, Stoppable] = {}
         self.brokers: dict[str, Broker] = {}
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -264,7 +264,10 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
     @_changes
     def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
         """Durable at once."""
-        os.utime(self._at(path), ns=times)
+        if times is None:
+            os.utime(self._at(path))
+        else:
+            os.utime(self._at(path), ns=times)
         return 0
 
     @_while_powered

@@ -45,7 +45,7 @@ def test_everything_is_started__and_the_run_is_killed(tmp_path: Path) -> None:
     if "jvm" in wanted:
         from pyspark.java_gateway import launch_gateway
 
-        started.append(launch_gateway())
+        started.append(launch_gateway())  # type: ignore[no-untyped-call]
     started += [start(name) for name in wanted if name in NAMES and missing(name) is None]
     running = family(os.getpid())
     result = Path(os.environ["SCENE_RESULT"])

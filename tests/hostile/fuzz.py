@@ -140,12 +140,13 @@ def _payloads_reach_behind() -> None:
 
 
 def _read_payloads_reach_behind() -> None:
-    checked = flight_transport.is_layout_of_texts
+    whole: Any = flight_transport
+    checked = whole.is_layout_of_texts
 
     def believing(batch: pa.RecordBatch) -> bool:
         return _reaches_behind(batch) or checked(batch)
 
-    flight_transport.is_layout_of_texts = believing  # type: ignore[attr-defined]
+    whole.is_layout_of_texts = believing
 
 
 PLANTED = {

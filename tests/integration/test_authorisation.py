@@ -396,7 +396,7 @@ def test_a_foreign_transaction_says_nothing_of_whether_its_topic_is_there(site: 
         for caller in ("produce mine", "consume mine", "admin mine"):
             key = site.keys[caller]
             for action in ("commit_transaction", "abort_transaction"):
-                bodies = (
+                bodies: tuple[dict[str, Any], ...] = (
                     {"transaction": name, "participants": [f"{MINE}/0"]},
                     {"transaction": name},
                     {"transaction": mine, "participants": [f"{topic}/0"]},
@@ -519,9 +519,7 @@ def test_what_administers_has_one_line_each(site: Site, caplog: pytest.LogCaptur
         except DejaQError as error:
             assert isinstance(error, NotAllowed) == calls.ACTIONS[name].rule.peers
         if calls.ACTIONS[name].rule.audited or calls.ACTIONS[name].rule.peers:  # refused
-            wanted.append(
-                ("root", name, body.get("name") if "topic" in name else body.get("topic", ""))
-            )
+            wanted.append(("root", name, body.get("name" if "topic" in name else "topic", "")))
     with httpx.Client(base_url=site.http_url, timeout=30) as client:
         for (method, path), (_, body) in ROUTES.items():
             make_topics(site.broker)

@@ -130,7 +130,8 @@ READABLE = [(str(row), 1) for row in range(COUNT) if row != BAD_ROW]
 
 def check_dead(client: Client) -> None:
     """The bad row becomes a dead letter after its two attempts, with the reason; no other does."""
-    clock, found = SystemClock(), []
+    clock = SystemClock()
+    found: list[Any] = []
     until_us = clock.now_us() + 30_000_000
     while not found:
         assert clock.now_us() < until_us, "it did not die"

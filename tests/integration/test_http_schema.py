@@ -131,7 +131,7 @@ def test_no_request_is_answered_as_it_must_not(served: Served, name: str) -> Non
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    def check(case: Case, topic: str) -> None:
+    def check(case: Case[Any], topic: str) -> None:
         if "topic" in case.path_parameters and topic != "*":
             case.path_parameters["topic"] = "cron" if "cron" in name else topic
             if "name" in case.path_parameters and topic != "timeline":

@@ -81,7 +81,9 @@ def consume(target: flight.FlightDescriptor, frame: bytes = frames.encode(Credit
 
 def tell(content: pa.Buffer | None) -> None:
     """Raise what a frame says."""
-    frame = None if content is None else frames.decode(memoryview(content))
+    if content is None:
+        return
+    frame = frames.decode(memoryview(content))
     if isinstance(frame, Reply | StreamError) and frame.error is not None:
         told = bytes(memoryview(content)).partition(b"{")[2].decode(errors="replace")
         raise flight.FlightServerError(f"x\ndejaq:{{{told}. Detail: Failed")

@@ -375,8 +375,12 @@ def _open(
             writer.done_writing()
             reader.read()
         return
-    more = {"scan": {"partition": 0}, "claim": {"partition": 0, "claim": 1},
-            "history": {"partition": 0, "file": "x"}}.get(stream, {})  # fmt: skip
+    ranges: dict[str, dict[str, Any]] = {
+        "scan": {"partition": 0},
+        "claim": {"partition": 0, "claim": 1},
+        "history": {"partition": 0, "file": "x"},
+    }
+    more = ranges.get(stream, {})
     ticket = flight.Ticket(json.dumps({"op": stream} | values | more).encode())
     client.do_get(ticket, options).read_all()
 

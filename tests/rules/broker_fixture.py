@@ -44,15 +44,18 @@ class Got:
 
     @property
     def payloads(self) -> list[bytes]:
-        return self.batch.column("payload").to_pylist()
+        found: list[bytes] = self.batch.column("payload").to_pylist()
+        return found
 
     @property
     def ids(self) -> list[int]:
-        return self.batch.column("id").to_pylist()
+        found: list[int] = self.batch.column("id").to_pylist()
+        return found
 
     @property
     def attempts(self) -> list[int]:
-        return self.batch.column("attempts").to_pylist()
+        found: list[int] = self.batch.column("attempts").to_pylist()
+        return found
 
 
 class RecordingConsumer:
@@ -122,7 +125,7 @@ class BrokerFixture:
         snapshot_interval_ms: int = 300_000,
         **topic: Any,
     ) -> None:
-        self._snapshots = {
+        self._snapshots: dict[str, Any] = {
             "snapshot_entries": snapshot_entries,
             "snapshot_interval_ms": snapshot_interval_ms,
         }

@@ -157,7 +157,8 @@ def test_a_histogram_before_and_after_messages_are_gone(make_broker: MakeBroker,
 
 def change(broker: BrokerFixture, name: str, **values: Any) -> int:
     """Ask until all is done; how many were changed."""
-    count, after = 0, None
+    count: int = 0
+    after = None
     while True:
         call = partial(broker.broker.call, name)
         answer = call({"topic": TOPIC, "after": after, **values})
@@ -178,7 +179,7 @@ def test_a_group_is_moved_by_an_hour_each_message_once(
     for part in range(4):
         send(broker, [(f"m{part}", 10 * n, "ab"[n % 2], []) for n in range(20)])
     window = {"due_from": now + 100, "due_to": now + 200}
-    asked = {"group": "a", **window}
+    asked: dict[str, Any] = {"group": "a", **window}
     assert change(broker, "move_where", by_ms=50, dry_run=True, **asked) == 20
     assert len(peeked(broker, **asked)) == 20
     # 100, 120 … 180 become 150, 170 … 230: a second look at what was moved would move it again.

@@ -378,7 +378,12 @@ def test_what_finds_no_room_is_dropped_and_said(on_files: MakeBroker) -> None:
     broker = on_files(history=True)
     broker.broker.settings.history.__dict__["waiting_rows_max"] = 100
     stuck, go = threading.Event(), threading.Event()
-    broker.broker.history.submit(lambda: (stuck.set(), go.wait(10)))
+
+    def hang() -> None:
+        stuck.set()
+        go.wait(10)
+
+    broker.broker.history.submit(hang)
     assert stuck.wait(10)
     broker.send([b"a"] * 60)
     for _ in range(3):  # nobody waits for the disk of the history

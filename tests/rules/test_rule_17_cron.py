@@ -46,6 +46,7 @@ class CronFixture(BrokerFixture):
         return self.broker.call(f"cron_{action}", {"topic": TOPIC, **body})
 
     def put(self, name: str = "e", **fields: Any) -> dict[str, Any]:
+        made: dict[str, Any]
         [made] = self.call("put", entries=[CronEntry(name, **fields).to_dict()])["entries"]
         return made
 

@@ -101,7 +101,8 @@ class Producer:
     def _send(self) -> None:
         world, now_us = self._world, self._world.now_us
         names = ("payload", "due", "group", "priority", "expires")
-        notes, columns = [], {name: [] for name in names}
+        notes: list[Any] = []
+        columns: dict[str, list[Any]] = {name: [] for name in names}
         keys: list[str | None] = []
         for _ in range(min(self.rows_max, world.random.choice([1, 1, 2, 10, 20, 60]))):
             self._count += 1

@@ -12,7 +12,6 @@ import re
 import subprocess
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,12 +50,12 @@ class Source:
     path: str
     text: str
 
-    @cached_property
+    @property
     def lines(self) -> list[str]:
         """Its lines."""
         return self.text.splitlines()
 
-    @cached_property  # every rule walks it, and to parse all files anew takes seconds
+    @property
     def tree(self) -> ast.Module:
         """Its syntax tree; the file must be Python."""
         return ast.parse(self.text)
@@ -279,12 +278,13 @@ def imports_flight(source: Source) -> list[str]:
         return []
     found = []
     for node in ast.walk(source.tree):
-        names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             names.append(node.module or "")
+        else:
+            continue
         if any(name.startswith("pyarrow.flight") for name in names):
             found.append(f"{source.path}:{node.lineno}: pyarrow.flight outside of flight/, client/")
     return found

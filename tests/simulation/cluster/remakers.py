@@ -167,7 +167,7 @@ class Remaker:
                 return
             if isinstance(error, TopicUnknown):
                 self._fault(f"topic {self.name} is there, and a broker said it is not")
-            elif not error.retry:
+            elif not (isinstance(error, DejaQError) and error.retry):
                 self._fault(f"topic {self.name}: {error!r}")
             again()
 

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ FAR, NEAR = "ipv4:10.0.0.7:5000", "ipv4:127.0.0.1:5000"
 SECONDS_MAX = 10.0
 
 
-def make(**settings: object) -> tuple[Quotas, VirtualClock]:
+def make(**settings: Any) -> tuple[Quotas, VirtualClock]:
     clock = VirtualClock()
     return Quotas(BrokerSettings(quotas=QuotaSettings(**settings)), clock), clock
 
@@ -46,7 +47,8 @@ def in_thread(call: Callable[[], None]) -> Future[None]:
 
     def run() -> None:
         try:
-            future.set_result(call())
+            call()
+            future.set_result(None)
         except Exception as error:  # noqa: BLE001 - whoever waits gets it
             future.set_exception(error)
 

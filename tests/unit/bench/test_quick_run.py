@@ -44,6 +44,7 @@ def quick(out: Path, question: str, system: str) -> list[dict[str, object]]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.may_skip
 @pytest.mark.parametrize("system", ["redis", "beanstalkd"])
 def test_a_peer_answers_throughput(tmp_path: Path, system: str) -> None:

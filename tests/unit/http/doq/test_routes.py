@@ -76,7 +76,7 @@ def test_a_queue_is_made_changed_listed_and_deleted(http: Client) -> None:
 
 def test_what_is_missing_has_the_status_of_the_call(http: Client) -> None:
     message = {"content": "", "priority": 1}
-    calls = [
+    calls: list[tuple[str, str, Any, int]] = [
         ("GET", "/queues/q", None, 400),
         ("PUT", "/queues/q", {"settings": {}}, 409),
         ("DELETE", "/queues/q", None, 400),

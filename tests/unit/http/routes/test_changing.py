@@ -78,5 +78,6 @@ def test_what_is_wrong_is_named(api: Api, op: str, body: Any, field: str) -> Non
 
 
 def test_a_topic_that_is_not_there(api: Api) -> None:
-    for body in ({"messages": [{"id": "1"}]}, {"where": {}}):
+    bodies: list[dict[str, Any]] = [{"messages": [{"id": "1"}]}, {"where": {}}]
+    for body in bodies:
         assert api.ask("POST", "/v1/topics/none/cancel", body)[0] == 404
