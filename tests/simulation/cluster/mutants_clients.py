@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.client.consuming import ConsumeCore
+from dejaqueue.client.consuming.consume_core import ConsumeCore
+from dejaqueue.client.consuming.holding import Holder, Lease, Slice
 from dejaqueue.client.flight_transport import FlightWriteChannel
-from dejaqueue.client.holding import Holder, Lease, Slice
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.routed_transport import RoutedTransport
 from dejaqueue.client.transacting import TransactionCore
