@@ -65,7 +65,7 @@ def a_topic_is_described_as_it_was_last_heard_of(patch: pytest.MonkeyPatch) -> N
     """From what the broker knows, without asking whether it changed since."""
 
     def topic(self: Broker, name: str, *, newest: bool = False) -> Topic:
-        self._check_running()
+        self.check_running()
         return self._catalogue.get(name)
 
     patch.setattr(Broker, "topic", topic)
