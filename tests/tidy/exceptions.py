@@ -246,7 +246,7 @@ STRANGE_NOUNS: set[str] = set(
     findings finished fire fired forwarding found gathered get gone handed held jump kept known
     lack landed lapses leased listed loaded local made many measure merged merging moved named
     news noted notes observer once onward op opened opening outbound outlook overlap packing
-    papers place placeholder places plain planned post priority promise purged pushed queue
+    papers placeholder places plain planned post priority promise purged pushed queue
     quiet reachable readiness reading ready recorded recovered redirects redriven refused
     reloadable relocate remember reorder reordering repair repeats replay resolution rest
     resting returned saved sealed sent serve settled sharded shared shelf shown sick side space

@@ -59,7 +59,7 @@ class Lapses:
             place.apply(Move(now_ms, sequences[moved], dues_ms))
 
     def _take(self, now_ms: int) -> list[tuple[int, int, int]]:
-        """Those leases that have ended by now, as far as was known when they began."""
+        """Those leases that have ended by now, by the end that was set when they began."""
         ended: list[tuple[int, int, int]] = []
         with self._lock:
             while self._leases and self._leases[0][0] <= now_ms:
