@@ -10,11 +10,16 @@ PY := .venv/bin/python
 PYTHON ?=
 # QUESTION=name runs one question of the benchmark; ARGS=... is passed on as it is.
 QUESTION ?=
+# AGAINST=commit measures this tree and another commit in turns and prints ratios; nothing is kept.
+AGAINST ?=
 ARGS ?=
 # PYTEST_ARGS='-x -k lease' is added to every pytest call.
 PYTEST_ARGS ?=
 # How many processes run all tests; more than processors, because tests mostly wait.
 TEST_PROCESSES ?= 3
+# Those of the quick lane compute, most of them.
+QUICK_PROCESSES ?= 2
+QUICK := tests/unit tests/rules tests/model tests/tidy
 # REQUIRE_ALL=1: nothing may be skipped; what CI sets.
 REQUIRE_ALL ?=
 export REQUIRE_ALL
@@ -44,7 +49,7 @@ serve: venv-run ## start a broker on ./demo-out/serve (ARGS="--data DIR --port N
 	@$(PY) -m dejaqueue serve $(or $(ARGS),--data demo-out/serve)
 
 ##@ Change it
-.PHONY: setup check unit test format
+.PHONY: setup check unit quick test timing format
 setup: venv-dev ## make .venv with everything that checks and tests need
 	@echo "ready: $$($(PY) -c 'import dejaqueue; print("dejaqueue", dejaqueue.__version__)') on $$($(PY) --version); next: make check"
 
@@ -53,9 +58,19 @@ check: venv-dev lint-only types imports docs-only tidy ## format, lint, types, i
 unit: venv-dev ## unit tests only
 	@$(PY) -m pytest tests/unit $(PYTEST_ARGS)
 
-test: venv-test lint-only types imports docs-only ## everything, as CI runs it
+quick: venv-dev ## unit tests, the rules, the models, the house rules: under three minutes on two cores
+	@SECONDS=0; $(PY) -m pytest $(QUICK) -m "not slow and not crash and not timing" \
+		-q -n $(QUICK_PROCESSES) --dist loadgroup $(PYTEST_ARGS); echo "== quick: $$SECONDS s"
+
+test: venv-test lint-only types imports docs-only ## everything, as CI runs it; tests/README.md says when to run what
 	@echo "== tests"
-	@$(PY) -m pytest tests -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
+	@SECONDS=0; $(PY) -m pytest tests -m "not timing" -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS); echo "== tests: $$SECONDS s"
+	@$(MAKE) timing
+
+# Status 5: PYTEST_ARGS leave none of them.
+timing: venv-dev ## tests that judge by the clock on the wall, one after the other, on a machine that is quiet
+	@echo "== timing"
+	@$(PY) -m pytest tests -q -m timing -n 0 $(PYTEST_ARGS) || [ $$? -eq 5 ]
 
 format: venv-dev ## rewrite the code in its one format
 	@$(PY) -m ruff check --quiet --fix-only $(CODE)
@@ -76,7 +91,7 @@ docs: venv-dev ## write the generated code and pages again
 docs-check: venv-dev docs-only ## fail if a generated page is stale or a link is broken
 	@$(PY) -m pytest tests/docs -q $(PYTEST_ARGS)
 
-##@ Prove
+##@ Prove: tests/README.md says which when
 .PHONY: sim rot
 SEED ?= 1
 N ?= 200
@@ -141,10 +156,17 @@ reliability: venv-dev ## everything that breaks things on purpose, in half an ho
 	@PYTHONPATH=src:. $(PY) -m tests.reliability --first $(SEED) --seeds $(or $(SEEDS),2000) $(ARGS)
 
 ##@ Measure
-.PHONY: bench bench-scale bench-spark bench-cluster
-bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput, ARGS=...)
+.PHONY: bench figures bench-scale bench-spark bench-cluster
+bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput; AGAINST=commit: this tree and that one in turns)
 	@scripts/install_servers.sh || true
-	@$(PY) -m bench $(QUESTION) $(ARGS)
+	@$(PY) -m bench $(QUESTION) $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
+	@$(PY) scripts/generate_reference.py
+
+figures: venv-bench ## all figures of README.md, anew, at a clean commit
+	@test -z "$$(git status --porcelain)" || { echo "make figures: commit first: figures name the commit they are of"; exit 1; }
+	@scripts/install.sh cluster
+	@scripts/install_servers.sh || true
+	@$(PY) -m bench throughput lateness hot_instant scale cluster --keep $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
 bench-scale: venv-bench ## 100 million scheduled messages: memory, rates, start (ARGS="--messages N")

@@ -18,6 +18,7 @@ import numpy as np
 
 from dejaqueue.engine.commands import Ack, Cancel, Enqueue, Lease, Move
 from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.selection import Selection
 from dejaqueue.engine.snapshot import plan_snapshot, restore
 from dejaqueue.schema.keys import hash_keys
 
@@ -65,8 +66,8 @@ def commands_at(engine: Engine, rows: int, rounds: int, position: int) -> int:
         watch.run("move", engine.apply, Move(0, sequences, dues_ms))
         position += 1
         # As a dispatcher does: up to when the next messages are due, which is "now".
-        now_ms = engine.page(after_due_ms=-1, after_sequence=-1, until_ms=SPAN_MS, limit=rows)[-1:]
-        until_ms = int(engine.dues(now_ms)[0])
+        page, _ = engine.page(Selection(), after=(-1, -1), limit=rows, rows_max=1 << 40)
+        until_ms = int(engine.dues(page[-1:])[0])
         lease = Lease(0, position, until_ms, rows, 1 << 50)
         leased = watch.run("lease", engine.apply, lease).leased
         watch.run("next due", engine.next_due_ms)

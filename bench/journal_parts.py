@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -90,7 +91,11 @@ def bench_read(store: SegmentStore, mib: int) -> None:
         chosen = random.choice(all_rows, (64, rows))
         for columns, name in ((("payload",), "payload"), (TEXT_COLUMNS, "5 columns, 4 absent")):
             turn = itertools.cycle(chosen)
-            median = measure(lambda t=turn, c=columns: journal.read(next(t), c), 300)
+
+            def read(turn: Any = turn, columns: tuple[str, ...] = columns) -> None:
+                journal.read(next(turn), columns)
+
+            median = measure(read, 300)
             report("read", f"{rows} random rows, {name}", median, "µs")
             report("read", f"{rows} random rows, {name}", rows / median * 1e6, "rows/s")
     journal.adopt(iter([all_rows]))

@@ -83,16 +83,19 @@ def installed_licence(name: str, versions: set[str]) -> str | None:
         return None
     if told["Version"] not in versions:
         return None
-    if expression := told.get("License-Expression"):
-        return str(expression)
+    if "License-Expression" in told:
+        return str(told["License-Expression"])
     if name in READ:
         return READ[name]
     classifiers = [one.split(" :: ")[-1] for one in told.get_all("Classifier") or []]
-    said = [told.get("License") or "", *(one for one in classifiers if one in WORDS)]
+    said = [
+        str(told["License"] or "") if "License" in told else "",
+        *(one for one in classifiers if one in WORDS),
+    ]
     for one in said:
         word = WORDS.get(one.strip(), one.strip())
         if word in ALLOWED:
-            return word
+            return str(word)
     raise SystemExit(f"licences: {name} says {said}: read its files, and put it into READ")
 
 

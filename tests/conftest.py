@@ -3,6 +3,9 @@
 With REQUIRE_ALL=1 (CI) a skipped test fails the run: a machine that lacks something must say so,
 not look green. A test that may be left out anywhere says so by the mark `may_skip`.
 
+A test that judges by the clock on the wall says so by the mark `timing`: it is left out where the
+machine has other work, and `make test` runs it when all others are done.
+
 Tests wait more than they compute, so `make test` runs them in several processes (pytest-xdist). A
 file stays in one of them, a folder with costly fixtures too, and what takes long begins first.
 """
@@ -11,11 +14,16 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from dev.reaper import start_reaper
 from tests.checker.internal import internal_errors
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
@@ -27,15 +35,62 @@ settings.register_profile(
 settings.load_profile("house")
 
 _left_out: list[str] = []
+_spent_seconds: defaultdict[str, float] = defaultdict(float)
+"""File → how long its tests took, with their fixtures."""
+_ended: dict[str, float] = {}
+"""Process → when its last test ended: one that ends long before the others could have had more."""
+LONG_RUN_SECONDS = 60
+FILES_SHOWN = 12
 _left_quiet: list[str] = []
 QUIET = "logs were silenced"
 
 TOGETHER = ("tests/spark/", "tests/cluster/")
 """Folders whose tests share what takes long to start: a JVM, servers."""
-LONGEST = (*TOGETHER, "tests/crash/", "tests/conformance/", "tests/soak/", "tests/hostile/")
+LONGEST = (
+    *TOGETHER,
+    "tests/crash/",
+    "tests/conformance/",
+    "tests/dev/",
+    "tests/clients/",
+    "tests/hostile/",
+    "tests/model/",
+    "tests/simulation/",
+    "tests/mutation/",
+)
 """What takes long begins first, so that nothing is waited for at the end."""
 WATCHED = ("tests/integration/", "tests/hostile/")
 """Tests that send what comes from outside to brokers in this process."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What this run starts ends with it, even if it is killed; its workers bear its mark."""
+    if not hasattr(config, "workerinput"):
+        start_reaper()
+
+
+BUSY_SHARE_MAX = 0.25
+"""Of the processors, by whatever else runs, while a test may judge by the clock on the wall."""
+
+
+@cache
+def busy_share() -> float:
+    """The share of the processors that others take, measured for a second."""
+    idle, total = _processor_ticks()
+    threading.Event().wait(1)
+    idle_after, total_after = _processor_ticks()
+    return 1 - (idle_after - idle) / (total_after - total)
+
+
+def _processor_ticks() -> tuple[int, int]:
+    """(idle, all) ticks of all processors since they were started."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out what judges by the clock where the machine is busy, unless all must run."""
+    if item.get_closest_marker("timing") and not REQUIRE_ALL and busy_share() > BUSY_SHARE_MAX:
+        pytest.skip(f"the machine is not quiet: {busy_share():.0%} busy; run `make timing` later")
 
 
 @pytest.hookimpl(trylast=True)
@@ -98,12 +153,22 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if REQUIRE_ALL and skipped and "may_skip" not in report.keywords:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         _left_out.append(f"{report.nodeid}: {reason}")
+    _spent_seconds[report.nodeid.partition("::")[0]] += report.duration
+    _ended[getattr(report, "worker_id", "the only process")] = report.stop
     if report.when == "call":
         _left_quiet.extend(str(found) for name, found in report.user_properties if name == QUIET)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name what was left out."""
+    """Name what was left out, and after a long run where the time went."""
+    if sum(_spent_seconds.values()) > LONG_RUN_SECONDS:
+        terminalreporter.section("longest files")
+        ordered = sorted(_spent_seconds.items(), key=lambda spent: -spent[1])
+        for path, seconds in ordered[:FILES_SHOWN]:
+            terminalreporter.write_line(f"{seconds:7.1f} s  {path}")
+        last = max(_ended.values())
+        idle = ", ".join(f"{name} {last - at:.0f} s" for name, at in sorted(_ended.items()))
+        terminalreporter.write_line(f"idle at the end: {idle}")
     for line in _left_quiet:
         terminalreporter.write_line(f"logs were silenced {line}", yellow=True)
     for line in _left_out:

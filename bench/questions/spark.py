@@ -204,7 +204,8 @@ def _drain(session: Any, name: str, options: dict[str, str], schema: str) -> flo
         writer = reader.load().writeStream.format("noop").option("checkpointLocation", folder)
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
-        return sum(batch["durationMs"]["triggerExecution"] for batch in query.recentProgress) / 1000
+        took_ms = sum(batch["durationMs"]["triggerExecution"] for batch in query.recentProgress)
+        return float(took_ms / 1000)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -302,7 +303,9 @@ def _ready_batch(schema: pa.Schema) -> pa.RecordBatch:
             rows,
             [
                 None,
-                pa.py_buffer(np.arange(0, (rows + 1) * PAYLOAD_BYTES, PAYLOAD_BYTES, np.int32)),
+                pa.py_buffer(
+                    np.arange(0, (rows + 1) * PAYLOAD_BYTES, PAYLOAD_BYTES, dtype=np.int32)
+                ),
                 pa.py_buffer(os.urandom(PAYLOAD_BYTES) * rows),
             ],
         ),

@@ -97,6 +97,7 @@ class RedisSystem(System):
             "appendonly": "yes",
             "appendfsync": "always",
             "save": "",
+            "set-proc-title": "no",  # by its environment the reaper knows it
             "auto-aof-rewrite-percentage": "0",
         }
         command = [PROGRAM, *chain.from_iterable((f"--{k}", v) for k, v in settings.items())]

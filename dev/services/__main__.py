@@ -8,11 +8,13 @@ from __future__ import annotations
 import signal
 import sys
 
+from dev.reaper import start_reaper
 from dev.services import NAMES, missing, start
 
 
 def main() -> int:
     """Start what the command line names."""
+    start_reaper()
     names, given = sys.argv[1:2], sys.argv[2:]
     if not names or names[0] not in NAMES:
         print(f"usage: python -m dev.services {'|'.join(NAMES)} [setting=value …]", file=sys.stderr)

@@ -36,6 +36,8 @@ class Redis(Service):
             "appendonly": "yes",
             "appendfsync": "always",
             "save": "",
+            # Its title would be written over the environment, by which the reaper knows it.
+            "set-proc-title": "no",
         } | self.settings
         words = [word for name, value in settings.items() for word in (f"--{name}", value)]
         return [server, *words]

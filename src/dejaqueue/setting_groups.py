@@ -54,7 +54,7 @@ class QuotaSettings(Group):
         ge=0,
         le=limits.FLIGHT_STREAMS_MAX,
         description="Streams over Flight that one principal has open. 0 = its share of "
-        "16,384: 1,638. Can change live.",
+        "4,096: 409. Can change live.",
     )
     openings_per_s: int = Field(
         default=0,

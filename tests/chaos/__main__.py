@@ -15,7 +15,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
+from dev.reaper import start_reaper
 from tests.chaos import clocks, machines, network
 from tests.chaos.faults import KINDS, plan
 from tests.chaos.machines import BACKENDS, SERVE
@@ -24,6 +26,7 @@ from tests.chaos.run import TOPICS, run, say
 
 def main() -> int:
     """Run; 1 if anything was promised and not kept, 2 if it cannot run here."""
+    start_reaper()
     parser = argparse.ArgumentParser(prog="make chaos")
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--backend", choices=[*BACKENDS, "both"], default="both")
@@ -72,7 +75,12 @@ def _run(
     backend: str, kinds: list[str], options: argparse.Namespace, program: tuple[str, ...]
 ) -> int:
     seconds = options.minutes * 60
-    brief = {"lengths_s": (3.6, 4.4), "gaps_s": (0.2, 0.4), "together": 1.0, "everything": True}
+    brief: dict[str, Any] = {
+        "lengths_s": (3.6, 4.4),
+        "gaps_s": (0.2, 0.4),
+        "together": 1.0,
+        "everything": True,
+    }
     steps = plan(options.seed, seconds, kinds, len(TOPICS), **(brief if options.brief else {}))
     say(f"{backend}, seed {options.seed}, {len(steps)} steps:")
     for number, step in enumerate(steps, 1):

@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +22,7 @@ from dejaqueue.cluster.jetstream import read_status
 from dejaqueue.cluster.jetstream_settings import Node, journal_url
 from dejaqueue.connections.nats.monitor import SystemMonitor
 from dejaqueue.connections.nats.url import read_url
+from dev.services import Service
 from dev.services.etcd import Etcd
 from dev.services.postgresql import Postgresql
 from tests.chaos.clocks import BrokerClock
@@ -223,6 +225,10 @@ class FarEtcd(_Far, Etcd):
         return super().spawn(self.far(command), **given)
 
 
+def _start(server: Service) -> None:
+    server.start()
+
+
 class Servers(Backend):
     """PostgreSQL for journals, etcd for facts, one of each, in one namespace."""
 
@@ -246,12 +252,12 @@ class Servers(Backend):
     def kill_records(self, topic: str) -> Callable[[], None]:
         """See Backend.kill_records."""
         self.records.kill()
-        return lambda: self.records.start() and None
+        return partial(_start, self.records)
 
     def kill_facts(self) -> Callable[[], None]:
         """See Backend.kill_facts."""
         self.facts.kill()
-        return lambda: self.facts.start() and None
+        return partial(_start, self.facts)
 
     def stop(self) -> None:
         """See Backend.stop."""

@@ -50,9 +50,9 @@ def _believe(membership: Membership) -> bool:
 
 
 if __name__ == "__main__":
-    SqlRecords.append = _append_whatever_others_did  # type: ignore[method-assign]
-    Membership.is_valid = lambda membership: True  # type: ignore[method-assign]
-    Membership.renew = _believe  # type: ignore[method-assign]
+    SqlRecords.append = _append_whatever_others_did  # type: ignore[method-assign,assignment]
+    Membership.is_valid = lambda membership: True  # type: ignore[method-assign,assignment]
+    Membership.renew = _believe  # type: ignore[method-assign,assignment]
     ownership.plan = _keep_for_ever
     sys.argv[0] = "dejaq"
     main()

@@ -125,7 +125,7 @@ def _shares(history: History, dispatches: list[list[Delivery]]) -> list[Fault]:
 
     Groups within groups share what their parent gets; those are left to the model's test.
     """
-    changed = {one.id for one in (*history.moves, *history.cancels)}
+    changed = {move.id for move in history.moves} | {one.id for one in history.cancels}
     changed |= {send.id for send in history.sends if send.expires_ms or send.transaction}
     first: dict[int, Delivery] = {}
     for d in history.deliveries:
@@ -133,8 +133,8 @@ def _shares(history: History, dispatches: list[list[Delivery]]) -> list[Fault]:
             first[d.id] = d
     ready: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
     for send in history.sends:
-        d = first.get(send.id)
-        if d is not None and send.answered_us is not None and "." not in send.group:
+        taken = first.get(send.id)
+        if taken is not None and send.answered_us is not None and "." not in send.group:
             since_ms = max(-(-send.answered_broker_us // 1_000), send.due_ms)
             ready[d.partition, send.group].append((since_ms, d.decided_ms))
     faults = []

@@ -7,6 +7,7 @@ Not covered: broken connections (test_reconnects.py), answers that grow (test_ne
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,13 @@ def now_ms() -> int:
 
 
 def test_messages_arrive_as_they_were_sent(client: Driver, ours: Client) -> None:
-    rich = {"key": "k", "group": "gröup", "priority": 7, "tags": ["a", "b"], "headers": {"h": "ü"}}
+    rich: dict[str, Any] = {
+        "key": "k",
+        "group": "gröup",
+        "priority": 7,
+        "tags": ["a", "b"],
+        "headers": {"h": "ü"},
+    }
     sent = client.send("t", bytes(range(256)), **rich)
     client.send("t", b"", b"two")
     assert sent["statuses"] == ["OK"]

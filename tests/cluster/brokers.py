@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 import pyarrow as pa
 
@@ -105,7 +106,7 @@ class Cluster:
         self.clocks: dict[str, Stoppable] = {}
         self.brokers: dict[str, Broker] = {}
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -208,5 +209,6 @@ def send(broker: Broker, topic: str, payloads: list[str], delay_ms: int = 3_600_
 
 def payloads(broker: Broker, topic: str) -> list[str]:
     """What is in a topic."""
-    rows = broker.peek({"topic": topic, "limit": 1_000}).to_pylist()
+    _, [page] = broker.read("peek", {"topic": topic, "limit": 1_000})
+    rows = page.to_pylist()
     return sorted(row["payload"].decode() for row in rows)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from dejaqueue import Client
 from dejaqueue.clock import SteadyClock
+from dev.reaper import start_reaper
 from tests.cluster.embedded import EmbeddedCluster
 from tests.cluster.sending import Sending, drained
 
@@ -79,6 +80,7 @@ def _remove(cluster: EmbeddedCluster, node: str, chance: random.Random, *, kill:
 
 def main() -> int:
     """Run; 1 if anything was lost."""
+    start_reaper()
     options = argparse.ArgumentParser()
     options.add_argument("--rounds", type=int, default=4)
     options.add_argument("--seed", type=int, default=1)

@@ -18,6 +18,7 @@ from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.journal.records.interface import RecordLog
 from dejaqueue.journal.records.nats.store import NatsRecordStore
 from dejaqueue.testing.record_conformance import patiently
+from dev.reaper import start_reaper
 from tests.record_servers import NatsServers
 
 RECORD_BYTES = 1000
@@ -117,6 +118,7 @@ def until(is_so: Callable[[], bool], timeout_ms: int) -> None:
 
 def main() -> int:
     """Run some seeds; 1 if any record was lost or altered, or the wrong server was named."""
+    start_reaper()
     options = argparse.ArgumentParser()
     options.add_argument("--first", type=int, default=1)
     options.add_argument("--seeds", type=int, default=3)

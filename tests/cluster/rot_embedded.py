@@ -15,6 +15,7 @@ from pathlib import Path
 from dejaqueue import Client
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import DejaQError
+from dev.reaper import start_reaper
 from tests.cluster.brokers import until
 from tests.cluster.embedded import EmbeddedCluster
 from tests.cluster.rot import damage
@@ -97,6 +98,7 @@ def is_named(cluster: EmbeddedCluster) -> bool:
 
 def main() -> int:
     """Run some seeds; 1 if anything was lost, or the node was named late."""
+    start_reaper()
     options = argparse.ArgumentParser()
     options.add_argument("--first", type=int, default=1)
     options.add_argument("--seeds", type=int, default=1)

@@ -12,6 +12,7 @@ from dejaqueue.cluster.node import Node
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
+from dejaqueue.journal.records.interface import RecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.testing.cutting_proxy import CuttingProxy
@@ -32,8 +33,12 @@ class SpreadCluster(Cluster):
         for name in NAMES:
             self.start(name)
 
-    def start(self, name: str) -> Broker:
+    def start(
+        self, name: str, *, adopts: bool = False, records: RecordStore | None = None
+    ) -> Broker:
         """A broker joins, with its ports open."""
+        assert not adopts
+        assert records is None
         self.coordinators[name] = Away(self.facts.open())
         self.clocks[name] = Stoppable()
         node = Node(name, self.coordinators[name], LEASE_MS, self.clocks[name])

@@ -43,7 +43,7 @@ def test_nodes_join_and_leave_while_messages_flow(cluster: EmbeddedCluster) -> N
     sending = Sending(cluster.url, TOPICS)
     # Topics that will move, since their owner leaves; consumed at a broker that stays.
     moving = [topic for topic in TOPICS if cluster.owner(topic) == "a"]
-    kinds = itertools.cycle((FlightOutsider, HttpLeases, HttpStream))
+    kinds: Iterator[type[Any]] = itertools.cycle((FlightOutsider, HttpLeases, HttpStream))
     outsiders = [next(kinds)(cluster.brokers["b"], topic) for topic in moving]
     try:
         cluster.start("d")
@@ -76,16 +76,14 @@ def _check_status(cluster: EmbeddedCluster, nodes: str) -> None:
         with Client(cluster.brokers[name].url) as client:
             found = client.cluster(servers=True)
             # A topic that is just changing hands has nobody who tells of it.
-            until(lambda told=client: _topics_of(told.stats()) == TOPICS, "stats of all", 60)
+            until(lambda: _topics_of(client.stats()) == TOPICS, "stats of all", 60)
         assert [one["node"] for one in found["nodes"]] == list(nodes)
         servers = {one["server"]: one for one in found["servers"]}
         assert set(servers) == set(nodes)
         assert {one["state"] for one in servers.values()} == {"whole"}
         assert sum(one["meta_leader"] for one in servers.values()) == 1
         with httpx.Client(base_url=cluster.http_url(name), timeout=20) as http:
-            until(
-                lambda told=http: _topics_of(told.get("/v1/stats").json()) == TOPICS, "by HTTP", 60
-            )
+            until(lambda: _topics_of(http.get("/v1/stats").json()) == TOPICS, "by HTTP", 60)
             metrics = http.get("/metrics").text
         for server in nodes:
             assert f'dejaq_journal_copies{{server="{server}"}}' in metrics

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -77,17 +78,17 @@ def test_what_is_acknowledged_after_a_topic_was_made_again_stays(
             cluster.start(name)
         for topic in TOPICS:
             cluster.brokers["a"].create_topic(Topic(topic))
-            patiently(lambda topic=topic: send(cluster.owner(topic), topic, ["old"]))
+            patiently(partial(send, cluster.owner(topic), topic, ["old"]))
         for topic in TOPICS:
             owner = cluster.owners(topic)[0]
             stranger = cluster.brokers["a" if owner == "b" else "b"]
             stranger.delete_topic(topic)
             stranger.create_topic(Topic(topic))
             # Whoever served it before may do so for a moment; what it acknowledges counts.
-            patiently(lambda owner=owner, topic=topic: _send_at(cluster, owner, topic))
+            patiently(partial(_send_at, cluster, owner, topic))
         cluster.stop("a")
         for topic in TOPICS:
-            until(lambda topic=topic: cluster.brokers["b"].serves(topic), f"b serves {topic}")
+            until(partial(cluster.brokers["b"].serves, topic), f"b serves {topic}")
             assert cluster.payloads(topic) == ["new"]
 
 
@@ -112,8 +113,8 @@ def test_an_owner_that_slept_stores_nothing_in_a_topic_that_was_made_again(
     assert topics
     cluster.lose_touch("b", unaware=True)
     for topic in topics:
-        patiently(lambda topic=topic: _deleted(cluster.brokers["a"], topic))
-        patiently(lambda topic=topic: cluster.brokers["a"].create_topic(Topic(topic)))
+        patiently(partial(_deleted, cluster.brokers["a"], topic))
+        patiently(partial(cluster.brokers["a"].create_topic, Topic(topic)))
         with pytest.raises(DejaQError):
             send(slept, topic, ["of the old owner"])
     cluster.be_back("b")
@@ -181,7 +182,7 @@ def test_what_a_broker_began_to_make_does_not_stay(cluster: Cluster) -> None:
         cluster.lose_touch("b")
         raise Unavailable("the broker died here", 100)
 
-    doomed.store.make = dies  # type: ignore[method-assign]
+    doomed.store.make = dies  # type: ignore[method-assign,assignment]
     with pytest.raises(Unavailable):
         doomed.create_topic(Topic("t"))
     with pytest.raises(TopicUnknown):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
+from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import Elsewhere, TryLater
 from dejaqueue.model import Topic
 from tests.cluster.brokers import Cluster, patiently, payloads, send, until
@@ -17,6 +19,10 @@ TOPICS = [f"topic-{number}" for number in range(12)]
 def cluster() -> Iterator[Cluster]:
     with Cluster() as made:
         yield made
+
+
+def _lacks(broker: Broker, topic: str) -> bool:
+    return topic not in [one.name for one in broker.topics()]
 
 
 def test_a_topic_made_anywhere_has_one_owner_and_the_others_know_who(cluster: Cluster) -> None:
@@ -46,12 +52,12 @@ def test_who_joins_gets_a_share_and_nothing_is_lost(cluster: Cluster) -> None:
     for topic in TOPICS:
         first.create_topic(Topic(topic, partitions=2))
         rows = [f"{topic}-{n}" for n in range(10)]
-        patiently(lambda rows=rows, topic=topic: send(first, topic, rows))
+        patiently(partial(send, first, topic, rows))
     second = cluster.start("b")
     until(lambda: any(second.serves(topic) for topic in TOPICS), "the new one serves something")
     for topic in TOPICS:
         owner = cluster.owner(topic)
-        patiently(lambda owner=owner, topic=topic: send(owner, topic, ["more"]))
+        patiently(partial(send, owner, topic, ["more"]))
         assert payloads(owner, topic) == sorted(["more", *(f"{topic}-{n}" for n in range(10))])
 
 
@@ -63,7 +69,7 @@ def test_who_leaves_hands_over(cluster: Cluster) -> None:
         send(cluster.owner(topic), topic, ["kept"])
     cluster.stop("a")
     for topic in TOPICS:
-        until(lambda topic=topic: cluster.brokers["b"].serves(topic), f"b serves {topic}")
+        until(partial(cluster.brokers["b"].serves, topic), f"b serves {topic}")
         assert payloads(cluster.brokers["b"], topic) == ["kept"]
 
 
@@ -77,7 +83,7 @@ def test_who_dies_is_followed_when_its_lease_is_over(cluster: Cluster) -> None:
     assert any(dead.serves(topic) for topic in TOPICS)
     cluster.lose_touch("b")
     for topic in TOPICS:
-        until(lambda topic=topic: cluster.brokers["a"].serves(topic), f"a serves {topic}")
+        until(partial(cluster.brokers["a"].serves, topic), f"a serves {topic}")
         assert payloads(cluster.brokers["a"], topic) == ["kept"]
     assert not any(dead.serves(topic) for topic in TOPICS)
     cluster.be_back("b")
@@ -95,7 +101,7 @@ def test_an_owner_that_slept_too_long_can_store_nothing(cluster: Cluster) -> Non
     assert topics
     cluster.lose_touch("b", unaware=True)
     for topic in topics:
-        until(lambda topic=topic: cluster.brokers["a"].serves(topic), f"a serves {topic}")
+        until(partial(cluster.brokers["a"].serves, topic), f"a serves {topic}")
         send(cluster.brokers["a"], topic, ["of the new owner"])
     for topic in topics:
         with pytest.raises(Exception, match=r"ends at|between|served|touch|position|tail|owner"):
@@ -117,6 +123,6 @@ def test_a_topic_that_is_altered_or_deleted_is_so_for_all(cluster: Cluster) -> N
     until(lambda: cluster.owner("t").runtime("t").topic.lease_ms == 88_000, "it is altered")
     cluster.owner("t").delete_topic("t")
     for broker in cluster.brokers.values():
-        until(lambda broker=broker: "t" not in [t.name for t in broker.topics()], "it is gone")
+        until(partial(_lacks, broker, "t"), "it is gone")
     cluster.brokers["b"].create_topic(Topic("t"))
     assert payloads(cluster.owner("t"), "t") == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_topics_that_an_older_copy_does_not_know_are_served_again(
         first.create_topic(Topic("new", partitions=2))
         first.alter_topic("grown", {"partitions": 3})
         for topic in ("old", "new", "grown"):
-            patiently(lambda topic=topic: send(cluster.owner(topic), topic, ROWS))
+            patiently(partial(send, cluster.owner(topic), topic, ROWS))
         cluster.stop("a")
         for path in tmp_path.glob("facts.db*"):
             path.unlink()
@@ -78,7 +79,6 @@ def test_a_coordinator_that_was_lost_takes_the_cluster_of_the_journals(tmp_path:
     with Cluster(records, on(tmp_path / "lost.db")) as cluster:
         cluster.start("a").create_topic(Topic("t"))
         patiently(lambda: send(cluster.owner("t"), "t", ROWS))
-    records.closed = False
     with Cluster(records, on(tmp_path / "fresh.db")) as cluster:
         with pytest.raises(Refused, match="knows no cluster"):
             cluster.start("a")

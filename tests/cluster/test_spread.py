@@ -9,6 +9,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import numpy as np
@@ -37,7 +38,7 @@ def topic(cluster: SpreadCluster, request: pytest.FixtureRequest) -> str:
     with cluster.client() as client:
         client.create_topic(name, spread=3)
     until(lambda: sorted(cluster.shard_owners(name)) == ["a", "b", "c"], "an owner for each shard")
-    return name
+    return str(name)
 
 
 @pytest.fixture(params=["follows", "raw"])
@@ -46,7 +47,7 @@ def client(cluster: SpreadCluster, request: pytest.FixtureRequest) -> Iterator[C
         yield made
 
 
-def take(client: Client, topic: str, count: int, **options: object) -> list[bytes]:
+def take(client: Client, topic: str, count: int, **options: Any) -> list[bytes]:
     """Consume and ack so many messages, and see that there are no more."""
     found = []
     for message in client.consume(topic, idle_ms=3_000, max_messages=count, **options):
@@ -264,7 +265,7 @@ def test_over_http_any_broker_answers_for_all_shards(cluster: SpreadCluster, top
         for names in ([{"key": "k0"}, {"key": "k2"}], [{"id": str(one)} for one in ids[3:5]]):
             cancelled = http.post("/cancel", json={"messages": names})
             assert [row["status"] for row in cancelled.json()["messages"]] == ["OK", "OK"]
-        taken = {}
+        taken: dict[str, Any] = {}
         for _ in range(60):
             answer = http.post("/lease", json={"max": 4, "wait_ms": 2_000})
             assert answer.status_code == 200, answer.text
@@ -352,8 +353,9 @@ def test_partitions_are_added_and_the_topic_is_deleted(cluster: SpreadCluster, t
         ranges = client._core.transport.action("scan_ranges", {"name": topic}).result()
         assert [part["partition"] for part in ranges["partitions"]] == list(range(9))
         scanned = 0
+        transport: Any = client._core.transport
         for part in range(9):
-            for batch in client._core.transport.scan({"topic": topic, "partition": part}):
+            for batch in transport.scan({"topic": topic, "partition": part}):
                 scanned += batch.num_rows
         assert scanned == 48
         client.delete_topic(topic)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -98,12 +99,13 @@ class TestCassandra(RecordConformance):
         papers = self.papers
         ours = {"certificate": papers.client[0], "key": papers.client[1]}
         strangers = {"certificate": papers.stranger[0], "key": papers.stranger[1]}
-        for wrong in (
+        combinations: list[dict[str, Any]] = [
             {"ca": papers.ca},
             {"ca": papers.other_ca} | ours,
             {"ca": papers.ca} | strangers,
             ours,
-        ):
+        ]
+        for wrong in combinations:
             with pytest.raises(Unavailable):
                 CassandraRecordStore(self.url(**wrong)).close()
 

@@ -7,6 +7,7 @@ import logging
 import sys
 import time
 
+from dev.reaper import start_reaper
 from tests.corruption.images import rich_image, sealed_image
 from tests.corruption.records import record_image
 from tests.corruption.rot import FileImage, Image, Rot, spread_flips
@@ -14,6 +15,7 @@ from tests.corruption.rot import FileImage, Image, Rot, spread_flips
 
 def main() -> int:
     """Flip bits; 1 if one went wrong."""
+    start_reaper()
     parser = argparse.ArgumentParser()
     parser.add_argument("--flips", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)

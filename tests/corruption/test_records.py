@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import xxhash
@@ -30,7 +31,7 @@ def image() -> RecordImage:
 
 def newest(topic: str, partition: int) -> Manifest:
     place = Path("objects", "topics", topic, f"{partition:05d}", "snapshots")
-    contents = image().contents()
+    contents: dict[Path, Any] = dict(image().contents())
     path = max(path for path in contents if path.parent == place)
     return Manifest.decode(path, memoryview(contents[path]))
 

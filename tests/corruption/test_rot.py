@@ -70,7 +70,7 @@ def _believes_snapshots(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         shelf,
         "_verified",
-        lambda self, name, part: snapshots.read_file(self._files, self._parts / name),
+        lambda self, name, part: read_file(self._files, self._parts / name),
     )
 
 

@@ -38,7 +38,7 @@ class BrokerProcess:
         self.is_up = False
 
     @property
-    def data(self) -> Path:
+    def data(self) -> Path | str:
         return self._data
 
     @property

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dejaqueue import Client
+from dev.reaper import start_reaper
 from dev.services.service import ServiceFailed
 from tests.crash.load import Load
 from tests.crash.lossy_mount import missing
@@ -145,6 +146,7 @@ def lacking(name: str) -> str:
 
 def main() -> int:
     """Run; 2 where it cannot be run."""
+    start_reaper()
     parser = argparse.ArgumentParser()
     parser.add_argument("--engine", choices=ENGINES, default="segment")
     parser.add_argument("--cuts", type=int, default=20)

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from dev.reaper import start_reaper
 from dev.services import missing, start
 from dev.services.service import Service
 from tests.crash.broker_process import BrokerProcess
@@ -78,6 +79,7 @@ def storm_on(backend: str, place: Path) -> Iterator[tuple[BrokerProcess, Storm]]
 
 def main() -> int:
     """Run; 1 if a rule was broken."""
+    start_reaper()
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", choices=BACKENDS, default="segment")
     parser.add_argument("--cycles", type=int, default=100)

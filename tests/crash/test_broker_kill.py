@@ -131,12 +131,13 @@ def consume(url: str, history: History, stop: threading.Event, topic: str = TOPI
                 if random.random() < 0.1:
                     continue  # forgotten: comes back when its lease ends
                 try:
-                    statuses = batch.ack().statuses.tolist()
+                    settled = batch.ack()
                 except DejaQError:
                     continue
+                assert settled is not None
                 acked_us = CLOCK.now_us()
                 with history.lock:
-                    for message, status in zip(rows, statuses, strict=True):
+                    for message, status in zip(rows, settled.statuses.tolist(), strict=True):
                         if status == RowStatus.OK:
                             history.acked_us[message.key or ""] = acked_us
 

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def produce(url: str, sent: list[bytes], stop: threading.Event) -> None:
         for turn in range(1 << 30):
             if stop.is_set():
                 return
-            rows = [
+            rows: list[dict[str, Any]] = [
                 {"payload": b"%d-%d" % (turn, row), "key": f"{turn}-{row}"}
                 | ({"ttl": 0.05, "delay": 0.1} if row % 2 else {})
                 for row in range(random.randint(1, 60))

@@ -143,7 +143,7 @@ def test_no_bit_flip_behind_the_snapshot_gives_wrong_rows() -> None:
     append_all(open_store(disk), appends)
     journal = open_store(disk).open("topic", 0)
     journal.put_snapshot(journal.tail, "{}", [])
-    rows = {}
+    rows: dict[int, dict[str, bytes | None]] = {}
     for position, _, entry in journal.scan(0):
         rows |= rows_of(entry, position)
     journal.close()
@@ -418,7 +418,7 @@ def test_a_small_disk_runs_full_and_empties_again(small_disk: Path) -> None:
     store = SegmentStore(small_disk, segment_bytes=1 << 18, reserve_bytes=1 << 19)
     journal = store.open("topic", 0)
     journal.adopt(iter(()))
-    written = {}
+    written: dict[int, dict[str, bytes | None]] = {}
     while journal.has_room(50_000):
         written |= fill(journal, random, 5)
     assert len(written) > 1_000

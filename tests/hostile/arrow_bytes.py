@@ -79,7 +79,7 @@ def messages_of(
         for batch in batches:
             writer.write_batch(batch)
     reader = pa.ipc.MessageReader.open_stream(sink.getvalue())
-    found = []
+    found: list[Message] = []
     while True:
         try:
             message = reader.read_next_message()

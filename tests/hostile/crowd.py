@@ -31,11 +31,12 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 import dejaqueue
-from dejaqueue import Client
+from dejaqueue import Client, limits
+from dev.reaper import start_reaper
 from tests.crash.broker_process import BrokerProcess
 
-STREAMS = 1_500
-"""Opened at once, then dropped: what one key may have, nearly."""
+STREAMS = limits.FLIGHT_STREAMS_EXPECTED // 10
+"""Opened at once, then dropped: what one key may have."""
 CONNECTIONS = 500
 STRETCH_SECONDS = 3.0
 PAUSE_SECONDS = 0.01
@@ -334,6 +335,7 @@ def _run(broker: BrokerProcess, root: str, keys: dict[str, str], seconds: float)
 
 def main() -> None:
     """Measure, and say whether it is what it should be."""
+    start_reaper()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--port", type=int, default=0, help="be the crowd, at this port")

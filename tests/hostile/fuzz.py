@@ -48,6 +48,7 @@ from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire import frames
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
+from dev.reaper import start_reaper
 from tests.hostile.arrow_bytes import stream_of
 from tests.hostile.spoil import bombs, good, spoilt
 
@@ -139,12 +140,13 @@ def _payloads_reach_behind() -> None:
 
 
 def _read_payloads_reach_behind() -> None:
-    checked = flight_transport.is_layout_of_texts
+    whole: Any = flight_transport
+    checked = whole.is_layout_of_texts
 
     def believing(batch: pa.RecordBatch) -> bool:
         return _reaches_behind(batch) or checked(batch)
 
-    flight_transport.is_layout_of_texts = believing  # type: ignore[attr-defined]
+    whole.is_layout_of_texts = believing
 
 
 PLANTED = {
@@ -360,7 +362,7 @@ class Judged:
         after: dict[str, Any] = {}
         for number in range(2):
             ticket = {"topic": self._topic, "partition": number, "limit": 10_000}
-            rows = self._broker.peek(ticket | after)
+            rows = next(self._broker.read("peek", ticket | after)[1])
             for name, column in zip(rows.schema.names, rows.columns, strict=True):
                 try:
                     if CANARY[:6].decode() in repr(column.to_pylist()):
@@ -466,6 +468,7 @@ def _one_child(seed: int, end: int, planted: str, found: Found, faults_max: int)
 
 def main() -> int:
     """`make fuzz`."""
+    start_reaper()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batches", type=int, default=1_000_000)

@@ -94,7 +94,12 @@ class RawPut:
     ) -> None:
         self.close()
 
-    def send(self, metadata: bytes, body: bytes = b"", app_metadata: bytes = b"") -> None:
+    def send(
+        self,
+        metadata: bytes | bytearray,
+        body: bytes | bytearray = b"",
+        app_metadata: bytes = b"",
+    ) -> None:
         """Send one message of Arrow."""
         message = flight_data(bytes(metadata), bytes(body), app_metadata, self._descriptor)
         self._descriptor = b""

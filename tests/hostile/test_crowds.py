@@ -70,7 +70,8 @@ def serves(broker: BrokerProcess) -> bool:
     with Client(broker.url, retry_ms_max=10_000) as client:
         client.create_topic("serves", exist_ok=True)
         client.send("serves", b"x", delay=600)
-        return client.stats("serves")["scheduled"] > 0
+        scheduled: int = client.stats("serves")["scheduled"]
+        return scheduled > 0
 
 
 def test_idle_connections_hold_up_nobody(broker: BrokerProcess) -> None:
@@ -284,7 +285,7 @@ def test_one_key_at_its_limits_is_told_so_and_another_is_served(tmp_path: Path) 
         raw.close()
 
         with Client(process.url, api_key=keys["crowd"], retry_ms_max=0) as client:
-            until(lambda: client.send("crowd", b"x"), "its streams are closed", 60)
+            until(lambda: client.send("crowd", b"x") >= 0, "its streams are closed", 60)
             with pytest.raises(ResourceExhausted, match=r"rows_per_s: at most 1000 for crowd, got"):
                 for _ in range(100):  # as many as it takes where each one takes a while
                     client.send_batch("crowd", [b"x"] * 1_000)

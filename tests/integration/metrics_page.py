@@ -49,7 +49,7 @@ class Page:
     def read_openmetrics(port: int) -> Page:
         status, content_type, text = fetch(port, accept=OPENMETRICS)
         assert (status, content_type.split(";")[0]) == (200, "application/openmetrics-text")
-        return Page(list(openmetrics.text_string_to_metric_families(text)))
+        return Page(list(openmetrics.text_string_to_metric_families(text)))  # type: ignore[no-untyped-call]
 
     def all(self, name: str, **labels: str) -> dict[frozenset[tuple[str, str]], float]:
         """The samples of this name that have these labels."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +48,7 @@ def test_pages_counts_and_histograms(client: Client, topic: str) -> None:
     assert client.counts(topic, by="group") == {"g0": 10_000, "g1": 10_000, "g2": 10_000}
     assert client.counts(topic, by="group", limit=1) == {"g0": 10_000}
     assert client.counts(topic, by="tag") == {"rare": 300}
-    window = {"due_from": due_ms, "due_to": due_ms + 25_000}
+    window: dict[str, Any] = {"due_from": due_ms, "due_to": due_ms + 25_000}
     found = client.histogram(topic, bucket=timedelta(seconds=10), **window)
     assert found.counts.tolist() == [10_000, 10_000, 5_000]
     assert (found.dues_ms - due_ms).tolist() == [0, 10_000, 20_000]
@@ -59,14 +60,14 @@ def test_pages_counts_and_histograms(client: Client, topic: str) -> None:
 def test_moves_and_cancels_by_filter(client: Client, topic: str) -> None:
     due_ms = in_ms(HOUR_MS)
     fill(client, topic, due_ms)
-    early = {"due_to": due_ms + 15_000, "group": "g0"}
+    early: dict[str, Any] = {"due_to": due_ms + 15_000, "group": "g0"}
     assert client.move_where(topic, by=timedelta(hours=1), dry_run=True, **early) == 5_000
     assert client.move_where(topic, by=timedelta(hours=1), **early) == 5_000
     assert client.move_where(topic, by=timedelta(hours=1), **early) == 0
     assert client.histogram(
         topic, bucket=HOUR_MS / 1000, due_from=due_ms, due_to=due_ms + 2 * HOUR_MS
     ).counts.tolist() == [25_000, 5_000]
-    later = {"due_from": due_ms + HOUR_MS}
+    later: dict[str, Any] = {"due_from": due_ms + HOUR_MS}
     assert client.move_where(topic, by=-HOUR_MS / 1000, set_group="back", **later) == 5_000
     assert client.counts(topic, by="group") == {
         "g1": 10_000, "g2": 10_000, "back": 5_000, "g0": 5_000,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 import pytest
@@ -35,6 +36,7 @@ class AllElsewhere:
 
     documents: InMemory = field(default_factory=InMemory)
     http_url: str = ""
+    clock_apart_us: int = 0
     store: MemoryStore = field(default_factory=MemoryStore)
 
     def catalogue(self, store: JournalStore) -> Catalogue:
@@ -52,7 +54,12 @@ class AllElsewhere:
 
     def placed(self, topic: str) -> None: ...
 
-    def describe(self, topic: str | None) -> dict[str, object]:
+    def settled(self, topic: str) -> None: ...
+
+    def act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        raise self.elsewhere("")
+
+    def describe(self, topic: str) -> dict[str, Any]:
         return {}
 
     def open_keys(self, keys: KeyRing) -> None:
@@ -106,7 +113,7 @@ def test_a_message_goes_there_and_comes_back(pair: Pair) -> None:
     mine = [{"id": message["id"], "attempt": message["attempt"]} for message in leased]
     acked = pair.near.post(ACK, json={"messages": mine})
     assert acked.status_code == 200
-    assert pair.far_broker.stats(THERE)["ready"] == 0
+    assert pair.far_broker.call("stats", {"topic": THERE})["ready"] == 0
     assert pair.near.get(f"/v1/topics/{THERE}/stats").json() == (
         pair.far.get(f"/v1/topics/{THERE}/stats").json()
     )
@@ -202,4 +209,4 @@ def test_many_at_once(pair: Pair) -> None:
     for thread in threads:
         thread.join(60)
     assert wrong == []
-    assert pair.far_broker.stats(THERE)["ready"] == 160
+    assert pair.far_broker.call("stats", {"topic": THERE})["ready"] == 160

@@ -220,7 +220,7 @@ class Case:
         low: True if it is the least and not the most.
     """
 
-    try_it: Callable[[Any, int], None]
+    try_it: Callable[[Any, int], object]
     field: str
     doors: tuple[type, ...] = DOORS
     small: int = 0

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -136,9 +137,12 @@ def site(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     http.start()
     site = Site(broker, flight, http, issuer_keys)
     fetch = issuer_keys._fetched
-    monkeypatch.setattr(
-        issuer_keys, "_fetched", lambda url: (site.fetched.append(url), fetch(url))[1]
-    )
+
+    def noted(url: str) -> Any:
+        site.fetched.append(url)
+        return fetch(url)
+
+    monkeypatch.setattr(issuer_keys, "_fetched", noted)
     make = broker.keys.create
     make("root", ["admin:*"])
     make("oidc:reader", ["observe:*", "consume:t"])

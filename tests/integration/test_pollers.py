@@ -49,6 +49,7 @@ def where() -> Iterator[dict[str, Any]]:
     broker.communicate(timeout=SECONDS_MAX)
 
 
+@pytest.mark.timing
 def test_those_who_wait_over_http_make_nobody_late(where: dict[str, Any]) -> None:
     clock = SystemClock()
     with Client(where["url"]) as client:

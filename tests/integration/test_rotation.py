@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -51,7 +52,8 @@ class Place:
 
     def tls(self) -> ServerTls:
         names = {"certificate": self.certificate, "key": self.key, "client_ca": self.client_ca}
-        found = load_tls(ServerSettings(**{f"tls_{name}": path for name, path in names.items()}))
+        given: dict[str, Any] = {f"tls_{name}": path for name, path in names.items()}
+        found = load_tls(ServerSettings(**given))
         assert found is not None
         return found
 
@@ -74,7 +76,8 @@ def names_shown(port: int, papers: Papers, own: tuple[str, str] | None = None) -
     ):
         shown = secured.getpeercert()
     assert shown is not None
-    return [name for kind, name in shown["subjectAltName"] if kind == "DNS"]
+    names: Any = shown["subjectAltName"]  # pairs, which the stubs do not know
+    return [name for kind, name in names if kind == "DNS"]
 
 
 @pytest.fixture
@@ -145,7 +148,7 @@ def test_a_raw_stream_of_flight_is_not_cut(
         writer.write_with_metadata(row, number.to_bytes(4, "little"))
         assert replies.read() is not None
     writer.close()
-    found = site.broker.stats()["topics"]["t"]
+    found = site.broker.call("stats")["topics"]["t"]
     assert found["scheduled"] == 3
     bare.close()
 

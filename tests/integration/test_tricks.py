@@ -71,7 +71,7 @@ def _send(site: Site) -> None:
 
 
 def _state(site: Site) -> dict[str, Any]:
-    stats = site.broker.stats(THEIRS)
+    stats = site.broker.call("stats", {"topic": THEIRS})
     numbers = {name: stats[name] for name in ("scheduled", "leased", "enqueued", "delivered")}
     keys = [(key.id, str(key.grants)) for key in site.broker.keys.all()]
     topics = [topic.to_dict() for topic in site.broker.topics()]
@@ -375,8 +375,12 @@ def _open(
             writer.done_writing()
             reader.read()
         return
-    more = {"scan": {"partition": 0}, "claim": {"partition": 0, "claim": 1},
-            "history": {"partition": 0, "file": "x"}}.get(stream, {})  # fmt: skip
+    ranges: dict[str, dict[str, Any]] = {
+        "scan": {"partition": 0},
+        "claim": {"partition": 0, "claim": 1},
+        "history": {"partition": 0, "file": "x"},
+    }
+    more = ranges.get(stream, {})
     ticket = flight.Ticket(json.dumps({"op": stream} | values | more).encode())
     client.do_get(ticket, options).read_all()
 

@@ -416,7 +416,9 @@ class EngineMachine(RuleBasedStateMachine):
         if self.engine.rules.kind is TopicKind.TIMELINE:
             assert due_ms == expected_ms
         elif due_ms is not None:
-            assert max(due_ms, self.now_ms) == max(self.model.next_ready_ms(), self.now_ms)
+            ready_ms = self.model.next_ready_ms()
+            assert ready_ms is not None
+            assert max(due_ms, self.now_ms) == max(ready_ms, self.now_ms)
         else:
             assert self.model.next_ready_ms() is None
         assert self.engine.next_expiry_ms() == self.model.next_expiry_ms()

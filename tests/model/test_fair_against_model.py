@@ -18,7 +18,7 @@ from dejaqueue.engine import commands
 from dejaqueue.engine.arrays import Words
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
-from dejaqueue.engine.layout import STANDARD, TINY
+from dejaqueue.engine.layout import STANDARD, TINY, Layout
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.snapshot import plan_snapshot, restore
 from dejaqueue.model import TagFilter, TopicKind
@@ -27,7 +27,7 @@ from dejaqueue.testing.reference_model import ReferenceModel
 EXAMPLES = int(os.environ.get("DEJAQ_MODEL_EXAMPLES", "400"))
 FLAT = ("a", "b", "c", "d", "")
 NESTED = ("a.x", "a.y", "b", "a", "c.x.y")
-WEIGHTS = ({}, {"a": 2}, {"a": 5, "b": 3}, {"a.x": 3, "c": 2, "b": 7})
+WEIGHTS: tuple[dict[str, int], ...] = ({}, {"a": 2}, {"a": 5, "b": 3}, {"a.x": 3, "c": 2, "b": 7})
 
 steps = st.lists(
     st.one_of(
@@ -54,7 +54,7 @@ steps = st.lists(
 class Both:
     """An engine and the model, told the same."""
 
-    def __init__(self, groups: tuple[str, ...], rules: Rules, layout: object) -> None:
+    def __init__(self, groups: tuple[str, ...], rules: Rules, layout: Layout) -> None:
         self.groups, self.rules, self.layout = groups, rules, layout
         self.engine = Engine(0, layout)
         self.model = ReferenceModel()
@@ -153,7 +153,7 @@ def test_fair_topics_agree_with_the_model(
     groups: tuple[str, ...],
     weights: dict[str, int],
     cap: int,
-    layout: object,
+    layout: Layout,
 ) -> None:
     groups = (groups * 5)[:5]
     rules = Rules(TopicKind.FAIR, weights=weights, group_in_flight_max=cap)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dev.reaper import start_reaper
 from dev.services import missing
 from tests.crash.powercut_engines import ENGINES, SERVICES
 from tests.crash.storm import BACKENDS, SERVERS
@@ -170,6 +171,7 @@ class Runner:
 
 def main() -> int:
     """Run all; 1 if any part failed."""
+    start_reaper()
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=2_000)
     parser.add_argument("--first", type=int, default=1)

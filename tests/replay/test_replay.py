@@ -3,6 +3,7 @@ features and hash seeds; and journals of every released format are read for ever
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -29,7 +30,7 @@ def here() -> dict[str, Any]:
 @cache
 def features() -> tuple[str, ...]:
     """What numpy chooses by the CPU, and this CPU has."""
-    from numpy._core import _multiarray_umath as core
+    core: Any = importlib.import_module("numpy._core._multiarray_umath")
 
     has: dict[str, bool] = core.__cpu_features__
     return tuple(name for name in core.__cpu_dispatch__ if has.get(name))

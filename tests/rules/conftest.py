@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ MakeBroker = Callable[..., BrokerFixture]
 def make_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeBroker]:
     made: list[BrokerFixture] = []
 
-    def make(**topic: object) -> BrokerFixture:
+    def make(**topic: Any) -> BrokerFixture:
         path = None if request.param == "memory" else tmp_path / "journal"
         fixture = BrokerFixture(path, **topic)
         made.append(fixture)
@@ -32,7 +33,7 @@ def on_files(tmp_path: Path) -> Iterator[MakeBroker]:
     """For rules that need a restart."""
     made: list[BrokerFixture] = []
 
-    def make(**topic: object) -> BrokerFixture:
+    def make(**topic: Any) -> BrokerFixture:
         fixture = BrokerFixture(tmp_path / "journal", **topic)
         made.append(fixture)
         return fixture

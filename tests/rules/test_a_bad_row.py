@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue.broker import enqueueing, entries
+from dejaqueue.broker.merging import merge as merge_requests
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.requests import ChangeRequest, EnqueueRequest, SettleRequest
 from dejaqueue.engine.commands import Cancel
@@ -22,6 +23,7 @@ from dejaqueue.engine.engine import Engine
 from dejaqueue.errors import BadRequest, InternalError, ResourceExhausted
 from dejaqueue.model import Topic
 from dejaqueue.schema.checks import SendColumns
+from dejaqueue.schema.texts import mended
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply, SettleOp
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
@@ -100,7 +102,8 @@ def test_whatever_fails_before_the_state_changes_is_found_by_halving(
 ) -> None:
     broker = make_broker()
     engine = engine_of(broker)
-    inner, calls = enqueueing.merge, []
+    inner = merge_requests
+    calls: list[int] = []
 
     def merge(requests: list[EnqueueRequest]) -> Any:
         calls.append(len(requests))
@@ -206,7 +209,7 @@ def test_stored_text_that_is_none_breaks_nobody(make_broker: MakeBroker) -> None
     peeked = broker.peek(limit=9)
     assert [row["key"] for row in peeked] == ["0", MENDED, "2"]
     assert [row["headers"]["name"] for row in peeked] == ["0", MENDED, "2"]
-    [schema_and_rows] = [broker.broker.scan({"topic": TOPIC, "partition": 0})]
+    [schema_and_rows] = [broker.broker.read("scan", {"topic": TOPIC, "partition": 0})]
     scanned = [row for batch in schema_and_rows[1] for row in batch.to_pylist()]
     assert [row["key"] for row in scanned] == ["0", MENDED, "2"]
     got = broker.consumer().get()
@@ -249,7 +252,7 @@ def test_a_journal_with_a_group_that_is_no_text_is_read(
         inner = entries.words
 
         def lenient(column: pa.StringArray | None, name: str = "group") -> Any:
-            return inner(None if column is None else entries.mended(column), name)
+            return inner(None if column is None else mended(column), name)
 
         patch.setattr(entries, "words", lenient)
         [reply] = bring(broker, [columns(broker, 2, groups=text(BAD, b"good"))])

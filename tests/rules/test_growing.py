@@ -32,7 +32,8 @@ def send_keys(broker: BrokerFixture, keys: list[str], **stream: object) -> list[
     dues = [broker.now_ms + SOON] * len(keys)
     reply = broker.send([key.encode() for key in keys], dues, keys, **stream)
     assert reply.error is None, reply.error
-    return reply.all_statuses().tolist()
+    statuses: list[int] = reply.all_statuses().tolist()
+    return statuses
 
 
 def test_partitions_are_never_taken_away(make_broker: MakeBroker) -> None:

@@ -76,7 +76,7 @@ def commit_epoch(broker: BrokerFixture, epoch: int, *hands: str, left_ms: int = 
 
 
 def counts(broker: BrokerFixture) -> dict[str, int]:
-    rows = broker.broker.counts({"topic": TOPIC})["rows"]
+    rows = broker.broker.call("counts", {"topic": TOPIC})["rows"]
     return {row["state"]: row["count"] for row in rows if row["count"]}
 
 
@@ -305,7 +305,7 @@ def test_a_wrong_call_is_refused(
     make_broker: MakeBroker, action: str, body: dict[str, Any], field: str
 ) -> None:
     broker = make_broker()
-    whole: dict[str, Any] = {
+    bodies: dict[str, dict[str, Any]] = {
         "begin_transaction": {"topic": TOPIC, "branched": True, "timeout_ms": 1_000},
         "commit_transaction": {"transaction": begin(broker), "participants": [], "branches": []},
         "commit_epoch": {
@@ -316,9 +316,9 @@ def test_a_wrong_call_is_refused(
             "branches": [],
             "until_ms": 1,
         },
-    }[action]
+    }
     with pytest.raises(BadRequest) as refused:
-        act(broker, action, **(whole | body))
+        act(broker, action, **(bodies[action] | body))
     assert refused.value.field == field
 
 

@@ -1,5 +1,5 @@
-"""`python -m tests.simulation --seeds N [--kind broker|cluster|keys] [--first SEED] [--haste N]
-[--print]`: what `make sim` runs."""
+"""`python -m tests.simulation --seeds N [--kind broker|cluster|keys|registers|rude]
+[--first SEED] [--haste N] [--print]`: what `make sim` runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
+from dev.reaper import start_reaper
 from tests.simulation.report import HASTE_MAX, KINDS, Report, run_one
 
 
@@ -26,6 +27,7 @@ def _reports(
 
 def main() -> int:
     """Run seeds; 1 if any broke a rule."""
+    start_reaper()
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--kind", choices=KINDS, default="broker")

@@ -101,7 +101,8 @@ class Producer:
     def _send(self) -> None:
         world, now_us = self._world, self._world.now_us
         names = ("payload", "due", "group", "priority", "expires")
-        notes, columns = [], {name: [] for name in names}
+        notes: list[Any] = []
+        columns: dict[str, list[Any]] = {name: [] for name in names}
         keys: list[str | None] = []
         for _ in range(min(self.rows_max, world.random.choice([1, 1, 2, 10, 20, 60]))):
             self._count += 1
@@ -225,6 +226,10 @@ class Producer:
             if fine and isinstance(note, Send):
                 note.id = int(number)
                 self._known.append(note.id)
+            elif isinstance(note, Send):
+                note.told_id = int(number)
+            elif isinstance(note, Cancel):
+                note.status = status
 
     def _once_more(self, stream: Stream, batch: _Batch) -> None:
         if batch.number not in stream.waiting:

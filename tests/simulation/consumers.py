@@ -71,8 +71,12 @@ class Consumer:
             self._history.aways.append(Away(name, self._world.now_us))
             self._world.after(self._world.between(1_000, 500_000), self.begin)
 
+        def lost_there() -> None:
+            for session in sessions:
+                session.close(release=False)
+
         connection.on_break_here = lost
-        connection.on_break_there = lambda: [s.close(release=False) for s in sessions] and None
+        connection.on_break_there = lost_there
 
         def open_it() -> None:
             try:
@@ -137,7 +141,11 @@ class Consumer:
         else:
             delay_us = world.between(0, 500) if not careless else world.between(0, 1_500_000)
             world.after(delay_us, lambda: self._settle(connection, row, SettleOp.ACK))
-        connection.to_broker(lambda: [s.credit(1) for s in self._session_of] and None)
+        connection.to_broker(self._give_credit)
+
+    def _give_credit(self) -> None:
+        for session in self._session_of:
+            session.credit(1)
 
     def _settle(
         self, connection: Connection, row: Delivery, op: SettleOp, argument_ms: int = 0

@@ -22,6 +22,7 @@ from dejaqueue.engine import apply, commands, engine, leases, snapshot
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.producers import Producers
+from dejaqueue.engine.table import LEASED
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.testing.faulty_journal import FaultyFile
 
@@ -159,7 +160,7 @@ def stands_still_after_a_clock_that_jumped(patch: pytest.MonkeyPatch) -> None:
 @mutant
 def accepts_stale_hands(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        leases, "held_mask", lambda table, places, attempts: table.states[places] == leases.LEASED
+        leases, "held_mask", lambda table, places, attempts: table.states[places] == LEASED
     )
     patch.setattr(apply, "held_mask", leases.held_mask, raising=False)
 

@@ -32,8 +32,11 @@ from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.ready import PriorityReady
 from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.shares import FlatShares, NestedShares
+from dejaqueue.engine.table import LEASED
 from dejaqueue.journal.segments import snapshots
+from dejaqueue.journal.segments.files import read_file
 from dejaqueue.testing.faulty_journal import FaultyFileSystem
+from dejaqueue.wire.descriptors import WriteStream
 from tests.simulation.mutants import mutant
 
 # --- transactions ---------------------------------------------------------------------------------
@@ -140,7 +143,7 @@ def sends_letters_again_after_a_crash(patch: pytest.MonkeyPatch) -> None:
         return columns
 
     patch.setattr(dead_letters, "letter_columns", letter_columns)
-    patch.setattr(dead_letters, "WriteStream", lambda name, producer: writer.WriteStream(name))
+    patch.setattr(dead_letters, "WriteStream", lambda name, producer: WriteStream(name))
 
 
 @mutant
@@ -248,7 +251,7 @@ def replaces_what_is_leased(patch: pytest.MonkeyPatch) -> None:
 
     def replaces(state: Any, sequences: Any) -> Any:
         places = state.table.places(sequences)
-        leased = places[state.table.states[places] == apply.LEASED]
+        leased = places[state.table.states[places] == LEASED]
         freed = inner(state, sequences)
         if leased.size:
             state.counts.leased -= leased.size
@@ -348,5 +351,5 @@ def believes_every_snapshot(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         snapshots.SnapshotShelf,
         "_verified",
-        lambda self, name, part: snapshots.read_file(self._files, self._parts / name),
+        lambda self, name, part: read_file(self._files, self._parts / name),
     )

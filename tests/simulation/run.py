@@ -127,8 +127,10 @@ class People:
 
     def heal(self) -> None:
         """Nobody begins anything new; who consumes is careful, and connects anew."""
-        for busy in (*self.producers, *self.transactors):
-            busy.stopped = True
+        for producer in self.producers:
+            producer.stopped = True
+        for transactor in self.transactors:
+            transactor.stopped = True
         for consumer in self.consumers:
             consumer.drains = True
             consumer.lose()  # a slow connection would take longer than the drain has
@@ -161,8 +163,8 @@ def people_of(world: World, machine: Reachable, history: History, scenario: Scen
             )
         consumers.append(FiringReader(90, world, machine, history))
     consumers.append(LetterReader(91, world, machine, history))
-    for busy in (*producers, *transactors):
-        world.after(world.between(0, SECOND), busy.act)
+    for act in (*(one.act for one in producers), *(one.act for one in transactors)):
+        world.after(world.between(0, SECOND), act)
     for consumer in consumers:
         world.after(world.between(0, SECOND), consumer.begin)
     return People(producers, consumers, transactors)

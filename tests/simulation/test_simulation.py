@@ -7,7 +7,7 @@ and mutants_kinds.py; here are few seeds, and the bugs that the first of them fi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from dejaqueue.broker import entries
 from dejaqueue.broker.partition import Partition
 from dejaqueue.engine.arrays import Words
-from tests.checker.history import Outcome
+from tests.checker.history import Operation, Outcome
 from tests.simulation.planted import BROKER
 from tests.simulation.run import simulate
 
@@ -43,7 +43,7 @@ def test_a_seed_does_the_same_twice() -> None:
 def test_what_is_promised_is_tried() -> None:
     """A simulation in which every transaction is refused finds nothing, and nobody would notice."""
     histories = [simulate(seed).history for seed in (4, 6, 8, 9)]
-    tried = {
+    tried: dict[str, Sequence[Operation]] = {
         "staged sends": [s for h in histories for s in h.sends if s.transaction],
         "commits": [d for h in histories for d in h.decisions if d.commit],
         "aborts": [d for h in histories for d in h.decisions if not d.commit],

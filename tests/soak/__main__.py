@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from dejaqueue import Client, DejaQError
+from dev.reaper import start_reaper
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.load import Load
 from tests.crash.stall import watched
@@ -68,6 +69,7 @@ class Samples:
 
 def main() -> int:
     """Run; 1 if a rule was broken or something grows."""
+    start_reaper()
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))

@@ -67,7 +67,7 @@ def test_the_view_is_what_was_recorded(
         (topic, "enqueued", "g")
     }
     assert {row["key"] for row in rows} == {f"k{number}" for number in range(30)}
-    files = spark.read.parquet(str(broker.data / "history")).where(f"topic = '{topic}'")
+    files = spark.read.parquet(str(Path(broker.data) / "history")).where(f"topic = '{topic}'")
     names = [name for name in table.columns if name != "topic"]
     same = sorted(map(tuple, files.select(*names).orderBy("id").collect()), key=str)
     assert same == sorted(map(tuple, table.select(*names).collect()), key=str)
@@ -241,7 +241,7 @@ def test_a_broker_is_audited_against_what_it_has(
     topic = make_topic(history=True)
     live_a_little(client, topic)
     with Run(spark) as run:
-        outcome = audit.run(audit.Options(url=broker.url, topics=topic, late_ms="1h"), run)
+        outcome = audit.run(audit.Options(url=broker.url, topics=(topic,), late_ms=HOUR_MS), run)
     assert outcome.is_good, outcome.figures
     assert outcome.figures["messages"] == 200
     assert outcome.figures["deliveries"] >= 100
@@ -265,7 +265,7 @@ def test_an_archive_has_each_finished_message_once_however_often_it_is_made(
     clock.advance(ms=max(0, dejaqueue.clock.SystemClock().now_ms() + 2 * HOUR_MS - clock.now_ms()))
 
     def archived() -> dict[str, Any]:
-        options = archive.Options(url=broker.url, topics=topic, out=str(out))
+        options = archive.Options(url=broker.url, topics=(topic,), out=str(out))
         with Run(spark, clock=clock) as run:
             return dict(archive.run(options, run).figures)
 
@@ -280,8 +280,10 @@ def test_an_archive_has_each_finished_message_once_however_often_it_is_made(
     assert table.where("change = 'acked'").count() == 100
     assert table.select("id").distinct().count() == 100
     with Run(spark, clock=clock) as run:
-        assert audit.run(audit.Options(history=str(out), late_ms="1h"), run).is_good
+        assert audit.run(audit.Options(history=str(out), late_ms=HOUR_MS), run).is_good
         clock.advance(ms=40 * 24 * HOUR_MS)
-        keep = archive.Options(url=broker.url, topics=topic, out=str(out), keep_ms="30d")
+        keep = archive.Options(
+            url=broker.url, topics=(topic,), out=str(out), keep_ms=30 * 24 * HOUR_MS
+        )
         assert archive.run(keep, run).figures["days_deleted"] >= 1
     assert not list(out.rglob("*.parquet"))

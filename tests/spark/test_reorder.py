@@ -82,7 +82,7 @@ class Line:
         return rows
 
     def options(self, **more: Any) -> reorder.Options:
-        given = {
+        given: dict[str, Any] = {
             "url": self._url, "kafka": self._kafka.servers, "from_topic": self.from_topic,
             "to_topic": self.to_topic, "topic": self.topic, "state": str(self._folder / "state"),
             "column": "get_json_object(value, '$.due')", "once": True,

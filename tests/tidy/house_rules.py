@@ -329,12 +329,13 @@ def imports_flight(source: Source) -> list[str]:
         return []
     found = []
     for node in ast.walk(source.tree):
-        names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             names.append(node.module or "")
+        else:
+            continue
         if any(name.startswith("pyarrow.flight") for name in names):
             found.append(f"{source.path}:{node.lineno}: pyarrow.flight outside of flight/, client/")
     return found

@@ -85,8 +85,8 @@ async def wrong_too(client: AsyncClient) -> None:
 def check(tmp_path: Path, program: str) -> list[str]:
     path = tmp_path / "program.py"
     path.write_text(textwrap.dedent(program))
-    command = [sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml"]
-    command += ["--cache-dir", tmp_path / "cache", "--follow-imports", "silent", path]
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml")]
+    command += ["--cache-dir", str(tmp_path / "cache"), "--follow-imports", "silent", str(path)]
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     return [line for line in run.stdout.splitlines() if "error:" in line]
 

@@ -72,4 +72,4 @@ def test_adopt_changes_what_can_change_live_and_names_the_rest() -> None:
 
 def test_built_settings_are_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        BrokerSettings().server.port = 1  # type: ignore[misc]
+        BrokerSettings().server.port = 1

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from dejaqueue import limits
 from dejaqueue.access.administration import is_near
+from dejaqueue.access.crowding import CROWDING
 from dejaqueue.access.roles import Principal
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.errors import ResourceExhausted
@@ -33,7 +34,7 @@ OPENINGS, ROWS = "openings_per_s", "rows_per_s"
 BYTES = "bytes_in_flight_max"
 
 WHOLE: dict[str, Callable[[BrokerSettings], int]] = {
-    STREAMS: lambda _: limits.FLIGHT_STREAMS_MAX,
+    STREAMS: lambda _: limits.FLIGHT_STREAMS_EXPECTED,
     OPENINGS: lambda _: limits.FLIGHT_OPENINGS_PER_S,
     CONNECTIONS: lambda settings: settings.server.http_connections_max,
     TRANSACTIONS: lambda _: limits.TRANSACTIONS_OPEN_MAX,
@@ -329,7 +330,9 @@ class Opening:
         self._let_go()
 
     def _hold(self, lock: threading.Lock) -> None:
-        lock.acquire()
+        if not lock.acquire(blocking=False):
+            with CROWDING:
+                lock.acquire()
         self._held = lock
 
     def _let_go(self) -> None:

@@ -108,6 +108,7 @@ class ClusterSeat:
         if self._server is not None:
             self._list = self._list_of_servers(self._server, self.node.coordinator)
             self._heal_copies(broker, self._server)
+            self.node.disk = self._server.disk
         self.node.care = self._care(broker, self.node)
         address = self.settings.cluster.advertise or self.settings.server.host
         ending = "s" if tls else ""

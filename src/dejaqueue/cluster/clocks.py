@@ -19,6 +19,7 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from dejaqueue import limits
 from dejaqueue.clock import Clock
 from dejaqueue.cluster.members import Member
 from dejaqueue.coordinator.interface import Coordinator, Fact
@@ -118,6 +119,26 @@ class ClockComparison:
             new = Bounds(written[1] - now_us, written[1] - after_us, now_us)
             old = self._bounds.get(node) if is_known else None
             self._bounds[node] = new if old is None else old.narrowed(new)
+
+    def joined(self, facts: Iterable[Fact], own: Member) -> dict[str, int]:
+        """When each member came that does not say itself that it is apart; as `apart_us` takes it.
+
+        A fact that an earlier life of a broker left says nothing of the clock of the next one: who
+        came back with another clock would be the one that was there first.
+
+        Args:
+            facts: of members.
+            own: this broker's, whether it has joined or not; who is to come is the last.
+        """
+        found = {}
+        for fact in facts:
+            member = Member.of(fact)
+            session, _ = self._written.get(member.node, (member.session, 0))
+            session = own.session if member.node == self._node else session
+            if not member.apart and member.session == session:
+                found[member.node] = fact.revision
+        found.setdefault(self._node, limits.INSTANT_MS_MAX)
+        return found
 
     def apart_us(self, joined: Mapping[str, int], limit_us: int) -> int:
         """How far this broker's clock is from that of the cluster; 0 = it agrees, as far as is

@@ -222,9 +222,10 @@ class KeyPeople:
             self._history.fault("everybody is let in though there is a root")
         # A broker that was away since before puts back what it knows in place of what was forged,
         # and nobody who knew better may be alive at that moment.
-        is_late = key.revoked_us is not None and now_us > key.revoked_us + BOUND_US
-        if is_late and not self._forges:
-            self._history.fault(f"{name} was revoked, and works {_later(now_us, key.revoked_us)}")
+        revoked_us = key.revoked_us
+        if revoked_us is None or now_us <= revoked_us + BOUND_US or self._forges:
+            return
+        self._history.fault(f"{name} was revoked, and works {_later(now_us, revoked_us)}")
 
     # --- who asks -------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
@@ -43,9 +44,13 @@ def test_open_streams_end_when_their_key_is_revoked(gate: Gate) -> None:
     gate.keys.create("root", ["admin:*"])
     ended: list[str] = []
     admissions = []
+
+    def note(name: str, _: object) -> None:
+        ended.append(name)
+
     for name in ("a", "b"):
         key, _ = gate.keys.create(name, ["consume:x"])
-        admissions.append(gate.admit(key.principal, lambda _, name=name: ended.append(name)))
+        admissions.append(gate.admit(key.principal, partial(note, name)))
     with admissions[0], admissions[1]:
         admissions[0].check()
         gate.keys.revoke("a")
@@ -62,13 +67,13 @@ def test_a_stream_that_cannot_be_told_does_not_keep_others_open(gate: Gate) -> N
     key, _ = gate.keys.create("a", ["consume:x"])
     ended: list[int] = []
 
-    def fail(number: int) -> None:
+    def fail(number: int, _: object) -> None:
         ended.append(number)
         raise Unavailable("the topic has gone")
 
     with ExitStack() as stack:
         for number in range(3):
-            stack.enter_context(gate.admit(key.principal, lambda _, number=number: fail(number)))
+            stack.enter_context(gate.admit(key.principal, partial(fail, number)))
         gate.keys.revoke("a")
         assert sorted(ended) == [0, 1, 2]
 
@@ -96,9 +101,13 @@ def test_open_streams_end_when_their_key_ends(gate: Gate, clock: VirtualClock) -
     gate.keys.create("root", ["admin:*"])
     bells = {name: threading.Event() for name in ("early", "late")}
     admissions = []
+
+    def ring(name: str, _: object) -> None:
+        bells[name].set()
+
     for name, ends_ms in (("late", 3_000), ("early", 2_000)):
         key, _ = gate.keys.create(name, ["consume:x"], ends_ms)
-        admissions.append(gate.admit(key.principal, lambda _, name=name: bells[name].set()))
+        admissions.append(gate.admit(key.principal, partial(ring, name)))
     with admissions[0], admissions[1]:
         clock.advance(ms=999)
         assert not bells["early"].is_set()

@@ -69,7 +69,7 @@ def secured(papers: Papers) -> Iterator[Web]:
     web.server.server_close()
 
 
-def settings(issuer: str, **more: str) -> OidcSettings:
+def settings(issuer: str, **more: Any) -> OidcSettings:
     return OidcSettings(issuer=issuer, audience="queue", **more)
 
 
@@ -90,13 +90,14 @@ def test_keys_are_found_by_way_of_the_issuer(web: Web, caplog: pytest.LogCapture
     keys.refresh()
     assert keys.key("r", "RS256") is None, "taken back"
     assert keys.key(None, "ES256") is not None
-    for wrong in (
+    refused: list[object] = [
         {"issuer": "https://other.example", "jwks_uri": f"{web.url}/keys"},
         {"issuer": web.url, "jwks_uri": "http://192.0.2.1/keys"},
         {"issuer": web.url, "jwks_uri": "file:///etc/passwd"},
         {"issuer": web.url},
         [],
-    ):
+    ]
+    for wrong in refused:
         web.pages["/.well-known/openid-configuration"] = 200, wrong
         caplog.clear()
         keys.refresh()
@@ -110,7 +111,8 @@ def test_what_is_no_answer_changes_nothing(web: Web, monkeypatch: pytest.MonkeyP
     keys = IssuerKeys(settings(web.url, keys=f"{web.url}/keys"))
     keys.refresh()
     web.pages["/elsewhere"] = 200, {"keys": []}
-    for answer in ((404, ""), (302, "/elsewhere"), (200, []), (200, {"keys": 5}), (200, "x")):
+    answers: list[tuple[int, Any]] = [(404, ""), (302, "/elsewhere"), (200, [])]
+    for answer in [*answers, (200, {"keys": 5}), (200, "x")]:
         web.pages["/keys"] = answer
         keys.refresh()
         assert keys.key("e", "ES256") is not None

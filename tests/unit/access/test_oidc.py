@@ -45,7 +45,12 @@ class World:
         ]
         file = place / "keys.json"
         file.write_text(json.dumps({"keys": listed}))
-        named = {"issuer": ISSUER, "audience": AUDIENCE, "keys": str(file), "leeway_ms": 1_000}
+        named: dict[str, Any] = {
+            "issuer": ISSUER,
+            "audience": AUDIENCE,
+            "keys": str(file),
+            "leeway_ms": 1_000,
+        }
         self.settings = OidcSettings(**(named | settings))
         self.clock = VirtualClock()
         self.keys = KeyRing(self.clock, InMemory())

@@ -5,6 +5,8 @@ Not covered here: a real browser (tests/hostile/test_web_page.py).
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from dejaqueue.access.pages import REASONS, Pages
@@ -15,7 +17,7 @@ HERE = "127.0.0.1:7465"
 AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0"
 
 
-def look(*, is_secure: bool = False, takes: bool = False, **headers: str) -> str:
+def look(*, is_secure: bool = False, takes: bool = False, **headers: Any) -> str:
     """Why a request is refused; "" = it is not. Underscores are hyphens."""
     pages = Pages(["queue.example", "Dejaq"])
     found = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -78,7 +80,11 @@ def test_parts_of_pages_are_refused(destination: str) -> None:
 
 
 def test_our_own_page_and_a_typed_address_are_let_in() -> None:
-    own = {"host": HERE, "origin": f"http://{HERE}", "referer": f"http://{HERE}/docs"}
+    own: dict[str, Any] = {
+        "host": HERE,
+        "origin": f"http://{HERE}",
+        "referer": f"http://{HERE}/docs",
+    }
     assert look(**own, sec_fetch_site="same-origin", sec_fetch_dest="empty") == ""
     assert look(host=HERE, sec_fetch_site="none", sec_fetch_dest="document") == ""
     assert (
@@ -96,17 +102,17 @@ def test_our_own_page_and_a_typed_address_are_let_in() -> None:
     ],
 )  # fmt: skip
 def test_foreign_origins_and_referers_are_refused(name: str, value: str) -> None:
-    assert look(host=HERE, **{name: value}) == name
+    assert look(host=HERE, **cast(Any, {name: value})) == name
 
 
 def test_no_browser_takes_messages_by_a_get_but_for_our_own_page() -> None:
     """Not to loopback and not over TLS a picture has no header that tells it but the browser's."""
-    there = {"host": "192.168.1.5:7465", "user_agent": AGENT}
+    there: dict[str, Any] = {"host": "192.168.1.5:7465", "user_agent": AGENT}
     assert look(**there) == "", "looking is harmless: the page cannot read the answer"
     assert look(**there, takes=True) == "taking"
-    typed = {"host": HERE, "sec_fetch_site": "none", "sec_fetch_dest": "document"}
+    typed: dict[str, Any] = {"host": HERE, "sec_fetch_site": "none", "sec_fetch_dest": "document"}
     assert look(**typed, takes=True) == "taking", "a link in a mail"
-    own = {"host": HERE, "user_agent": AGENT, "sec_fetch_dest": "empty"}
+    own: dict[str, Any] = {"host": HERE, "user_agent": AGENT, "sec_fetch_dest": "empty"}
     assert look(**own, sec_fetch_site="same-origin", takes=True) == ""
     assert look(host=HERE, user_agent="curl/8.5.0", takes=True) == ""
 

@@ -39,6 +39,8 @@ def test_a_gap_counts_from_the_moment_that_is_asked_about() -> None:
     assert math.isinf(longest_gap([1.0, 2.0], 2.5))
 
 
+@pytest.mark.slow
+@pytest.mark.timing
 def test_brokers_that_leave_and_die_are_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench import registry
+from dev.reaper import marks
 
 ROOT = Path(__file__).resolve().parents[3]
 CASES = {"enqueue", "lease_ack", "single"}
@@ -23,7 +24,7 @@ def run_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "bench", *arguments],
         cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        env=marks() | {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
         capture_output=True,
         text=True,
         timeout=100,
@@ -43,6 +44,7 @@ def quick(out: Path, question: str, system: str) -> list[dict[str, object]]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.may_skip
 @pytest.mark.parametrize("system", ["redis", "beanstalkd"])
 def test_a_peer_answers_throughput(tmp_path: Path, system: str) -> None:

@@ -99,7 +99,8 @@ def test_what_is_pushed_ahead_is_not_late(in_due_order: bool) -> None:
 
 
 def test_refused_rows_are_counted_and_the_reply_goes_on() -> None:
-    topic, replies = TopicCounts(), []
+    topic = TopicCounts()
+    replies: list[Any] = []
     statuses = np.array([0, 4, 4, 5], dtype=np.uint8)
     topic.counting("enqueue", 4, replies.append)(Reply(1, 4, statuses=statuses))
     topic.counting("move", 3, replies.append)(Reply(2, 3, error=BadRequest("due", "x", 1)))

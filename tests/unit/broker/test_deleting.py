@@ -107,7 +107,7 @@ def test_a_first_append_that_comes_after_a_drop_is_refused() -> None:
     journal = owner.open("t.1", 0, only_made=True)
     dropper.drop("t.1")
     # As on a server where a log comes into being with its first append.
-    journal._log = journal._writer._log = records.open("t.1", 0)  # type: ignore[assignment]
+    journal._log = journal._writer._log = records.open("t.1", 0)
     from dejaqueue.broker.entries import to_entry
     from dejaqueue.engine.commands import OpenEpoch
 

@@ -48,6 +48,8 @@ def test_rows_keep_their_order__columns_that_some_have() -> None:
     merged = merge([request([b"a"]), request([b"b", b"c"], ["k", ""]), request([b"d"])])
     assert merged.starts.tolist() == [0, 1, 3, 4]
     assert merged.columns.payloads.to_pylist() == [b"a", b"b", b"c", b"d"]
+    assert merged.columns.keys is not None
+    assert merged.key_hashes is not None
     assert merged.columns.keys.to_pylist() == ["", "k", "", ""]
     assert [bool(key_hash) for key_hash in merged.key_hashes] == [False, True, False, False]
     assert merged.columns.payload_bytes == 4

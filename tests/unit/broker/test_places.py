@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -28,12 +30,12 @@ def test_the_home_of_a_key_in_its_shard_is_its_home_without_shards(spread: int) 
 
 
 def test_places_have_the_numbers_of_the_topic() -> None:
-    places = Places(1, 3)
+    places: Any = Places(1, 3)  # which does not care what it holds
     for number in places.numbers_of(9):
-        places.append(number)  # type: ignore[arg-type]
+        places.append(number)
     assert list(places) == list(places.numbers) == [1, 4, 7]
     assert [places.at(number) for number in (1, 4, 7)] == [0, 1, 2]
-    assert places[4] == 4  # type: ignore[comparison-overlap]
+    assert places[4] == 4
     assert 4 in places
     assert not any(number in places for number in (-2, 0, 5, 10))
     with pytest.raises(BadRequest, match="partition"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 from dejaqueue.broker.threads import Threads
 from dejaqueue.clock import SystemClock
@@ -11,10 +12,12 @@ from dejaqueue.clock import SystemClock
 def test_an_executor_works_in_order_on_a_thread_of_its_name() -> None:
     executor = Threads().executor("dejaq-test")
     seen: list[tuple[int, str]] = []
+
+    def note(number: int) -> None:
+        seen.append((number, threading.current_thread().name))
+
     for number in range(20):
-        executor.submit(
-            lambda number=number: seen.append((number, threading.current_thread().name))
-        )
+        executor.submit(partial(note, number))
     executor.shutdown()
     assert [number for number, _ in seen] == list(range(20))
     assert {name for _, name in seen} == {"dejaq-test_0"}

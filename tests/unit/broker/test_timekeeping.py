@@ -15,7 +15,7 @@ import pytest
 import dejaqueue
 from dejaqueue.broker.broker import Broker
 from dejaqueue.local import LocalTransport
-from dejaqueue.model import Topic
+from dejaqueue.model import Topic, TopicKind
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
 
@@ -49,7 +49,8 @@ def broker(tmp_path: Path, clock: VirtualClock) -> Iterator[Broker]:
 
 def claimed(broker: Broker) -> int:
     """How many messages are leased now to who asks, for a second."""
-    return int(broker.claim({"topic": "t", "partition": 0, "rows": 100, "lease_ms": 1_000})["rows"])
+    body = {"topic": "t", "partition": 0, "rows": 100, "lease_ms": 1_000}
+    return int(broker.call("claim", body)["rows"])
 
 
 def send(broker: Broker, *, due_ms: int | None = None) -> None:
@@ -131,9 +132,9 @@ def test_a_due_time_stays__a_clock_that_was_a_day_ahead_is_put_right(tmp_path: P
     broker.stop()
 
 
-@pytest.mark.parametrize("kind", ["timeline", "priority", "fair"])
+@pytest.mark.parametrize("kind", list(TopicKind))
 def test_a_partition_is_mended_by_opening_it__ten_years_ahead_and_started_again(
-    tmp_path: Path, kind: str
+    tmp_path: Path, kind: TopicKind
 ) -> None:
     ahead = Broker(settings(tmp_path), VirtualClock(START_MS + YEARS_MS))
     ahead.start()

@@ -23,7 +23,7 @@ from tests.unit.client.fake_transport import SECONDS_MAX, delivery_batch
 BATCH = pa.record_batch({"payload": [b"x", b"y"]})
 
 
-class SmallServer(flight.FlightServerBase):
+class SmallServer(flight.FlightServerBase):  # type: ignore[misc]
     """What it does is named by the topic."""
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:

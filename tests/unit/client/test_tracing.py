@@ -26,6 +26,7 @@ from dejaqueue.client import tracing
 from dejaqueue.errors import BadRequest, TopicUnknown
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.settings import BrokerSettings, JournalSettings
+from dev.reaper import marks
 
 OTHERS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -312,6 +313,6 @@ with dejaqueue.open("memory:") as queue:
         text=True,
         timeout=60,
         check=True,
-        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
+        env=marks() | {"PYTHONPATH": ":".join(filter(None, sys.path))},
     )
     assert found.stdout == "1\n"

@@ -6,10 +6,12 @@ Not covered: what a node does about it (tests/cluster/test_clocks.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from dejaqueue.cluster.clocks import PREFIX, Bounds, ClockComparison
+from dejaqueue.cluster.members import PREFIX as MEMBERS
 from dejaqueue.cluster.members import Member
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.testing.virtual_clock import VirtualClock
@@ -91,6 +93,25 @@ def test_of_two_the_first_is_right(brokers: Brokers) -> None:
     brokers.go_on(3)
     assert brokers.apart_us("a") == 0
     assert brokers.apart_us("b") < -3_000_000_000
+
+
+def test_who_comes_back_with_another_clock_was_not_there_first(brokers: Brokers) -> None:
+    """What its earlier life said of itself is still there for as long as its lease."""
+    store = brokers.facts.open()
+    lives = {name: Member(name, session, "", "", "") for name, session in (("a", "s"), ("b", "s"))}
+    for name, member in lives.items():
+        brokers.join(name)
+        store.put(MEMBERS + name, member.to_bytes())
+    brokers.go_on(3)
+    again = replace(lives["a"], session="next")
+    there = store.list(MEMBERS)
+    comparison = ClockComparison("a", store, brokers.elapsed, LEASE_MS)
+    comparison.look("next", VirtualClock(brokers.elapsed.now_ms() + 24 * HOUR_MS))
+    assert comparison.apart_us(comparison.joined(there, again), LIMIT_US) > 0
+    del brokers.clocks["a"]
+    brokers.go_on(3)
+    other = brokers.comparisons["b"]
+    assert other.apart_us(other.joined(there, lives["b"]), LIMIT_US) == 0
 
 
 def test_most_are_right__though_the_first_is_not(brokers: Brokers) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from dejaqueue.settings import BrokerSettings, ClusterSettings, JournalSettings
 NODES = "a=127.0.0.1:7470,b=127.0.0.1:7480,c=127.0.0.1:7490"
 
 
-def settings(url: str, **cluster: str) -> BrokerSettings:
+def settings(url: str, **cluster: Any) -> BrokerSettings:
     return BrokerSettings(
         journal=JournalSettings(url=url), cluster=ClusterSettings(node="a", **cluster)
     )

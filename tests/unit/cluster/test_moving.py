@@ -18,7 +18,11 @@ def told(**more: Any) -> dict[str, Any]:
 
 def test_the_leader_has_a_copy_too() -> None:
     group = Group.of("s", told())
-    assert (group.leader, group.members, group.behind) == ("a", {"a", "b"}, frozenset())
+    assert (group.leader, group.members, group.behind) == (
+        "a",
+        frozenset({"a", "b"}),
+        frozenset(),
+    )
     assert not group.is_moving
 
 

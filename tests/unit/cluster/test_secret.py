@@ -6,10 +6,10 @@ import logging
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dejaqueue.cluster import secret as secrets_of
 from dejaqueue.cluster.embedded import keys_beside, secret_of, server_of, warn_if_plain
 from dejaqueue.cluster.jetstream_settings import password
 from dejaqueue.cluster.secret import FILE, machine_secret, read_secret, state_directory
@@ -25,7 +25,7 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def settings(url: Path | str, **cluster: str) -> BrokerSettings:
+def settings(url: Path | str, **cluster: Any) -> BrokerSettings:
     return BrokerSettings(
         journal=JournalSettings(url=str(url)), cluster=ClusterSettings(node="a", **cluster)
     )
@@ -120,7 +120,7 @@ def test_a_secret_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine_secret(tmp_path / "a")
-    monkeypatch.setattr(secrets_of.os, "geteuid", lambda: 12_345)
+    monkeypatch.setattr("dejaqueue.cluster.secret.os.geteuid", lambda: 12_345)
     with pytest.raises(Refused, match="of user"):
         machine_secret(tmp_path / "b")
 

@@ -180,7 +180,7 @@ def test_what_is_known_counts_only_when_it_is_in_force(
         seen.append(there.lets_in(text))
         inner(*arguments)  # type: ignore[arg-type]
 
-    there.ring._merge = merge  # type: ignore[method-assign]
+    there.ring._merge = merge  # type: ignore[method-assign,assignment]
     there.keys.refresh()
     assert seen == [False]
 
@@ -194,7 +194,7 @@ def test_a_change_whose_answer_is_lost_is_made_once(sides: list[Side]) -> None:
         line(here).answers_lost = 1
         return stored
 
-    line(here)._facts.put = put  # type: ignore[method-assign]
+    line(here)._facts.put = put  # type: ignore[method-assign,assignment]
     _, text = here.ring.create("shop", ["produce:a"])
     there.keys.refresh()
     assert there.lets_in(text)

@@ -36,7 +36,12 @@ def test_closing_waits_for_a_bell_that_rings() -> None:
     ringer = threading.Thread(target=bells.ring)
     ringer.start()
     assert rings.wait(10)
-    closer = threading.Thread(target=lambda: (watch.close(), after.append("closed")))
+
+    def close() -> None:
+        watch.close()
+        after.append("closed")
+
+    closer = threading.Thread(target=close)
     closer.start()
     goes_on.set()
     closer.join(10)

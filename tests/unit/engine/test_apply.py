@@ -113,7 +113,7 @@ def test_stale_hands_are_refused_row_by_row(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("command", [Ack(20, 70), Nack(20, 30, 70), Extend(20, 900, 70)])
-def test_a_whole_lease_is_settled_by_its_id(engine: Engine, command: Ack) -> None:
+def test_a_whole_lease_is_settled_by_its_id(engine: Engine, command: Ack | Nack | Extend) -> None:
     lease(engine, 20)
     assert engine.apply(command).statuses is None
     if isinstance(command, Extend):

@@ -41,7 +41,8 @@ def test_a_name_of_the_same_batch_is_not_forgotten_for_a_new_one() -> None:
 
 def test_who_still_remembers_a_code_keeps_it() -> None:
     def forget(codes: Int64s) -> Int64s:
-        return codes[codes % 2 == 0]
+        kept: Int64s = codes[codes % 2 == 0]
+        return kept
 
     dictionary = Dictionary()
     dictionary.codes(words(*[f"name {number}" for number in range(1_100)]))

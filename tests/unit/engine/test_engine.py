@@ -9,7 +9,7 @@ import pytest
 
 from dejaqueue.engine import commands
 from dejaqueue.engine import engine as engine_module
-from dejaqueue.engine.commands import Ack, Cancel, Enqueue, Lease, Move, Relocate
+from dejaqueue.engine.commands import Ack, Cancel, Command, Enqueue, Lease, Move, Relocate
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
 from dejaqueue.engine.selection import Selection
@@ -66,7 +66,8 @@ def test_what_was_cancelled_or_moved_is_not_waited_for(engine: Engine) -> None:
 
 def test_pages_go_on_where_the_last_one_ended(engine: Engine) -> None:
     found: list[int] = []
-    wanted, after = Selection(due_to_ms=96), (-1, -1)
+    wanted = Selection(due_to_ms=96)
+    after: tuple[int, int] | None = (-1, -1)
     while after is not None:
         page, after = engine.page(wanted, after=after, limit=7, rows_max=1_000)
         assert page.size == 7 or after is None
@@ -133,7 +134,7 @@ def test_layouts_do_not_change_the_outcome() -> None:
         count = int(rng.integers(0, 40))
         dues_ms, hashes = rng.integers(turn, turn + 90, count), rng.integers(0, 50, count)
         picked = rng.integers(0, 1 + engines[0].next_sequence, 8)
-        commands = [
+        commands: list[Command] = [
             Enqueue(turn, turn, dues_ms, (), hashes),
             Move(turn, picked, rng.integers(turn, turn + 200, 8)),
             Cancel(turn, picked[:2]),

@@ -38,7 +38,7 @@ class Rows:
         return np.where(inside & self.live[places], self.hashes[places], 0)
 
     def with_hash(self, key_hash: int) -> list[int]:
-        return (np.flatnonzero(self.live & (self.hashes == key_hash)) + self.base).tolist()  # type: ignore[no-any-return]
+        return (np.flatnonzero(self.live & (self.hashes == key_hash)) + self.base).tolist()
 
 
 def check(index: KeyIndex, rows: Rows, wanted: npt.NDArray[np.int64]) -> None:

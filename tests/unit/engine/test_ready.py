@@ -84,7 +84,8 @@ def test_a_filter_looks_at_nothing_twice() -> None:
 
     def picks(remainder: int) -> list[int]:
         found = lane.pick("f", 2, KEY_MAX, alive, lambda found: found % 40 == remainder)
-        return found[1].tolist()
+        sequences: list[int] = found[1].tolist()
+        return sequences
 
     assert picks(7) == [7, 47]
     assert picks(7) == [87]

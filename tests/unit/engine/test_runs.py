@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,9 +23,10 @@ def everything(keys: np.ndarray, sequences: np.ndarray) -> np.ndarray:
 
 
 def test_runs_that_shrank_are_merged_wherever_they_stand() -> None:
-    lengths = [range(100), range(20), range(20), range(20), range(3)]
-    assert first_to_merge(lengths) == 1  # type: ignore[arg-type]
-    assert first_to_merge([range(9), range(4), range(2)]) == 2  # type: ignore[arg-type,list-item]
+    lengths: list[Any] = [range(100), range(20), range(20), range(20), range(3)]
+    assert first_to_merge(lengths) == 1
+    lengths = [range(9), range(4), range(2)]
+    assert first_to_merge(lengths) == 2
 
 
 class Board:
@@ -33,7 +36,8 @@ class Board:
         self.keys = np.full(count, -1, dtype=np.int64)
 
     def is_alive(self, keys: np.ndarray, sequences: np.ndarray) -> np.ndarray:
-        return self.keys[sequences] == keys
+        alive: np.ndarray = self.keys[sequences] == keys
+        return alive
 
     def expected(self) -> list[tuple[int, int]]:
         live = np.flatnonzero(self.keys >= 0)

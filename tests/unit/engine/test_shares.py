@@ -37,14 +37,16 @@ class Groups:
     def serve(self, count: int) -> list[int]:
         turns = self.shares.share(count, self.counts)
         np.subtract.at(self.counts, turns, 1)
-        return turns.tolist()
+        taken: list[int] = turns.tolist()
+        return taken
 
     def serve_among(self, codes: list[int], count: int) -> list[int]:
         chosen = np.array(codes, dtype=np.int64)
         limits = np.full(chosen.size, 3, dtype=np.int64)
         turns = self.shares.share_among(chosen, limits, count, self.counts)
         np.subtract.at(self.counts, turns, 1)
-        return turns.tolist()
+        taken: list[int] = turns.tolist()
+        return taken
 
 
 steps = st.lists(

@@ -20,7 +20,7 @@ def filled() -> Engine:
     return engine
 
 
-CHANGES: dict[str, Callable[[Engine], None]] = {
+CHANGES: dict[str, Callable[[Engine], object]] = {
     "due": lambda e: e.state.table.dues_ms.__setitem__(3, 99),
     "state": lambda e: e.state.table.states.__setitem__(3, 2),
     "attempts": lambda e: e.state.table.attempts.__setitem__(3, 2),
@@ -32,7 +32,7 @@ CHANGES: dict[str, Callable[[Engine], None]] = {
     "an answer": lambda e: e.state.producers.remember(SubBatch("p", 2, 1), 4, 5),
     "silence": lambda e: e.state.producers.remember(SubBatch("p", 1, 4), 0, 6),
     "a key": lambda e: e.state.table.key_hashes.__setitem__(3, 7),
-    "sequences": lambda e: e.state.table.append(np.array([5]), 5) and None,
+    "sequences": lambda e: e.state.table.append(np.array([5]), 5),
 }
 
 

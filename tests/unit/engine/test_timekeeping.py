@@ -36,7 +36,8 @@ def enqueue(engine: Engine, now_ms: int, dues_ms: list[int], **more: object) -> 
 
 
 def dues(engine: Engine) -> list[int]:
-    return engine.dues(np.arange(engine.next_sequence)).tolist()
+    found: list[int] = engine.dues(np.arange(engine.next_sequence)).tolist()
+    return found
 
 
 @pytest.mark.parametrize("by_ms", [YEARS_MS, 3_600_000, -3_600_000])

@@ -26,13 +26,14 @@ def test_with_keys_only_a_bearer_is_let_in() -> None:
     callers = Callers(gate)
     headers: dict[str, list[str | bytes]] = {"authorization": [f"Bearer {text}"]}
     assert callers.start_call(CALL, headers).principal == key.principal
-    for wrong in (
+    refused: tuple[dict[str, list[str | bytes]], ...] = (
         {},
         {"authorization": []},
         {"authorization": [text]},
         {"authorization": [f"Bearer {text}", f"Bearer {text}"]},
         {"authorization": [b"Bearer " + text.encode()]},
-    ):
+    )
+    for wrong in refused:
         with pytest.raises(flight.FlightUnauthenticatedError):
             callers.start_call(CALL, wrong)
 

@@ -134,7 +134,7 @@ def test_lines_are_values() -> None:
 
 def test_long_texts_are_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "PIECE_BYTES", 40)
-    lines = [{"payload": str(number)} for number in range(20)]
+    lines: list[dict[str, Any]] = [{"payload": str(number)} for number in range(20)]
     lines[11] |= {"due": 1_800_000_000_000, "priority": 1, "key": "k"}
     lines[12] |= {"payload": "x" * 100}
     content = "\n".join(json.dumps(line) for line in lines).encode()

@@ -24,6 +24,7 @@ from dejaqueue.http.protocol import Bounds, Counters
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
 from dejaqueue.model import Topic
+from dejaqueue.setting_groups import QuotaSettings
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
@@ -226,6 +227,7 @@ def test_chunks_that_trickle_in_get_408(web: Web) -> None:
     assert web.counts["body_late"] == 1
 
 
+@pytest.mark.timing  # who stalls for a third of a second is refused, rightly
 def test_a_large_body_may_take_its_time(web: Web) -> None:
     body = b'{"name": "q", "type": "delayed"}' + b" " * 90_000
     connection = web.connect()
@@ -385,12 +387,14 @@ def test_connections_of_one_address_are_bounded_and_others_are_served() -> None:
     try:
         quotas = web.broker.quotas
         web.broker.change_settings(
-            BrokerSettings(journal=web.broker.settings.journal, quotas={"connections_max": 3})
+            BrokerSettings(
+                journal=web.broker.settings.journal, quotas=QuotaSettings(connections_max=3)
+            )
         )
         # Programs of this machine have no quota: here some of it count as somebody else's.
         account = quotas.of_address("10.0.0.7")
         far = quotas.of_address
-        quotas.of_address = lambda _: account  # type: ignore[method-assign]
+        quotas.of_address = lambda _: account  # type: ignore[method-assign,assignment]
         held = [web.connect() for _ in range(3)]
         until = time.monotonic() + SECONDS_MAX
         while account.connections < 3:
@@ -415,11 +419,11 @@ def test_bodies_of_one_address_are_bounded() -> None:
     try:
         web.broker.change_settings(
             BrokerSettings(
-                journal=web.broker.settings.journal, quotas={"bytes_in_flight_max": 1_000}
+                journal=web.broker.settings.journal, quotas=QuotaSettings(bytes_in_flight_max=1_000)
             )
         )
         account = web.broker.quotas.of_address("10.0.0.7")
-        web.broker.quotas.of_address = lambda _: account  # type: ignore[method-assign]
+        web.broker.quotas.of_address = lambda _: account  # type: ignore[method-assign,assignment]
         large = web.connect()
         large.sendall(POST + b"content-length: 5000\r\n\r\n" + bytes(2_500))
         until = time.monotonic() + SECONDS_MAX

@@ -50,6 +50,8 @@ def test_kin_types_are_cast__a_fraction_of_a_millisecond_up() -> None:
     columns = check_send(batch, TOPIC, 0)
     assert columns.payloads.to_pylist() == [b"a"]
     assert columns.dues_ms.tolist() == [int(instant.timestamp()) * 1_000 + 1]
+    assert columns.groups is not None
+    assert columns.priorities is not None
     assert columns.groups.to_pylist() == ["g"]
     assert columns.priorities.tolist() == [5]
 
@@ -79,6 +81,7 @@ def test_take_chooses_rows_of_every_column() -> None:
     )
     taken = check_send(batch, TOPIC, 0).take(np.array([2, 1]))
     assert taken.payloads.to_pylist() == [b"c", b"bb"]
+    assert taken.keys is not None
     assert taken.keys.to_pylist() == ["z", "y"]
     assert (taken.rows, taken.payload_bytes) == (2, 3)
     assert taken.dues_ms.tolist() == [1_800_000_000_000 + 3, 1_800_000_000_000 + 2]
@@ -108,6 +111,8 @@ def test_settled_rows_carry_id_and_attempts() -> None:
     batch = pa.record_batch({"id": pa.array([7]), "attempts": pa.array([2])})
     check_schema("ack", batch.schema)
     named = check_named("ack", batch)
+    assert named.ids is not None
+    assert named.attempts is not None
     assert (named.ids.tolist(), named.attempts.tolist()) == ([7], [2])
     with pytest.raises(BadRequest, match="attempts: a column of this name"):
         check_schema("ack", pa.schema({"id": pa.int64()}))

@@ -10,7 +10,7 @@ from dejaqueue.schema.keys import hash_keys
 
 def hashes_of(*keys: str, dtype: type = np.int32) -> list[int]:
     texts = [key.encode() for key in keys]
-    offsets = np.cumsum([0, *map(len, texts)]).astype(dtype)
+    offsets: np.ndarray = np.cumsum([0, *map(len, texts)]).astype(dtype)
     return hash_keys(offsets, np.frombuffer(b"".join(texts), dtype=np.uint8)).tolist()  # type: ignore[no-any-return]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,8 @@ from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span, d
     ],
 )
 def test_a_descriptor_survives_the_wire(stream: WriteStream | ConsumeStream) -> None:
-    assert decode(type(stream), encode(stream)) == stream
+    kind: type[Any] = type(stream)
+    assert decode(kind, encode(stream)) == stream
 
 
 @pytest.mark.parametrize(

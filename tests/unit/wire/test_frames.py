@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,7 +113,7 @@ def test_the_leases_of_one_extension_are_bounded() -> None:
 
 
 def test_a_refusal_of_rows_survives_the_wire() -> None:
-    rows = {"ids": IDS, "attempts": ATTEMPTS}
+    rows: dict[str, Any] = {"ids": IDS, "attempts": ATTEMPTS}
     sent = Settle(SettleOp.NACK, 4, argument_ms=-1, **rows, reason="no", dead=True)
     back = frames.decode(frames.encode(sent))
     assert isinstance(back, Settle)
@@ -191,7 +192,7 @@ def check_is_frame_or_refused(content: bytes) -> None:
         frame = frames.decode(content)
     except BadRequest:
         return
-    assert isinstance(frame, Frame.__args__)  # type: ignore[attr-defined]
+    assert isinstance(frame, Frame.__args__)
 
 
 @given(st.binary(max_size=80))

@@ -19,10 +19,11 @@ from typing import Any, Protocol
 
 from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.connections.nats.url import HTTPS, MONITOR_PORT, NatsUrl
-from dejaqueue.errors import Unavailable
+from dejaqueue.errors import InternalError, Unavailable
 
 HTTP_TIMEOUT_S = 3.0
 ALL_ACCOUNTS = 1_000_000
+PING = "$SYS.REQ.SERVER.PING."
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +157,32 @@ class SystemMonitor:
             pass  # who did not answer is not in it
         return [found[name] for name in sorted(found)]
 
-    def _ask(self, what: str, asked: object) -> list[dict[str, Any]]:
+    def report_of(self, name: str) -> ServerReport:
+        """What one server says of itself, without its copies. Raises Unavailable: it says nothing.
+
+        Cost: one small message; servers of other names do not answer.
+        """
+        asked = json.dumps({"config": True, "server_name": name}).encode()
+        for reply in self._connected().replies(PING + "JSZ", asked, self.WAIT_S):
+            told = json.loads(reply.content)
+            server = told.get("server", {})
+            if server.get("name") == name:  # names that begin so may answer, too
+                return read_report(name, server, told.get("data", {}))
+        raise InternalError("replies end by an error only")
+
+    def _connected(self) -> NatsConnection:
         if self._connection is None or not self._connection.is_connected:
             self.close()
             self._connection = NatsConnection(self._url, as_system=True)
+        return self._connection
+
+    def _ask(self, what: str, asked: object) -> list[dict[str, Any]]:
+        connection = self._connected()
         told: list[dict[str, Any]] = []
         sizes = [0]
         try:
             content = json.dumps(asked).encode()
-            subject = f"$SYS.REQ.SERVER.PING.{what}"
-            for reply in self._connection.replies(subject, content, self.WAIT_S):
+            for reply in connection.replies(PING + what, content, self.WAIT_S):
                 told.append(json.loads(reply.content))
                 # Servers join and leave: the URL may name others than there are.
                 sizes.append(_cluster_size(told[-1].get("data") or {}))

@@ -108,8 +108,9 @@ class RecordJournal(Journal):
         concurrency: Concurrency | None = None,
         on_close: Callable[[], None] = lambda: None,
         check_made: Callable[[], None] | None = None,
+        is_short: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._check_made = check_made
+        self._check_made, self._is_short = check_made, is_short
         self._store, self._log, self._mirror = store, records, mirror
         self._place, self._background, self._on_close = place, background, on_close
         self._prefix = prefix
@@ -414,9 +415,10 @@ class RecordJournal(Journal):
     # --- room, snapshots, end ------------------------------------------------------------------
 
     def has_room(self, byte_count: int) -> bool:
-        """See Journal.has_room: no for a while after the server had none."""
+        """See Journal.has_room: no while a server's disk is short, and for a while after one had
+        no room."""
         self._check_usable()
-        return self._no_room == 0
+        return self._no_room == 0 and not self._is_short()
 
     def byte_count(self) -> int:
         """See Journal.byte_count: of what is kept on the server."""

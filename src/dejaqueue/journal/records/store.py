@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -57,6 +57,9 @@ class RecordJournalStore(JournalStore):
         patience_seconds: how long an append waits for a server that is away.
         concurrency: how it waits; None = on threads of this process.
 
+    Attributes:
+        is_short: asked before producers may write: whether a server's disk has too little room.
+
     Raises:
         Locked: another process uses the directory. Unavailable.
     """
@@ -75,6 +78,7 @@ class RecordJournalStore(JournalStore):
     ) -> None:
         self.records = records
         self._concurrency = concurrency or Concurrency()
+        self.is_short: Callable[[], bool] = lambda: False
         self._segment_bytes, self._patience_seconds = segment_bytes, patience_seconds
         self._mirror_bytes_max = mirror_bytes_max
         self._open: dict[tuple[str, int], RecordJournal | None] = {}
@@ -162,6 +166,7 @@ class RecordJournalStore(JournalStore):
                 background=self._background,
                 concurrency=self._concurrency,
                 on_close=lambda: self._forget(topic, partition),
+                is_short=lambda: self.is_short(),
                 check_made=(lambda: self._check_made(topic)) if only_made else None,
             )
         except BaseException:

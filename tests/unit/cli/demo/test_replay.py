@@ -18,7 +18,7 @@ from dejaqueue.cli.demo.plan import make_plan
 from dejaqueue.cli.demo.replay import Replay
 from dejaqueue.cli.demo.verdict import NOT_TOLD, UNSURE
 from dejaqueue.client import Client, SendResult, Settled
-from dejaqueue.clock import Wake
+from dejaqueue.clock import Clock, Wake
 from dejaqueue.errors import InternalError, Refused, Unavailable
 from dejaqueue.model import RowStatus
 from tests.cli.small_flights import small_flights
@@ -85,7 +85,7 @@ def make() -> tuple[Replay, ListClient, JumpingClock]:
     client = ListClient(clock)
     flights = small_flights()
     plan = make_plan(flights, 10_000, notice_minutes=20, notice_ms_min=50)
-    return Replay(cast(Client, client), "t", flights, plan, clock), client, clock
+    return Replay(cast(Client, client), "t", flights, plan, cast(Clock, clock)), client, clock
 
 
 def nothing() -> None:

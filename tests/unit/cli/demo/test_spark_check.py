@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ GOOD = Check(5, 5, 0, 0, 0, 0, 0, 0, np.array([1, 2, 3]), np.array([10, 20, 30])
 def test_good_is_good_and_any_fault_is_not() -> None:
     assert GOOD.is_good
     for name in COUNTS[2:]:
-        assert not replace(GOOD, **{name: 1}).is_good
+        assert not replace(GOOD, **cast(Any, {name: 1})).is_good
     assert GOOD.figures()["lateness_max_ms"] == 3.0
     nothing = np.zeros(0, dtype=np.int64)
     assert replace(GOOD, latenesses_ms=nothing, dues_ms=nothing).figures()["lateness_p50_ms"] == 0

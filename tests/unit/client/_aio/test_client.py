@@ -204,7 +204,7 @@ def test_bad_consumers(settings: dict[str, Any]) -> None:
 def test_peek_goes_on_where_the_page_ended() -> None:
     transport = FakeTransport()
 
-    def page(first: int, rows: int, following: dict[str, int] | None) -> pa.Table:
+    def page(first: int, rows: int, following: dict[str, Any] | None) -> pa.Table:
         columns = {
             name: pa.nulls(rows, messages.PEEK.field(name).type)
             for name in ("key", "group", "tags", "headers")

@@ -14,6 +14,7 @@ from dejaqueue.client._aio.consumer import check_consumer
 from dejaqueue.clock import SystemClock
 from dejaqueue.errors import BadRequest
 from dejaqueue.wire.frames import SettleOp
+from tests.answers import is_ok, listed
 from tests.unit.client.fake_transport import FakeConsume, FakeTransport, ok
 
 
@@ -38,7 +39,7 @@ def test_messages_one_at_a_time_each_at_its_time() -> None:
             async for message in consumer:
                 assert clock.now_us() >= message.due_ms * 1000
                 got.append(message.id)
-                assert (await message.ack()).ok
+                assert is_ok(await message.ack())
             assert got == [0, 1, 2]
             assert consumer.lateness().count == 3
 
@@ -101,10 +102,10 @@ def test_parts_of_a_batch() -> None:
         assert (first.payload, last.payload) == (b"payload-0", b"payload-3")
         part = batch.take([1, 3])
         assert part.batch.column("payload").to_pylist() == [b"payload-1", b"payload-3"]
-        assert part.nack(delay=0.5).ok
-        assert first.extend(60).ok
-        assert batch.take([0, 2]).ack().ok
-        ops = [(s.op, s.ids.tolist(), s.argument_ms) for s in transport.consumes[0].settles]
+        assert is_ok(part.nack(delay=0.5))
+        assert is_ok(first.extend(60))
+        assert is_ok(batch.take([0, 2]).ack())
+        ops = [(s.op, listed(s.ids), s.argument_ms) for s in transport.consumes[0].settles]
     assert ops == [
         (SettleOp.NACK, [1, 3], 500),
         (SettleOp.EXTEND, [0], 60_000),
@@ -183,9 +184,10 @@ def test_bad_values_for_settles() -> None:
         consumer.open()
         deliver(transport.consumes[0], -1)
         message = next(consumer)
-        for call in (lambda: message.extend(0), lambda: message.nack(delay=-1)):
-            with pytest.raises(BadRequest):
-                call()
+        with pytest.raises(BadRequest):
+            message.extend(0)
+        with pytest.raises(BadRequest):
+            message.nack(delay=-1)
         consumer.close()
 
 

@@ -21,6 +21,7 @@ from dejaqueue.errors import TopicUnknown, Unavailable
 from dejaqueue.testing.virtual_clock import VirtualClock
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Reply, SettleOp
+from tests.answers import listed
 from tests.unit.client.fake_transport import SECONDS_MAX, FakeConsume, FakeTransport, ok
 from tests.unit.client.still_alarm import StillAlarm
 
@@ -132,7 +133,7 @@ def test_rows_wait_for_their_time_by_the_brokers_clock(bench: Bench) -> None:
     bench.deliver(0, 10, 20)
     first = bench.core.take(100)
     assert first is not None
-    assert first.ids.tolist() == [0]
+    assert listed(first.ids) == [0]
     assert bench.core.take(100) is None
     release_us = bench.core.release_us()
     assert release_us is not None
@@ -142,7 +143,7 @@ def test_rows_wait_for_their_time_by_the_brokers_clock(bench: Bench) -> None:
     bench.advance(2)
     second = bench.core.take(100)
     assert second is not None
-    assert second.ids.tolist() == [1]
+    assert listed(second.ids) == [1]
     assert bench.core.late_us(second.dues_ms).tolist()[0] < 1_500
 
 
@@ -151,7 +152,7 @@ def test_without_a_pong_only_what_is_surely_due_comes() -> None:
     bench.deliver(-5, 3)
     found = bench.core.take(100)
     assert found is not None
-    assert found.ids.tolist() == [0]
+    assert listed(found.ids) == [0]
     assert bench.core.take(100) is None
 
 
@@ -249,7 +250,7 @@ def test_a_whole_delivery_is_settled_by_its_lease_and_a_part_by_its_rows(bench: 
     bench.core.settle(SettleOp.ACK, part)
     nack, ack = bench.channel.settles
     assert (nack.op, nack.lease_id, nack.argument_ms) == (SettleOp.NACK, 5, 70)
-    assert (ack.lease_id, ack.ids.tolist(), ack.attempts.tolist()) == (-1, [20], [3])
+    assert (ack.lease_id, listed(ack.ids), listed(ack.attempts)) == (-1, [20], [3])
 
 
 def test_a_whole_delivery_that_was_lost_has_a_status_for_each_row(bench: Bench) -> None:
@@ -273,7 +274,7 @@ def test_acks_nobody_waits_for_travel_together(bench: Bench) -> None:
     assert bench.channel.settles == []
     bench.advance(2)
     (ack,) = bench.channel.settles
-    assert ack.ids.tolist() == [0, 1, 2, 3, 4]
+    assert listed(ack.ids) == [0, 1, 2, 3, 4]
     bench.advance(30_000)
     assert len(bench.channel.settles) == 1  # and their lease is not extended
 
@@ -290,11 +291,11 @@ def test_a_broken_stream_is_opened_again_and_grants_what_is_missing(bench: Bench
     bench.sync_clocks()
     bench.core.settle(SettleOp.ACK, taken)
     again.wait_settles(1)
-    assert again.settles[0].ids.tolist() == [0]  # by row: the lease came on another stream
+    assert listed(again.settles[0].ids) == [0]  # by row: the lease came on another stream
     bench.advance(501)
     held = bench.core.take(10)
     assert held is not None
-    assert held.ids.tolist() == [1]
+    assert listed(held.ids) == [1]
 
 
 def test_what_is_delivered_again_is_not_handed_over_twice(bench: Bench) -> None:
@@ -306,7 +307,7 @@ def test_what_is_delivered_again_is_not_handed_over_twice(bench: Bench) -> None:
     bench.advance(600)
     found = bench.core.take(10)
     assert found is not None
-    assert found.attempts.tolist() == [2]
+    assert listed(found.attempts) == [2]
     assert bench.core.take(10) is None
 
 
@@ -318,7 +319,7 @@ def test_the_clock_of_the_broker_before_says_nothing_of_the_next_one(bench: Benc
     bench.deliver(-5, 400)
     found = bench.core.take(10)
     assert found is not None
-    assert found.ids.tolist() == [0]
+    assert listed(found.ids) == [0]
     assert bench.core.take(10) is None
 
 
@@ -391,7 +392,7 @@ def test_closing_gives_back_what_was_not_handed_over_but_not_early(bench: Bench)
     bench.core.close()
     bench.core.close()
     (nack,) = bench.channel.settles
-    assert (nack.op, nack.ids.tolist()) == (SettleOp.NACK, [1, 2])
+    assert (nack.op, listed(nack.ids)) == (SettleOp.NACK, [1, 2])
     assert 25 <= nack.argument_ms <= 26
     assert bench.channel.is_closed
     assert bench.core.is_over
@@ -405,7 +406,7 @@ def test_a_finished_consumer_can_still_settle_and_then_closes(bench: Bench) -> N
     assert bench.channel.credits[-1] == 0
     bench.deliver(0, lease_id=2, first_id=7)  # was on its way
     assert bench.channel.settles[-1].op is SettleOp.NACK
-    assert bench.channel.settles[-1].ids.tolist() == [7]
+    assert listed(bench.channel.settles[-1].ids) == [7]
     assert not bench.channel.is_closed
     bench.core.settle(SettleOp.ACK, taken)
     while not bench.channel.is_closed:

@@ -50,7 +50,7 @@ def test_filters_change_many(api: Api) -> None:
     page = api.get("/v1/topics/t/messages", priority_to=1)["messages"]
     assert [row["due"] for row in page] == [LATER_MS, LATER_MS]
     assert api.post("/v1/topics/t/cancel", where) == {"count": 2, "next": None}
-    assert api.broker.stats("t")["scheduled"] == 1
+    assert api.broker.call("stats", {"topic": "t"})["scheduled"] == 1
 
 
 @pytest.mark.parametrize(
@@ -78,5 +78,6 @@ def test_what_is_wrong_is_named(api: Api, op: str, body: Any, field: str) -> Non
 
 
 def test_a_topic_that_is_not_there(api: Api) -> None:
-    for body in ({"messages": [{"id": "1"}]}, {"where": {}}):
+    bodies: list[dict[str, Any]] = [{"messages": [{"id": "1"}]}, {"where": {}}]
+    for body in bodies:
         assert api.ask("POST", "/v1/topics/none/cancel", body)[0] == 404

@@ -48,14 +48,14 @@ class OneGate(Gate):
         super().__init__()
         self._principal = Principal("somebody", (Grant(role, pattern),))
 
-    def principal(self, api_key: str | None) -> Principal:
+    def principal(self, api_key: str | None, certificate: str = "") -> Principal:
         return self._principal
 
 
 class NoGate(Gate):
     """Lets nobody in."""
 
-    def principal(self, api_key: str | None) -> Principal:
+    def principal(self, api_key: str | None, certificate: str = "") -> Principal:
         raise Unauthenticated("no key")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 from dejaqueue.clock import Wake
 from dejaqueue.journal.records.concurrency import Concurrency
@@ -10,11 +11,13 @@ from dejaqueue.journal.records.concurrency import Concurrency
 
 def test_what_is_done_in_the_background_is_done_in_order_elsewhere() -> None:
     done: list[int] = []
+
+    def note(number: int) -> int:
+        done.append(number)
+        return threading.get_ident()
+
     with Concurrency().executor() as executor:
-        threads = [
-            executor.submit(lambda n=n: (done.append(n), threading.get_ident())[1])
-            for n in range(9)
-        ]
+        threads = [executor.submit(partial(note, number)) for number in range(9)]
         assert threading.get_ident() not in {one.result(10) for one in threads}
     assert done == list(range(9))
 

@@ -50,7 +50,8 @@ def add(mirror: Mirror, written: Written, positions: range) -> None:
 
 def here(mirror: Mirror, count: int) -> list[int]:
     positions = np.arange(1, count + 1, dtype=np.int64)
-    return positions[covers(mirror.listed, positions)].tolist()
+    found: list[int] = positions[covers(mirror.listed, positions)].tolist()
+    return found
 
 
 def check(mirror: Mirror, written: Written, positions: list[int]) -> None:

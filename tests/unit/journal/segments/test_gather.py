@@ -43,7 +43,7 @@ def test_rows_of_many_segments_after_a_restart(tmp_path: Path) -> None:
 def test_short_values_of_every_length_to_the_end_of_a_segment() -> None:
     # Values up to 12 bytes are read 12 bytes at once, and must not be read over the end.
     journal = MemoryStore(segment_bytes=1 << 12).open("topic", 0)
-    rows = {}
+    rows: dict[int, dict[str, bytes | None]] = {}
     for length in range(40):
         texts = {"payload": text_column([bytes([65 + length]) * length] * 24)}
         entry = Entry(EntryKind.ENQUEUE, 0, rows=24, texts=texts)

@@ -22,7 +22,7 @@ ENTRIES = 60
 
 
 @cache
-def written() -> tuple[MemoryFileSystem, dict[int, bytes]]:
+def written() -> tuple[MemoryFileSystem, dict[int, dict[str, bytes | None]]]:
     """A disk with some segments, and what is in each row."""
     files = MemoryFileSystem()
     journal = MemoryStore(file_system=files, segment_bytes=SEGMENT_BYTES).open("topic", 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import Unavailable
 from dejaqueue.model import Topic
 from dejaqueue.testing.simulation.disk import Died
@@ -44,9 +45,12 @@ def test_whatever_dies_ends_the_life() -> None:
 
 
 def test_a_broker_may_die_while_it_starts() -> None:
+    def create(broker: Broker) -> None:
+        broker.create_topic(Topic("a"), exist_ok=True)
+
     machine = Machine(World(1))
     machine.disk.dies_at = 1
-    machine.on_start.append(lambda broker: broker.create_topic(Topic("a"), exist_ok=True) and None)
+    machine.on_start.append(create)
     machine.start()
     assert machine.broker is None
     machine.start()

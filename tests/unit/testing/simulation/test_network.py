@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from dejaqueue.testing.simulation.machine import Machine
 from dejaqueue.testing.simulation.network import Connection
 from dejaqueue.testing.simulation.world import World
@@ -19,8 +21,8 @@ def test_what_arrives_arrives_in_order() -> None:
     there: list[int] = []
     here: list[int] = []
     for number in range(20):
-        connection.to_broker(lambda number=number: there.append(number))
-        connection.to_client(lambda number=number: here.append(number))
+        connection.to_broker(partial(there.append, number))
+        connection.to_client(partial(here.append, number))
     world.run(world.now_us + 10_000_000)
     assert there == here == list(range(20))
 
@@ -31,13 +33,13 @@ def test_both_sides_hear_of_a_break_and_a_first_part_arrives() -> None:
         world, _, connection = connected(seed)
         heard: list[str] = []
         here: list[int] = []
-        connection.on_break_here = lambda heard=heard: heard.append("here")
-        connection.on_break_there = lambda heard=heard: heard.append("there")
+        connection.on_break_here = partial(heard.append, "here")
+        connection.on_break_there = partial(heard.append, "there")
         for number in range(10):
-            connection.to_client(lambda number=number, here=here: here.append(number))
+            connection.to_client(partial(here.append, number))
         connection.break_it()
         connection.break_it()
-        connection.to_client(lambda here=here: here.append(99))
+        connection.to_client(partial(here.append, 99))
         world.run(world.now_us + 10_000_000)
         assert sorted(heard) == ["here", "there"]
         assert here == list(range(len(here)))

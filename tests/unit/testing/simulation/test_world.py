@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from dejaqueue.clock import Wake
@@ -9,9 +11,14 @@ from dejaqueue.testing.simulation.world import START_US, Life, SimulatedClock, W
 
 
 def trace(seed: int) -> list[tuple[int, int]]:
-    world, seen = World(seed), []
+    world = World(seed)
+    seen: list[tuple[int, int]] = []
+
+    def note(number: int) -> None:
+        seen.append((number, world.now_us))
+
     for number in range(50):
-        world.after(world.between(0, 5), lambda number=number: seen.append((number, world.now_us)))
+        world.after(world.between(0, 5), partial(note, number))
     while world.step():
         pass
     return seen

@@ -61,7 +61,7 @@ def test_records_that_are_gone_at_the_beginning_show_beside_another_copy() -> No
 
 
 def test_gaps_are_fine_where_messages_are_replaced() -> None:
-    names = {"stream": "q-objects"}
+    names: dict[str, Any] = {"stream": "q-objects"}
     assert sick(copy("a", 8, 2, **names), copy("b", 8, 2, **names), copy("c", 8, **names)) == []
     assert sick(copy("a", 8, **names), copy("b", 7, **names), copy("c", 8, **names)) == [
         ("b", "it", False)
