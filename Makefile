@@ -10,6 +10,8 @@ PY := .venv/bin/python
 PYTHON ?=
 # QUESTION=name runs one question of the benchmark; ARGS=... is passed on as it is.
 QUESTION ?=
+# AGAINST=commit measures this tree and another commit in turns and prints ratios; nothing is kept.
+AGAINST ?=
 ARGS ?=
 # PYTEST_ARGS='-x -k lease' is added to every pytest call.
 PYTEST_ARGS ?=
@@ -155,9 +157,9 @@ reliability: venv-dev ## everything that breaks things on purpose, in half an ho
 
 ##@ Measure
 .PHONY: bench bench-scale bench-spark bench-cluster
-bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput, ARGS=...)
+bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput; AGAINST=commit: this tree and that one in turns)
 	@scripts/install_servers.sh || true
-	@$(PY) -m bench $(QUESTION) $(ARGS)
+	@$(PY) -m bench $(QUESTION) $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
 bench-scale: venv-bench ## 100 million scheduled messages: memory, rates, start (ARGS="--messages N")

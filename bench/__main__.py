@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from bench import against as against_commit
 from bench import machine, page, plots, results
 from bench.registry import NAMES, available
 from bench.results import QUESTIONS, Outcome
@@ -50,6 +51,7 @@ DEFAULT_QUESTIONS = tuple(
     help="Keep results, whatever else ran; by default if the machine was quiet and not --quick.",
 )
 @click.option("--page", "page_only", is_flag=True, help="Only write the page from what is kept.")
+@click.option("--against", default="", metavar="COMMIT", help="This tree and that one in turns.")
 def main(
     questions: tuple[str, ...],
     more: tuple[str, ...],
@@ -63,6 +65,7 @@ def main(
     out: Path,
     keep: bool | None,
     page_only: bool,
+    against: str,
 ) -> None:
     """Measure DejaQ and its peers, in turn, on this machine.
 
@@ -80,10 +83,29 @@ def main(
         rows, seconds, rounds, messages = min(rows, 20_000), min(seconds, 1.0), 1, 200_000
     plan = Plan(rows, seconds, rounds, senders, out / "servers", names, messages, quick)
     asked = dict.fromkeys((*questions, *more)) or DEFAULT_QUESTIONS
+    if against:
+        size = ["--rows", str(rows), "--seconds", str(seconds), "--senders", str(senders)]
+        for question in asked:
+            compare(question, against, rounds, out, size)
+        return
     for question in () if page_only else asked:
         answer(question, plan, out, keep=not quick if keep is None else keep, force=bool(keep))
     if page_only or keep is not False:
         page.update(PAGE, *results.load(KEPT))
+
+
+def compare(question: str, commit: str, rounds: int, out: Path, size: list[str]) -> None:
+    """Measure a question with this tree and another commit, in turns; print the ratios."""
+    console = Console()
+    other = machine.OtherWork()
+    try:
+        ratios = against_commit.measure(
+            question, commit, rounds, out, size, lambda text: console.print(text, style="dim")
+        )
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong), param_hint="against") from None
+    against_commit.show(question, commit, ratios, console)
+    console.print(f"other programs used {other.percent()} % of the machine's cores")
 
 
 def answer(question: str, plan: Plan, out: Path, *, keep: bool, force: bool) -> None:

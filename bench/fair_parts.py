@@ -15,7 +15,8 @@ import time
 
 import numpy as np
 
-from dejaqueue.engine.commands import Ack, Configure, Enqueue, Lease, Words
+from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.commands import Ack, Configure, Enqueue, Lease
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.rules import Rules
 from dejaqueue.model import TopicKind

@@ -59,6 +59,14 @@ def memory_bytes(pid: int) -> dict[str, int]:
     return found
 
 
+def processor_seconds(pid: int) -> float:
+    """Processor time of another process, and of this one with the children that it waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    times = os.times()
+    own = times.user + times.system + times.children_user + times.children_system
+    return own + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class OtherWork:
     """How much of the machine other programs used since this object was made.
 

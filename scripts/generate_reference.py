@@ -208,17 +208,19 @@ def lifecycle_block() -> str | None:
     from dejaqueue.model import MessageState
 
     commands = list(dict.fromkeys(command for _, command in TRANSITIONS))
+    # The one that has no row in the table is where each message begins and ends.
+    states = [*(state for state in MessageState if state), MessageState.DONE]
     rows: list[tuple[object, ...]] = []
     for command in commands:
         row: list[object] = [command]
-        for state in (MessageState.SCHEDULED, MessageState.LEASED, MessageState.DONE):
+        for state in states:
             after, refused = TRANSITIONS.get((state, command)), REFUSALS.get((state, command))
             if after is not None:
                 row.append(f"→ {after.name.lower()}")
             else:
                 row.append("" if refused is None else f"`{refused.name}`")
         rows.append(tuple(row))
-    return table(("command", "scheduled", "leased", "done"), rows)
+    return table(("command", *(state.name.lower() for state in states)), rows)
 
 
 def plate_block(module: str) -> str:

@@ -14,6 +14,7 @@ a ratio is the median of the rounds' ratios to the plain case.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -25,7 +26,7 @@ from bench.percentiles import spread
 from bench.registry import available
 from bench.results import Outcome, Row
 from bench.systems.dejaq import DejaqSystem, record_batch
-from bench.systems.system import Measured, Plan, batches
+from bench.systems.system import Measured, Plan, batches, with_cost
 
 QUESTION = "kinds"
 UNIT = "messages/s"
@@ -48,6 +49,7 @@ def measure(plan: Plan, report: Report) -> Outcome:
     """Answer the question."""
     found, left_out = available(("dejaq",))
     rates: dict[str, list[float]] = {}
+    costs: dict[str, list[float]] = {}
     if not found:
         return Outcome(left_out=left_out)
     system = DejaqSystem()
@@ -56,13 +58,17 @@ def measure(plan: Plan, report: Report) -> Outcome:
         system.warm(plan)
         for number in range(1, plan.rounds + 1):
             for case, run in cases(system).items():
-                measured = run(plan, number)
+                measured, processor_us = with_cost(system, partial(run, plan, number))
                 rates.setdefault(case, []).append(measured.per_second)
+                costs.setdefault(case, []).append(processor_us)
                 report(f"round {number}: {case}: {measured.per_second:,.0f} {UNIT}")
     finally:
         system.stop()
     outcome = Outcome(rows=rows_of(rates), left_out=left_out)
-    outcome.spreads = {f"dejaq/{case}": spread(values) for case, values in rates.items()}
+    outcome.spreads = {
+        f"dejaq/{case}": spread(values) | {"processor_us": costs[case]}
+        for case, values in rates.items()
+    }
     return outcome
 
 

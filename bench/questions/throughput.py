@@ -5,17 +5,20 @@
 - `single`: 64 producers, one message per call, each call returns when its message is durable.
 
 Every system has its turn in every round, on a new server with nothing in it. What counts is the
-median of the rounds. A case ends after `rows` messages or `seconds`, whichever comes first.
+median of the rounds. A case ends after `rows` messages or `seconds`, whichever comes first. Beside
+it the processor time of a message is kept: of the server, the client and their helpers, with what a
+case does before its clock starts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from bench.percentiles import spread
 from bench.registry import available
 from bench.results import Outcome, Row
-from bench.systems.system import Plan, System
+from bench.systems.system import Plan, System, with_cost
 
 QUESTION = "throughput"
 UNIT = "messages/s"
@@ -23,17 +26,23 @@ PEER_OF = {"enqueue": "redis", "lease_ack": "redis", "single": "beanstalkd"}
 """What a case of DejaQ is compared with; a case named `single_…` like `single`."""
 
 Report = Callable[[str], None]
+ByCase = dict[tuple[str, str], list[float]]
+"""A figure of each round, by system and case."""
 
 
 def measure(plan: Plan, report: Report) -> Outcome:
     """Answer the question."""
     systems, left_out = available(plan.systems)
-    rates: dict[tuple[str, str], list[float]] = {}
+    rates: ByCase = {}
+    costs: ByCase = {}
     for number in range(1, plan.rounds + 1):
         for kind in systems:
-            _measure_turn(kind, plan, number, rates, report)
+            _measure_turn(kind, plan, number, (rates, costs), report)
     outcome = Outcome(left_out=left_out)
-    outcome.spreads = {f"{name}/{case}": spread(found) for (name, case), found in rates.items()}
+    outcome.spreads = {
+        f"{name}/{case}": spread(found) | {"processor_us": costs[name, case]}
+        for (name, case), found in rates.items()
+    }
     outcome.rows = rows_of({key: spread(found)["median"] for key, found in rates.items()})
     return outcome
 
@@ -65,16 +74,18 @@ def _measure_turn(
     kind: type[System],
     plan: Plan,
     number: int,
-    rates: dict[tuple[str, str], list[float]],
+    taken: tuple[ByCase, ByCase],
     report: Report,
 ) -> None:
+    rates, costs = taken
     system = kind()
     system.start(plan.folder)
     try:
         system.warm(plan)
         for case, run in system.cases().items():
-            measured = run(plan, number)
+            measured, processor_us = with_cost(system, partial(run, plan, number))
             rates.setdefault((kind.name, case), []).append(measured.per_second)
+            costs.setdefault((kind.name, case), []).append(processor_us)
             report(f"round {number}: {kind.name} {case}: {measured.per_second:,.0f} {UNIT}")
     finally:
         system.stop()

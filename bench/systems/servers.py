@@ -88,9 +88,14 @@ class Server:
         raise ServerFailed(f"{name} did not start:\n{text}")
 
 
+SOURCE = "BENCH_SOURCE"
+"""Environment variable: the folder of the packages to measure; this tree's unless it is set."""
+
+
 def environment() -> dict[str, str]:
-    """The environment of a program: Python finds this source, from any folder."""
-    paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+    """The environment of a program: Python finds the measured source, from any folder."""
+    source = os.environ.get(SOURCE) or str(ROOT / "src")
+    paths = [source, str(ROOT), os.environ.get("PYTHONPATH", "")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.load import BATCH_ROWS, Load
+from bench.machine import processor_seconds
 
 WARM_ROWS, WARM_SECONDS = 10_000, 0.5
 
@@ -102,6 +103,14 @@ class System(ABC):
     @abstractmethod
     def cases(self) -> dict[str, Callable[[Plan, int], Measured]]:
         """The cases of `throughput` that it can do, by name, called with the plan and a seed."""
+
+
+def with_cost(system: System, run: Callable[[], Measured]) -> tuple[Measured, float]:
+    """Measure, and say how many µs of processor time a message took, on both sides."""
+    before = processor_seconds(system.pid())
+    measured = run()
+    spent = processor_seconds(system.pid()) - before
+    return measured, spent * 1e6 / measured.rows
 
 
 def batches(load: Load, batch_rows: int = BATCH_ROWS) -> list[slice]:

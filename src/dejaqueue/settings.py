@@ -401,6 +401,15 @@ class ClusterSettings(Group):
         "one. Who joins later names itself and those that are there. Empty = no such server. "
         "Cannot change live.",
     )
+    reserve_bytes: int = Field(
+        default=512 << 20,
+        ge=0,
+        description="With `nodes`: while less is free on the disk of any of their servers, in "
+        "bytes, producers of the whole cluster are refused and consumers go on (rule 14), since a "
+        "server that meets the end of its disk switches itself off. 512 MiB: some seconds of fast "
+        "producers until all brokers know, the servers' own files, and acks. 0 = nothing is kept "
+        "back. Cannot change live.",
+    )
     secret_file: str = Field(
         default="",
         description="File with the secret of the cluster, the same on all brokers, of at least 16 "

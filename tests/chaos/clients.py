@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from dejaqueue import Client, DejaQError
-from dejaqueue.client.sync_consumer import Message
+from dejaqueue.client._sync.consumer import Message
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import RowStatus
 from tests.chaos.clocks import CLOCK

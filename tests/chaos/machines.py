@@ -20,8 +20,8 @@ from typing import Any
 import dejaqueue
 from dejaqueue.cluster.jetstream import read_status
 from dejaqueue.cluster.jetstream_settings import Node, journal_url
-from dejaqueue.connections.nats_monitor import SystemMonitor
-from dejaqueue.connections.nats_url import read_url
+from dejaqueue.connections.nats.monitor import SystemMonitor
+from dejaqueue.connections.nats.url import read_url
 from dev.services import Service
 from dev.services.etcd import Etcd
 from dev.services.postgresql import Postgresql

@@ -44,6 +44,7 @@ class Send(Operation):
         sender: the principal that sent it; "" = nobody.
         owner: whose messages alone it could replace; None = anybody's.
         id: what the broker gave it.
+        told_id: if it was refused, the message that it was told of; -1 = none.
     """
 
     token: str = ""
@@ -56,6 +57,7 @@ class Send(Operation):
     sender: str = ""
     owner: str | None = None
     id: int = -1
+    told_id: int = -1
 
 
 @dataclass(slots=True)
@@ -73,10 +75,30 @@ class Move(Operation):
 
 @dataclass(slots=True)
 class Cancel(Operation):
-    """A message was cancelled. `owner` is as of a Move."""
+    """A message was cancelled. `owner` is as of a Move.
+
+    Attributes:
+        key: it was named by this key, and not by its id.
+        status: why it was refused, a RowStatus; -1 = not noted.
+    """
 
     id: int = -1
     owner: str | None = None
+    key: str = ""
+    status: int = -1
+
+
+@dataclass(slots=True)
+class Look(Operation):
+    """Somebody looked (peek) which message has a key.
+
+    Attributes:
+        id, token: of the message that was there; -1 = there was none.
+    """
+
+    key: str = ""
+    id: int = -1
+    token: str = ""
 
 
 @dataclass(slots=True)
@@ -87,6 +109,7 @@ class Settle(Operation):
         op: `ack`, `nack` or `extend`.
         lease_end_ms: extend: the earliest end that an OK promises, by the broker's clock.
         staged: in a transaction: if that is aborted the message comes back, however worn out.
+        status: why it was refused, a RowStatus; -1 = not noted.
     """
 
     op: str = "ack"
@@ -94,6 +117,7 @@ class Settle(Operation):
     id: int = -1
     attempt: int = 0
     lease_end_ms: int = 0
+    status: int = -1
 
 
 @dataclass(slots=True)
@@ -216,6 +240,7 @@ class History:
     sends: list[Send] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     cancels: list[Cancel] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
     settles: list[Settle] = field(default_factory=list)
     decisions: list[Decide] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)

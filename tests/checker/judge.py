@@ -2,8 +2,9 @@
 
 Rules 1 to 6, 9 to 12 are judged message by message, so that a million operations take seconds;
 order and fairness (7, 8) dispatch by dispatch (judge_turns.py); dead letters, lives and cron
-entries (17, 18) by judge_ends.py. What is unknown counts as both done and not done: a fault is told
-only if it is one either way. What is not judged: rules 13 to 16, which have tests of their own.
+entries (17, 18) by judge_ends.py; keys and transactions as registers, whose answers must be one
+linear order (linear_registers.py). What is unknown counts as both done and not done: a fault is
+told only if it is one either way. Rules 13 to 16 are not judged: they have tests of their own.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tests.checker.history import (
 from tests.checker.judge_ends import judge_ends
 from tests.checker.judge_owners import judge_owners
 from tests.checker.judge_turns import judge_turns
+from tests.checker.linear_registers import judge_linear
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ def judge(history: History) -> list[Fault]:
     faults += _keys(history)
     faults += _transactions(history, decided)
     faults += judge_owners(history)
-    return [*faults, *judge_turns(history), *judge_ends(history)]
+    return [*faults, *judge_turns(history), *judge_ends(history), *judge_linear(history)]
 
 
 def _ok(operation: Operation) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.journal.records.interface import RecordLog
-from dejaqueue.journal.records.nats import NatsRecordStore
+from dejaqueue.journal.records.nats.store import NatsRecordStore
 from dejaqueue.testing.record_conformance import patiently
 from dev.reaper import start_reaper
 from tests.record_servers import NatsServers

@@ -4,8 +4,8 @@ import pytest
 
 from dejaqueue.cluster import jetstream
 from dejaqueue.coordinator.registry import open_coordinator
-from dejaqueue.journal.records.nats import NatsRecordStore
-from dejaqueue.journal.records.nats_watch import SickCopy
+from dejaqueue.journal.records.nats.store import NatsRecordStore
+from dejaqueue.journal.records.nats.watch import SickCopy
 from dejaqueue.testing.record_conformance import patiently
 from tests.cluster.rot import until
 from tests.record_servers import NatsServers

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from dejaqueue.cluster.jetstream_settings import NodeTls, journal_url
-from dejaqueue.connections.nats import NatsConnection
-from dejaqueue.connections.nats_url import read_url
+from dejaqueue.connections.nats.connection import NatsConnection
+from dejaqueue.connections.nats.url import read_url
 from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.errors import BadRequest, Unavailable
-from dejaqueue.journal.records.nats import NatsRecordStore
+from dejaqueue.journal.records.nats.store import NatsRecordStore
 from dejaqueue.testing.record_conformance import patiently
 from tests.integration.papers import Papers
 from tests.record_servers import SECRET, NatsServers

@@ -23,8 +23,8 @@ from dejaqueue.cli.main import main
 from dejaqueue.cluster.embedded import nodes_of
 from dejaqueue.cluster.jetstream_settings import journal_url
 from dejaqueue.cluster.secret import FILE
-from dejaqueue.connections.nats import NatsConnection
-from dejaqueue.connections.nats_url import read_url
+from dejaqueue.connections.nats.connection import NatsConnection
+from dejaqueue.connections.nats.url import read_url
 from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.errors import DejaQError, Refused, Unauthenticated, Unavailable
 from tests.cluster.brokers import until

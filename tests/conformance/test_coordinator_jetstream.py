@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.connections.nats import NatsConnection
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.errors import Unavailable
 from dejaqueue.testing.coordinator_conformance import ServedCoordinatorConformance

@@ -12,7 +12,8 @@ from urllib.parse import quote
 import pytest
 
 from dejaqueue.connections.postgresql import Postgresql
-from dejaqueue.connections.sql import SqlConnection, SqlFailure, Verdict, server_of
+from dejaqueue.connections.sql import SqlConnection, SqlFailure, Verdict
+from dejaqueue.connections.sql_urls import server_of
 from dejaqueue.errors import Fenced, Refused
 from dejaqueue.journal.records.sql import SqlRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import pytest
 
-from dejaqueue.connections.nats_url import read_url
-from dejaqueue.journal.records.nats import NatsRecordStore
+from dejaqueue.connections.nats.url import read_url
+from dejaqueue.journal.records.nats.store import NatsRecordStore
 from dejaqueue.testing.cutting_proxy import CuttingProxy
 from dejaqueue.testing.record_conformance import RecordConformance
 from dejaqueue.testing.shared_journal_conformance import ServedJournalConformance

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dejaqueue.connections.sql import server_of
+from dejaqueue.connections.sql_urls import server_of
 from dejaqueue.journal.records.sql import SqlRecordStore
 from dejaqueue.testing.cutting_proxy import CuttingProxy
 from dejaqueue.testing.record_conformance import RecordConformance

@@ -16,7 +16,7 @@ import pytest
 import xxhash
 
 from dejaqueue.journal import format as entry_format
-from dejaqueue.journal.records import reading, record, shelf, store
+from dejaqueue.journal.records import reading, record, snapshot_objects, store
 from dejaqueue.journal.segments.snapshots import Manifest
 from tests.corruption.records import RecordImage, record_image
 from tests.corruption.rot import Outcome, Rot, spread_flips
@@ -76,7 +76,7 @@ def _believes_records(patch: pytest.MonkeyPatch) -> None:
 
 def _believes_snapshots(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        shelf.RecordShelf,
+        snapshot_objects.SnapshotObjects,
         "_verified",
         lambda self, name, part: self._get(self._part_prefix + name),
     )

@@ -13,6 +13,8 @@ Commands come line by line on standard input, each is answered with a line:
     journaled YES    names as ext4 and XFS keep them (1), or as POSIX promises (0)
     sector BYTES     what the disk writes whole or not at all: 512 at first
     settle           all there is now is durable
+    read_only YES    nothing can be changed (1), or it can again (0)
+    slow MS          each write and each sync takes so much longer
     calls OP         how often it was called
 """
 
@@ -50,12 +52,25 @@ def _while_powered(ask: Callable[..., Any]) -> Callable[..., Any]:
     return asked
 
 
+def _changes(ask: Callable[..., Any]) -> Callable[..., Any]:
+    """What a disk that is read-only refuses."""
+
+    @functools.wraps(ask)
+    def asked(disk: LossyDisk, *arguments: Any, **named: Any) -> Any:
+        if disk.read_only:
+            raise mfusepy.FuseOSError(errno.EROFS)
+        return ask(disk, *arguments, **named)
+
+    return _while_powered(asked)
+
+
 class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
     """The operations of the file system.
 
     Attributes:
         guard: held by each operation.
         dead: whether the power was cut.
+        read_only: whether changes are refused.
     """
 
     use_ns = True
@@ -63,7 +78,8 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
     def __init__(self, back: Path, gone: Path) -> None:
         self._back = back
         self._files = VolatileFiles(back, gone)
-        self.dead = False
+        self.dead = self.read_only = False
+        self._late_seconds = 0.0
         self._lies = False
         self.guard = threading.Lock()
 
@@ -91,6 +107,10 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
                 self._files.journaled = rest[0] == "1"
             elif name == "sector":
                 self._files.sector_bytes = int(rest[0])
+            elif name == "read_only":
+                self.read_only = rest[0] == "1"
+            elif name == "slow":
+                self._late_seconds = int(rest[0]) / 1_000
             elif name == "settle":
                 self._files.settle()
             else:
@@ -122,7 +142,11 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
         if user or group:
             os.lchown(path, user, group)
 
-    @_while_powered
+    def _take_time(self) -> None:
+        if self._late_seconds:
+            threading.Event().wait(self._late_seconds)
+
+    @_changes
     def mkdir(self, path: str, mode: int) -> int:
         """Not durable yet."""
         os.mkdir(self._at(path), mode)
@@ -130,7 +154,7 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
         self._files.named(self._at(path), is_directory=True)
         return 0
 
-    @_while_powered
+    @_changes
     def rmdir(self, path: str) -> int:
         """Not durable yet."""
         self._files.remove_directory(self._at(path))
@@ -140,9 +164,11 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
     def open(self, path: str, flags: int) -> int:
         """To read and write, whatever was asked."""
         self._files.count("open")
+        if self.read_only and flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         return os.open(self._at(path), os.O_RDWR | os.O_CLOEXEC)
 
-    @_while_powered
+    @_changes
     def create(self, path: str, mode: int, fi: Any = None) -> int:
         """A new file."""
         self._files.count("open")
@@ -153,7 +179,7 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
         self._files.named(at)
         return fd
 
-    @_while_powered
+    @_changes
     def link(self, target: str, source: str) -> int:
         """Another name, not durable yet."""
         os.link(self._at(source), self._at(target))
@@ -166,13 +192,14 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
         self._files.count("read")
         return os.pread(fh, size, offset)
 
-    @_while_powered
+    @_changes
     def write(self, path: str, content: bytes, offset: int, fh: int) -> int:
         """Not durable yet."""
+        self._take_time()
         self._files.write(fh, content, offset)
         return len(content)
 
-    @_while_powered
+    @_changes
     def truncate(self, path: str, length: int, fh: int | None = None) -> int:
         """Not durable yet."""
         if fh is not None:
@@ -185,7 +212,7 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
             os.close(fd)
         return 0
 
-    @_while_powered
+    @_changes
     def fallocate(self, path: str, mode: int, offset: int, size: int, fh: int) -> int:
         """Room, not durable yet; no other kind of it."""
         if mode:
@@ -196,6 +223,7 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
     @_while_powered
     def fsync(self, path: str, datasync: int, fh: int) -> int:
         """Durable from now on, if the disk is honest."""
+        self._take_time()
         if self._lies:
             self._files.count("sync")
         else:
@@ -209,31 +237,31 @@ class LossyDisk(mfusepy.Operations):  # type: ignore[misc]
             self._files.sync_directory(self._at(path))
         return 0
 
-    @_while_powered
+    @_changes
     def rename(self, old: str, new: str) -> int:
         """Not durable yet."""
         self._files.rename(self._at(old), self._at(new))
         return 0
 
-    @_while_powered
+    @_changes
     def unlink(self, path: str) -> int:
         """Not durable yet."""
         self._files.unlink(self._at(path))
         return 0
 
-    @_while_powered
+    @_changes
     def chmod(self, path: str, mode: int) -> int:
         """Durable at once."""
         os.chmod(self._at(path), mode)
         return 0
 
-    @_while_powered
+    @_changes
     def chown(self, path: str, uid: int, gid: int) -> int:
         """Durable at once."""
         os.lchown(self._at(path), _signed(uid), _signed(gid))
         return 0
 
-    @_while_powered
+    @_changes
     def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
         """Durable at once."""
         if times is None:

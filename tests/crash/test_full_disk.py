@@ -6,13 +6,13 @@ Covered: a broker on a small tmpfs. Not covered: ENOSPC at every single call
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dejaqueue.errors import ResourceExhausted
+from tests.crash.small_disk import small_disk_or_skip
 from tests.rules.broker_fixture import BrokerFixture
 
 pytestmark = pytest.mark.crash
@@ -23,14 +23,9 @@ PAYLOADS = [b"x" * 10_000] * 50
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no tmpfs here: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    disk = small_disk_or_skip(tmp_path / "disk", DISK_BYTES)
+    yield disk.at
+    disk.close()
 
 
 @pytest.mark.may_skip

@@ -31,6 +31,7 @@ ADDED_METRICS = {"up"}
 ADDED_LABELS = {"job", "instance"}
 # Shown where journals are on JetStream: tests/cluster/test_join_leave.py looks at them.
 OF_SERVERS = {name for name in METRICS if METRICS[name].labels[:1] == ("server",)}
+OF_SERVERS.add("dejaq_journal_disk_free_bytes")
 SELECTOR = re.compile(r"(?<![\w$])([a-z][a-z_0-9]*)\s*(\{[^}]*\})?(?=[\s\[{),+*/>=<-]|$)")
 MATCHER = re.compile(r'(\w+)\s*(=~|!=|!~|=)\s*"([^"]*)"')
 GROUPING = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")

@@ -18,12 +18,12 @@ import pytest
 
 from dejaqueue.cluster.jetstream import find_program
 from dejaqueue.connections.cassandra import CassandraSession
-from dejaqueue.connections.nats_monitor import HttpMonitor
+from dejaqueue.connections.nats.monitor import HttpMonitor
 from dejaqueue.connections.redis import RedisConnection
 from dejaqueue.connections.tls import client_context
 from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.errors import DejaQError, Unavailable
-from dejaqueue.journal.records.nats import NatsRecordStore
+from dejaqueue.journal.records.nats.store import NatsRecordStore
 from dejaqueue.testing.record_conformance import patiently
 from dev.services import registry
 from dev.services.service import Service

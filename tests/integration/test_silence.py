@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.client import Client, silence
+from dejaqueue.client import Client, silence_watch
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.testing.cutting_proxy import CuttingProxy
@@ -28,7 +28,7 @@ def test_a_send_does_not_wait_for_a_broker_that_says_nothing(
     server: FlightServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("LOOK_SECONDS", "SILENT_SECONDS_MAX", "ANSWER_SECONDS_MAX"):
-        monkeypatch.setattr(silence, name, 0.3)
+        monkeypatch.setattr(silence_watch, name, 0.3)
     with CuttingProxy(server.port) as first, CuttingProxy(server.port) as second:
         url = f"dejaq://127.0.0.1:{first.port},127.0.0.1:{second.port}"
         with Client(url) as client:

@@ -28,6 +28,8 @@ from hypothesis.stateful import (
 
 from dejaqueue.broker.reading import text_of
 from dejaqueue.engine import commands
+from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
 from dejaqueue.engine.rules import Rules
@@ -86,12 +88,12 @@ rules_st = st.builds(
 stages = st.none() | st.builds(commands.Stage, st.sampled_from(["t", "u"]), st.integers(0, 9))
 
 
-def words(names: tuple[str, ...], picks: list[int]) -> commands.Words:
+def words(names: tuple[str, ...], picks: list[int]) -> Words:
     """The names picked, as a dictionary in the order of first use."""
     texts = [names[pick % len(names)] for pick in picks]
     unique = tuple(dict.fromkeys(texts))
     indices = np.array([unique.index(text) for text in texts], dtype=np.int32)
-    return commands.Words(unique, indices)
+    return Words(unique, indices)
 
 
 def int64s(values: Any) -> np.ndarray:
@@ -125,7 +127,7 @@ class EngineMachine(RuleBasedStateMachine):
         if rules is not None:
             self.apply(commands.Configure(self.now_ms, rules.to_text()))
 
-    def apply(self, command: commands.Command) -> commands.Effects:
+    def apply(self, command: commands.Command) -> Effects:
         effects = self.engine.apply(command)
         outcome = self.model.apply(command)
         statuses = effects.statuses

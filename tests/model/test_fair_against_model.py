@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dejaqueue.engine import commands
+from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
 from dejaqueue.engine.rules import Rules
@@ -62,7 +64,7 @@ class Both:
         self.files: dict[str, bytes] = {}
         self.apply(commands.Configure(self.now_ms, rules.to_text()))
 
-    def apply(self, command: commands.Command) -> commands.Effects:
+    def apply(self, command: commands.Command) -> Effects:
         effects, outcome = self.engine.apply(command), self.model.apply(command)
         leased = effects.leased
         found = None if leased is None else leased.sequences.tolist()
@@ -74,10 +76,10 @@ class Both:
             self.journal.append(command)
         return effects
 
-    def words(self, picks: list[int]) -> commands.Words:
+    def words(self, picks: list[int]) -> Words:
         texts = [self.groups[pick] for pick in picks]
         names = tuple(dict.fromkeys(texts))
-        return commands.Words(names, np.array([names.index(t) for t in texts], dtype=np.int32))
+        return Words(names, np.array([names.index(t) for t in texts], dtype=np.int32))
 
     def do(self, name: str, argument: object) -> None:
         now_ms = self.now_ms
@@ -85,7 +87,7 @@ class Both:
             case (("send" | "send later"), list(picks)):
                 self.position += 1
                 due_ms = now_ms + (5 if name == "send later" else 0)
-                tags = commands.Words(("", "red"), np.array(picks, dtype=np.int32) % 2)
+                tags = Words(("", "red"), np.array(picks, dtype=np.int32) % 2)
                 dues_ms = np.full(len(picks), due_ms, dtype=np.int64)
                 groups = self.words(picks)
                 self.apply(

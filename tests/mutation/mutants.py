@@ -18,7 +18,7 @@ from dejaqueue.errors import DejaQError
 from dejaqueue.http.routes import sending
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.segments import files, journal, recovery
-from dejaqueue.model import RowStatus
+from dejaqueue.model import MessageState, RowStatus
 from dejaqueue.schema import texts
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -101,7 +101,7 @@ def the_last_of_a_batch_keeps_the_key(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("tests/rules/test_rule_09_move_and_cancel.py")
 def says_ok_to_rows_that_are_not_there(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(apply, "_NOT_FOUND", np.uint8(RowStatus.OK))
+    patch.setattr(apply, "_PRODUCER_STATUSES", np.zeros(len(MessageState), dtype=np.uint8))
 
 
 @mutant("tests/unit/http/test_arrow_bounds.py")

@@ -17,7 +17,7 @@ import pytest
 from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.cron.calls import CronCalls
 from dejaqueue.broker.requests import EnqueueRequest
-from dejaqueue.engine.commands import Words
+from dejaqueue.engine.arrays import Words
 from dejaqueue.model import RowStatus, Topic, TopicKind
 from dejaqueue.schema.checks import check_send
 from dejaqueue.schema.cron import CronEntry

@@ -1,6 +1,6 @@
 """Rule 16: clocks that differ, and a broker's clock that steps back.
 
-Not covered here: how the client measures its offset (tests/unit/client/test_offset.py).
+Not covered here: how the client measures its offset (client/consuming/clock_offset.py).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`python -m tests.simulation --seeds N [--kind broker|cluster|keys] [--first SEED] [--haste N]
-[--print]`: what `make sim` runs."""
+"""`python -m tests.simulation --seeds N [--kind broker|cluster|keys|registers|rude]
+[--first SEED] [--haste N] [--print]`: what `make sim` runs."""
 
 from __future__ import annotations
 

@@ -226,6 +226,10 @@ class Producer:
             if fine and isinstance(note, Send):
                 note.id = int(number)
                 self._known.append(note.id)
+            elif isinstance(note, Send):
+                note.told_id = int(number)
+            elif isinstance(note, Cancel):
+                note.status = status
 
     def _once_more(self, stream: Stream, batch: _Batch) -> None:
         if batch.number not in stream.waiting:

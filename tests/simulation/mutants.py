@@ -19,6 +19,7 @@ from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.timekeeping import Timekeeping
 from dejaqueue.clock import Discipline
 from dejaqueue.engine import apply, commands, engine, leases, snapshot
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.producers import Producers
 from dejaqueue.engine.table import LEASED
@@ -171,7 +172,7 @@ def forgets_every_tenth_cancel(patch: pytest.MonkeyPatch) -> None:
     def cancel(state: Any, command: commands.Cancel) -> Any:
         if command.now_ms % 10 == 0:
             statuses = np.zeros(len(command.sequences), np.uint8)
-            return commands.Effects(statuses=statuses)
+            return Effects(statuses=statuses)
         return inner(state, command)
 
     patch.setitem(engine._STEPS, commands.Cancel, cancel)
@@ -184,7 +185,7 @@ def forgets_some_moves(patch: pytest.MonkeyPatch) -> None:
     def move(state: Any, command: commands.Move) -> Any:
         if command.now_ms % 3 == 0:
             statuses = np.zeros(len(command.sequences), np.uint8)
-            return commands.Effects(statuses=statuses)
+            return Effects(statuses=statuses)
         return inner(state, command)
 
     patch.setitem(engine._STEPS, commands.Move, move)

@@ -26,6 +26,7 @@ from dejaqueue.broker.cron import fire, firings
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.partition import Partition
 from dejaqueue.engine import apply, commands, engine, snapshot
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.ready import PriorityReady
@@ -71,7 +72,7 @@ def a_decision_is_told_to_one_and_forgotten(patch: pytest.MonkeyPatch) -> None:
         return inner(home, text, replace(record, places=record.places[:1]), commit)
 
     patch.setattr(deciding, "_write_down", write_down)
-    patch.setitem(engine._STEPS, commands.Remember, lambda state, command: commands.Effects())
+    patch.setitem(engine._STEPS, commands.Remember, lambda state, command: Effects())
 
 
 @mutant

@@ -12,8 +12,9 @@ import pytest
 
 from tests.simulation import mutants, mutants_kinds
 from tests.simulation.cluster import mutants as cluster_mutants
-from tests.simulation.cluster import mutants_keys
+from tests.simulation.cluster import mutants_keys, mutants_registers
 from tests.simulation.cluster.keys import simulate_keys
+from tests.simulation.cluster.registers import simulate_registers
 from tests.simulation.cluster.run import simulate_cluster
 from tests.simulation.run import Run, simulate
 
@@ -62,3 +63,6 @@ _HERE = Path(__file__).parent
 BROKER = Garden(mutants.MUTANTS, simulate, _HERE / "found_by.json")
 CLUSTER = Garden(cluster_mutants.MUTANTS, simulate_cluster, _HERE / "cluster" / "found_by.json")
 KEYS = Garden(mutants_keys.MUTANTS, simulate_keys, _HERE / "cluster" / "found_by_keys.json")
+REGISTERS = Garden(
+    mutants_registers.MUTANTS, simulate_registers, _HERE / "cluster" / "found_by_registers.json"
+)

@@ -9,14 +9,18 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tests.simulation.cluster.keys import simulate_keys
+from tests.simulation.cluster.registers import simulate_registers
 from tests.simulation.cluster.run import simulate_cluster
+from tests.simulation.cluster.run_clients import simulate_clients
 from tests.simulation.run import Run
 from tests.simulation.run import simulate as simulate_broker
 
 KINDS: dict[str, Callable[[int], Run]] = {
     "broker": simulate_broker,
     "cluster": simulate_cluster,
+    "clients": simulate_clients,
     "keys": simulate_keys,
+    "registers": simulate_registers,
     "rude": partial(simulate_broker, rude=True),
 }
 HASTE_MAX = 16

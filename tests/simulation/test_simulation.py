@@ -14,7 +14,7 @@ import pytest
 
 from dejaqueue.broker import entries
 from dejaqueue.broker.partition import Partition
-from dejaqueue.engine.commands import Words
+from dejaqueue.engine.arrays import Words
 from tests.checker.history import Operation, Outcome
 from tests.simulation.planted import BROKER
 from tests.simulation.run import simulate

@@ -8,6 +8,11 @@ LONG_FILES: dict[str, int] = {}
 # File::function: the lines it has, docstring not counted.
 LONG_FUNCTIONS: dict[str, int] = {}
 
+# Rooms whose modules may import each other in a circle, and why for now.
+CIRCLES: dict[str, str] = {
+    "dejaqueue.broker": "helpers take a Partition, which calls them: issue 16",
+}
+
 # Modules without behaviour of their own (contracts, lists of names), and those whose behaviour is
 # proved elsewhere: where, is the reason.
 WITHOUT_UNIT_TEST: dict[str, str] = {
@@ -27,7 +32,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/history/recorder.py": "tests/rules/test_history.py",
     "src/dejaqueue/broker/holders.py": "tests/rules/test_exclusive.py",
     "src/dejaqueue/broker/leasing.py": "tests/rules",
-    "src/dejaqueue/engine/changes.py": "tests/rules/test_history.py",
     "src/dejaqueue/schema/history.py": "tests/rules/test_history.py",
     "src/dejaqueue/pipelines/reordering/records.py": "tests/spark/test_reorder.py",
     "src/dejaqueue/pipelines/reordering/target.py": "tests/spark/test_reorder.py",
@@ -68,20 +72,22 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/cli/stats.py": "tests/cli",
     "src/dejaqueue/cli/topics.py": "tests/cli",
     "src/dejaqueue/cli/transactions.py": "tests/cli",
-    "src/dejaqueue/client/aio_browse.py": "tests/integration",
-    "src/dejaqueue/client/aio_cron.py": "tests/integration",
-    "src/dejaqueue/client/aio_keys.py": "tests/integration/test_access.py",
+    "src/dejaqueue/client/_aio/browse.py": "tests/integration",
+    "src/dejaqueue/client/_aio/cron.py": "tests/integration",
+    "src/dejaqueue/client/_aio/keys.py": "tests/integration/test_access.py",
     "src/dejaqueue/client/branch.py": "tests/rules/test_rule_12_branches.py, tests/spark",
-    "src/dejaqueue/client/sync_browse.py": "generated; tests/integration",
-    "src/dejaqueue/client/sync_consumer.py": "generated; tests/unit/client/test_aio_consumer.py",
-    "src/dejaqueue/client/sync_cron.py": "generated; tests/integration",
-    "src/dejaqueue/client/sync_keys.py": "generated; tests/integration/test_access.py",
-    "src/dejaqueue/client/sync_letters.py": "generated; tests/unit/client/test_aio_letters.py",
-    "src/dejaqueue/client/sync_producer.py": "generated; tests/unit/client/test_aio_producer.py",
-    "src/dejaqueue/client/sync_transaction.py": "generated; tests/integration/test_transactions.py",
-    "src/dejaqueue/client/aio_transaction.py": "tests/integration/test_transactions.py",
+    "src/dejaqueue/client/_sync/browse.py": "generated; tests/integration",
+    "src/dejaqueue/client/_sync/consumer.py": "generated; tests/unit/client/_aio/test_consumer.py",
+    "src/dejaqueue/client/_sync/cron.py": "generated; tests/integration",
+    "src/dejaqueue/client/_sync/keys.py": "generated; tests/integration/test_access.py",
+    "src/dejaqueue/client/_sync/letters.py": "generated; tests/unit/client/_aio/test_letters.py",
+    "src/dejaqueue/client/_sync/producer.py": "generated; tests/unit/client/_aio/test_producer.py",
+    "src/dejaqueue/client/_sync/transaction.py": "tests/integration/test_transactions.py",
+    "src/dejaqueue/client/_aio/transaction.py": "tests/integration/test_transactions.py",
     "src/dejaqueue/client/transport.py": "a contract",
     "src/dejaqueue/engine/commands.py": "records",
+    "src/dejaqueue/engine/effects.py": "records",
+    "src/dejaqueue/engine/records.py": "records",
     "src/dejaqueue/http/doq/calls.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/state.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/lapses.py": "tests/unit/http/doq/test_routes.py",
@@ -92,9 +98,9 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/engine/layout.py": "records",
     "src/dejaqueue/engine/page.py": "tests/unit/engine/test_engine.py",
     "src/dejaqueue/engine/state.py": "tests/unit/engine/test_apply.py",
-    "src/dejaqueue/client/shard_calls.py": "tests/cluster/test_spread.py",
-    "src/dejaqueue/client/shard_consuming.py": "tests/cluster/test_spread.py",
-    "src/dejaqueue/client/shard_writing.py": "tests/cluster/test_spread.py",
+    "src/dejaqueue/client/shards/calls.py": "tests/cluster/test_spread.py",
+    "src/dejaqueue/client/shards/consuming.py": "tests/cluster/test_spread.py",
+    "src/dejaqueue/client/shards/writing.py": "tests/cluster/test_spread.py",
     "src/dejaqueue/flight/sharded.py": "tests/cluster/test_spread.py",
     "src/dejaqueue/flight/sharded_session.py": "tests/cluster/test_spread.py",
     "src/dejaqueue/flight/server.py": "tests/integration",
@@ -102,23 +108,23 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/http/entrance.py": "tests/integration/test_authorisation.py",
     "src/dejaqueue/http/routes/keys.py": "tests/integration/test_authorisation.py",
     "src/dejaqueue/cluster/jetstream.py": "tests/cluster",
-    "src/dejaqueue/journal/records/nats_copies.py": "tests/cluster/test_rot.py",
-    "src/dejaqueue/journal/records/nats_reading.py": "tests/conformance/test_records_nats.py",
-    "src/dejaqueue/journal/records/nats_streams.py": "tests/unit/journal/records/test_nats.py",
+    "src/dejaqueue/journal/records/nats/copies.py": "tests/cluster/test_rot.py",
+    "src/dejaqueue/journal/records/nats/reading.py": "tests/conformance/test_records_nats.py",
+    "src/dejaqueue/journal/records/nats/streams.py": "tests/unit/journal/records/nats",
     "src/dejaqueue/journal/records/cassandra.py": "tests/conformance/test_records_cassandra.py",
     "src/dejaqueue/journal/records/redis.py": "tests/conformance/test_records_redis.py",
     "src/dejaqueue/journal/interface.py": "a contract",
-    "src/dejaqueue/connections/extras.py": "tests/unit/connections/test_sql.py",
+    "src/dejaqueue/connections/extras.py": "tests/unit/connections/test_sql_urls.py",
     "src/dejaqueue/connections/mysql.py": (
         "tests/conformance/test_sql.py, test_durable_settings.py"
     ),
     "src/dejaqueue/connections/postgresql.py": (
         "tests/conformance/test_sql.py, test_durable_settings.py"
     ),
-    "src/dejaqueue/journal/records/fetched.py": "tests/unit/journal/records/test_journal.py",
+    "src/dejaqueue/journal/records/append_cache.py": "tests/unit/journal/records/test_journal.py",
     "src/dejaqueue/journal/records/memory.py": "tests/conformance/test_memory_records.py",
     "src/dejaqueue/journal/records/reading.py": "tests/conformance",
-    "src/dejaqueue/journal/records/shelf.py": "tests/conformance",
+    "src/dejaqueue/journal/records/snapshot_objects.py": "tests/conformance",
     "src/dejaqueue/journal/records/sql.py": (
         "tests/conformance/test_sql.py, tests/unit/connections/test_sql.py"
     ),

@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FAULTS = [
     ("Rooms", "engine/commands.py", "import dejaqueue.journal.interface"),
     ("Rooms", "limits.py", "import dejaqueue.model"),
+    ("Engine: a module imports", "engine/table.py", "import dejaqueue.engine.state"),
+    ("Engine: a module imports", "engine/leases.py", "import dejaqueue.engine.key_index"),
     ("The engine does no I/O", "engine/commands.py", "import time"),
     ("The engine does no I/O", "wire/frames.py", "import socket"),
     ("The engine does no I/O", "engine/commands.py", "import dejaqueue.clock"),
@@ -97,6 +99,13 @@ def test_a_new_room_must_be_given_its_place(planted: Path) -> None:
     found = lint(planted)
     assert found.returncode == 1
     assert "attic" in found.stdout
+
+
+def test_a_new_module_of_the_engine_must_be_given_its_place(planted: Path) -> None:
+    (planted / "dejaqueue" / "engine" / "cellar.py").write_text('"""Nobody placed this."""\n')
+    found = lint(planted)
+    assert found.returncode == 1
+    assert "cellar" in found.stdout
 
 
 def test_importing_the_client_loads_no_broker() -> None:

@@ -21,7 +21,8 @@ from dejaqueue.broker.leasing import apply_lease
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.reading import read_stored
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.engine.commands import Ack, Int64s, Lease
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.commands import Ack, Lease
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.model import MessageState, unpack_id
 from dejaqueue.schema import packing

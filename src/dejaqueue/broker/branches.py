@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.engine.commands import Decide, Int64s, Stage
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.commands import Decide, Stage
 from dejaqueue.errors import BadRequest
 
 if TYPE_CHECKING:

@@ -408,10 +408,10 @@ class Broker:
         self._check_running()
         return self._catalogue.all()
 
-    def topic(self, name: str) -> Topic:
-        """The topic of this name, or TopicUnknown."""
+    def topic(self, name: str, *, newest: bool = False) -> Topic:
+        """The topic of this name, or TopicUnknown; `newest`: as of now, whoever changed it."""
         self._check_running()
-        return self._catalogue.get(name)
+        return self._catalogue.newest(name) if newest else self._catalogue.get(name)
 
     def _check_running(self) -> None:
         if not self._running:
@@ -464,7 +464,7 @@ class Broker:
         Args:
             topic: this one alone; "" = all.
             servers: tell of the journal's servers, too, as `servers`, and of a topic's copies on
-                them, as `copies` (journal/records/nats_status.py); a second if one is away.
+                them, as `copies` (journal/records/nats/status.py); a second if one is away.
 
         Returns:
             `node`, this broker; `nodes`, each with its `node`, `url`, `http_url`, `version`;

@@ -19,7 +19,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.selection import DUE_END_MS, Selection
 from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.model import MessageState, TagFilter, TopicKind

@@ -31,7 +31,8 @@ from dejaqueue.broker.browse import (
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.places import Places
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.engine.commands import Cancel, Int64s, Move, Words
+from dejaqueue.engine.arrays import Int64s, Words
+from dejaqueue.engine.commands import Cancel, Move
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest
 from dejaqueue.wire.descriptors import check_fields

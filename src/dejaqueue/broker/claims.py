@@ -24,7 +24,8 @@ from dejaqueue.broker.browse import answer_of, whole
 from dejaqueue.broker.leasing import apply_lease
 from dejaqueue.broker.scan import Ticket as ScanTicket
 from dejaqueue.broker.scan import columns_of, in_batches, rows_of
-from dejaqueue.engine.commands import Ack, Extend, Int64s, Lease
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.commands import Ack, Extend, Lease
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.model import Assignment, TopicKind

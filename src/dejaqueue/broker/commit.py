@@ -25,7 +25,8 @@ from dejaqueue.broker.history.noted import Noted
 from dejaqueue.broker.reading import delivery_batches
 from dejaqueue.broker.requests import ReplyTo
 from dejaqueue.clock import Clock
-from dejaqueue.engine.commands import Effects, Int64s
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.effects import Effects
 from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.journal.interface import Entry, Journal
 from dejaqueue.settings import DispatchSettings

@@ -21,8 +21,9 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.broker.dispatch import Push
-from dejaqueue.engine.commands import Int64s, Leased
-from dejaqueue.engine.state import Counts
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.effects import Leased
+from dejaqueue.engine.records import Counts
 from dejaqueue.metrics import COUNT_BOUNDS, Counter, Histogram, Tallies, coarsen
 from dejaqueue.model import RowStatus, TagFilter
 from dejaqueue.wire.frames import LatenessReport, Reply

@@ -28,8 +28,9 @@ from dejaqueue import limits
 from dejaqueue.access.senders import THE_BROKER, Sender
 from dejaqueue.broker.reading import read_stored, text_of
 from dejaqueue.clock import Clock
-from dejaqueue.engine.commands import Bury, Int64s, UInt16s, Words
-from dejaqueue.engine.words import of_runs, to_runs
+from dejaqueue.engine.arrays import Int64s, UInt16s, Words
+from dejaqueue.engine.commands import Bury
+from dejaqueue.engine.dictionary import of_runs, to_runs
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.model import RowStatus, Topic

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.holders import Holders
-from dejaqueue.engine.commands import Leased
+from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import TagFilter

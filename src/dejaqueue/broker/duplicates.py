@@ -25,10 +25,10 @@ from dejaqueue import limits
 from dejaqueue.broker.branches import sibling_sequences
 from dejaqueue.broker.keys import find_in, find_repeats
 from dejaqueue.broker.merging import Merged
-from dejaqueue.engine.commands import Int64s, SubBatch, UInt8s
+from dejaqueue.engine.arrays import Int64s, Mask, UInt8s
+from dejaqueue.engine.commands import SubBatch
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.producers import Answer
-from dejaqueue.engine.runs import Mask
 from dejaqueue.engine.table import LEASED, SCHEDULED
 from dejaqueue.model import OnDuplicate, RowStatus, pack_id
 from dejaqueue.wire.frames import Reply

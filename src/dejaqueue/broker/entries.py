@@ -41,14 +41,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue.engine import commands
-from dejaqueue.engine.commands import (
-    Command,
-    Int64s,
-    SubBatch,
-    UInt16s,
-    Words,
-)
-from dejaqueue.engine.words import of_runs, to_runs
+from dejaqueue.engine.arrays import Int64s, UInt16s, Words
+from dejaqueue.engine.commands import Command, SubBatch
+from dejaqueue.engine.dictionary import of_runs, to_runs
 from dejaqueue.errors import BadRequest, JournalDamaged
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
 from dejaqueue.model import TagFilter

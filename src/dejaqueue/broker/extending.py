@@ -2,7 +2,7 @@
 
 Room: broker. Runs on the partition's worker.
 Holds: a lease is extended if any of its rows is held, and lost otherwise (rule 4).
-See: client/extending.py, which has consumers of many small deliveries ask for it.
+See: client/consuming/extending.py, which has consumers of many small deliveries ask for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from dejaqueue.engine.commands import Extend, Int64s
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.commands import Extend
 from dejaqueue.model import RowStatus
 
 if TYPE_CHECKING:

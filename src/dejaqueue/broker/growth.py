@@ -25,9 +25,8 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.keys import find_in
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s, Mask
 from dejaqueue.engine.producers import Answer
-from dejaqueue.engine.runs import Mask
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 
 if TYPE_CHECKING:

@@ -76,6 +76,13 @@ def _warnings(broker: Broker) -> Iterator[str]:
 
 
 def _room_warnings(broker: Broker) -> Iterator[str]:
+    short = () if broker.shared is None else broker.shared.disks.short
+    if short:
+        yield (
+            f"the disk of {', '.join(short)} has less than cluster.reserve_bytes free: producers "
+            "of the cluster are refused, consumers go on; make room there"
+        )
+        return
     for topic in broker.runtimes():
         for place in list(topic.partitions):
             if place.loaded:

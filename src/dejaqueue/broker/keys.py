@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dejaqueue import limits
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.engine import Engine
 from dejaqueue.journal.interface import Journal
 from dejaqueue.schema.keys import NO_KEY

@@ -14,7 +14,8 @@ from dejaqueue import limits
 from dejaqueue.broker import entries
 from dejaqueue.broker.cron.fire import next_wake_ms
 from dejaqueue.broker.dispatch import Push
-from dejaqueue.engine.commands import Ack, Lease, Leased
+from dejaqueue.engine.commands import Ack, Lease
+from dejaqueue.engine.effects import Leased
 from dejaqueue.model import TagFilter, TopicKind
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.broker import entries, news
-from dejaqueue.engine.commands import Int64s, OpenEpoch, Relocate
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.commands import OpenEpoch, Relocate
 from dejaqueue.engine.snapshot import (
     SnapshotPlan,
     abandon_snapshot,

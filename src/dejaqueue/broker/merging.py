@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.requests import EnqueueRequest
-from dejaqueue.engine.commands import Int64s, Words
-from dejaqueue.engine.words import of_runs, to_runs
+from dejaqueue.engine.arrays import Int64s, Words
+from dejaqueue.engine.dictionary import of_runs, to_runs
 from dejaqueue.journal.interface import TextColumn
 from dejaqueue.schema.checks import SendColumns, text_offsets
 from dejaqueue.schema.messages import DEFAULT_PRIORITY

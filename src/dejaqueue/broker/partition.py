@@ -48,17 +48,9 @@ from dejaqueue.broker.requests import (
 from dejaqueue.broker.resting import Rest
 from dejaqueue.broker.staging import refusal
 from dejaqueue.broker.timekeeping import Timekeeping
-from dejaqueue.engine.commands import (
-    Ack,
-    Cancel,
-    Command,
-    Configure,
-    Effects,
-    Extend,
-    Int64s,
-    Move,
-    Nack,
-)
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.commands import Ack, Cancel, Command, Configure, Extend, Move, Nack
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.rules import Rules
 from dejaqueue.errors import (

@@ -34,7 +34,7 @@ from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.places import Places
 from dejaqueue.broker.reading import peek_batch, text_of
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s, Words
+from dejaqueue.engine.arrays import Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import MessageState

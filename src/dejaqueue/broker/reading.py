@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.dispatch import Push
-from dejaqueue.engine.commands import Int64s, Leased, UInt16s, Words
+from dejaqueue.engine.arrays import Int64s, UInt16s, Words
+from dejaqueue.engine.effects import Leased
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.schema import packing, texts
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK

@@ -25,7 +25,8 @@ from dejaqueue.broker.growth import split_rows
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.peek import NEXT
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.engine.commands import Cancel, Depart, Int64s
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.commands import Cancel, Depart
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import (
     RowStatus,

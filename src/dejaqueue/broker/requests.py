@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from dejaqueue.engine.commands import Int64s, Stage, UInt16s, Words
+from dejaqueue.engine.arrays import Int64s, UInt16s, Words
+from dejaqueue.engine.commands import Stage
 from dejaqueue.errors import DejaQError, InternalError, ResourceExhausted
 from dejaqueue.schema.checks import SendColumns
 from dejaqueue.wire.frames import Reply, SettleOp

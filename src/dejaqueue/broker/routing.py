@@ -38,8 +38,8 @@ from dejaqueue.broker.keys import find_in
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.requests import EnqueueRequest, ReplyTo
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.engine.commands import Int64s, Stage, Words
-from dejaqueue.engine.runs import Mask
+from dejaqueue.engine.arrays import Int64s, Mask, Words
+from dejaqueue.engine.commands import Stage
 from dejaqueue.errors import DejaQError, InternalError, Unavailable
 from dejaqueue.schema.checks import SendColumns
 from dejaqueue.wire.frames import Reply

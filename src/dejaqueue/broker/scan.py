@@ -26,7 +26,7 @@ from dejaqueue.broker.peek import named, parse_names
 from dejaqueue.broker.places import Places
 from dejaqueue.broker.reading import read_stored, text_of
 from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.engine.commands import Int64s, UInt8s, UInt16s, Words
+from dejaqueue.engine.arrays import Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal

@@ -6,6 +6,7 @@ See: cluster/node.py.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dejaqueue.access.key_ring import KeyRing
@@ -25,6 +26,20 @@ def in_shards(topic: Topic, spread: int) -> Elsewhere:
     return Elsewhere(text, 50, spread=spread)
 
 
+@dataclass(frozen=True, slots=True)
+class Disks:
+    """Room on the disks of the servers beside brokers, which keep the journals.
+
+    Attributes:
+        free_bytes: here; None = it is not known, or there is no such server.
+        short: names of brokers whose server's disk has less than the reserve: producers of the
+            whole cluster wait, since each record is on most of them.
+    """
+
+    free_bytes: int | None = None
+    short: tuple[str, ...] = ()
+
+
 class Shared(Protocol):
     """The part of a broker that is agreed upon with others.
 
@@ -34,6 +49,11 @@ class Shared(Protocol):
     @property
     def clock_apart_us(self) -> int:
         """How far this broker's clock is from the others' for certain; 0 = it agrees."""
+        ...
+
+    @property
+    def disks(self) -> Disks:
+        """Room on the disks of the servers beside brokers."""
         ...
 
     def catalogue(self, store: JournalStore) -> Catalogue:

@@ -29,7 +29,8 @@ from dejaqueue.broker.requests import (
 from dejaqueue.broker.routing import Batch, JoinedReply, Router
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.clock import Clock
-from dejaqueue.engine.commands import Int64s, Stage, Words
+from dejaqueue.engine.arrays import Int64s, Words
+from dejaqueue.engine.commands import Stage
 from dejaqueue.errors import DejaQError, ResourceExhausted, Unavailable
 from dejaqueue.schema.checks import NamedRows, SendColumns, check_named, check_schema, check_send
 from dejaqueue.wire.descriptors import WriteStream

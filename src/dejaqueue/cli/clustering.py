@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dejaqueue.cluster.node import Node
     from dejaqueue.cluster.servers import ServerList
     from dejaqueue.coordinator.interface import Coordinator
-    from dejaqueue.journal.records.nats import NatsRecordStore
+    from dejaqueue.journal.records.nats.store import NatsRecordStore
     from dejaqueue.settings import BrokerSettings
 
 READY_MS = 2_000
@@ -108,6 +108,7 @@ class Place:
         if self._server is not None:
             self._list = self._list_of_servers(self._server, self.node.coordinator)
             self._heal_copies(broker, self._server)
+            self.node.disk = self._server.disk
         self.node.care = self._care(broker, self.node)
         address = self.settings.cluster.advertise or self.settings.server.host
         ending = "s" if tls else ""
@@ -139,7 +140,7 @@ class Place:
 
     @staticmethod
     def _nats_records(broker: Broker) -> NatsRecordStore | None:
-        from dejaqueue.journal.records.nats import NatsRecordStore
+        from dejaqueue.journal.records.nats.store import NatsRecordStore
         from dejaqueue.journal.records.store import RecordJournalStore
 
         store = broker.store

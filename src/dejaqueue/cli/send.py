@@ -18,6 +18,8 @@ from dejaqueue.cli.times import Instant, Span
 
 if TYPE_CHECKING:
     from dejaqueue import Client
+
+    # tidy: allow type-import, because it loads pyarrow, which `--help` does without
     from dejaqueue.cli.sources import Columns
 
 FORMATS = ("lines", "jsonl", "csv", "parquet")

@@ -1,29 +1,29 @@
 """The client library: what a user's program imports.
 
 Room: client. Never imports broker, journal, coordinator or engine.
-See: aio.py, the source; sync.py is generated from it (scripts/generate_sync_client.py).
+See: _aio, the source, and _sync, which is generated from it (scripts/generate_sync_client.py).
 """
 
-from dejaqueue.client.aio import AsyncClient
-from dejaqueue.client.aio_consumer import (
+from dejaqueue.client._aio.client import AsyncClient
+from dejaqueue.client._aio.consumer import (
     AsyncBatchConsumer,
     AsyncConsumer,
     AsyncMessage,
     AsyncMessageBatch,
 )
-from dejaqueue.client.aio_cron import AsyncCron
-from dejaqueue.client.aio_producer import AsyncProducer
-from dejaqueue.client.aio_transaction import AsyncTransaction
+from dejaqueue.client._aio.cron import AsyncCron
+from dejaqueue.client._aio.producer import AsyncProducer
+from dejaqueue.client._aio.transaction import AsyncTransaction
+from dejaqueue.client._sync.client import Client
+from dejaqueue.client._sync.consumer import BatchConsumer, Consumer, Message, MessageBatch
+from dejaqueue.client._sync.cron import Cron
+from dejaqueue.client._sync.producer import Producer
+from dejaqueue.client._sync.transaction import Transaction
 from dejaqueue.client.browsing import DueHistogram, Where
+from dejaqueue.client.consuming.lateness import LatenessHistogram
 from dejaqueue.client.credentials import Tls
-from dejaqueue.client.lateness import LatenessHistogram
 from dejaqueue.client.results import SendResult, Settled
-from dejaqueue.client.sending import Sent
-from dejaqueue.client.sync import Client
-from dejaqueue.client.sync_consumer import BatchConsumer, Consumer, Message, MessageBatch
-from dejaqueue.client.sync_cron import Cron
-from dejaqueue.client.sync_producer import Producer
-from dejaqueue.client.sync_transaction import Transaction
+from dejaqueue.client.sending.sent import Sent
 
 __all__ = [
     "AsyncBatchConsumer",

@@ -3,7 +3,7 @@
 Room: client. Requests and answers as values; calls block, the faces wait for them.
 Holds: what is asked is checked here, with the user's own words; answers of any length are fetched
 piece by piece.
-See: aio_browse.py for the calls; docs/guides/browsing.md.
+See: _aio/browse.py for the calls; docs/guides/browsing.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.client.inputs import delay_ms_of, due_ms_of, int64s_of, texts_of
+from dejaqueue.client.sending.inputs import delay_ms_of, due_ms_of, int64s_of, texts_of
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import check_topic_name
 from dejaqueue.schema import messages

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.client.inputs import due_ms_of, dues_of, int64s_of, texts_of
+from dejaqueue.client.sending.inputs import due_ms_of, dues_of, int64s_of, texts_of
 from dejaqueue.errors import BadRequest
 
 

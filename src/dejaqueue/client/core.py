@@ -1,9 +1,9 @@
 """What both clients share: the connection, its write links, and calls that do not wait.
 
-Room: client. No faces: aio.py and sync.py add the waiting.
+Room: client. No faces: _aio/client.py and _sync/client.py add the waiting.
 Holds: one stream per topic and kind of batch; streams that were not used for long make room for
 others; closing waits for what is on its way.
-See: link.py, gather.py, consuming.py.
+See: link.py, sending/gather.py, consuming/consume_core.py.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.changes import change_columns
-from dejaqueue.client.consuming import ConsumeSettings
-from dejaqueue.client.gather import VARIANTS, Gather
-from dejaqueue.client.inputs import ROWS_MAX, batches_of, int64s_of, texts_of
+from dejaqueue.client.consuming.clock_offset import ClockOffset
+from dejaqueue.client.consuming.consume_core import ConsumeSettings
 from dejaqueue.client.link import WriteLink, backoff_ms
-from dejaqueue.client.offset import ClockOffset
 from dejaqueue.client.results import SendResult, Settled
-from dejaqueue.client.sending import result_of
-from dejaqueue.client.shard_consuming import TopicCore
+from dejaqueue.client.sending.gather import VARIANTS, Gather
+from dejaqueue.client.sending.inputs import ROWS_MAX, batches_of, int64s_of, texts_of
+from dejaqueue.client.sending.sent import result_of
+from dejaqueue.client.shards.consuming import TopicCore
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock, SteadyClock, SystemClock, Wake
 from dejaqueue.errors import BadRequest, Unavailable

@@ -23,7 +23,7 @@ from pyarrow import flight
 
 from dejaqueue.client.credentials import Tls, headers_of
 from dejaqueue.client.flight_errors import as_seen, error_of
-from dejaqueue.client.silence import SilenceWatch
+from dejaqueue.client.silence_watch import SilenceWatch
 from dejaqueue.client.transport import Delivery
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
@@ -118,7 +118,7 @@ class _Stream:
         self._since_us = 0
 
     def waits_since_us(self) -> int | None:
-        """Since when a reply is waited for; see silence.py."""
+        """Since when a reply is waited for; see silence_watch.py."""
         return self._since_us if self.pending else None
 
     def register(self, number: int) -> Future[Reply]:

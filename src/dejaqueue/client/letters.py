@@ -1,7 +1,7 @@
 """Dead letters: to look at, to send back, to throw away; what both clients share.
 
 Room: client. Requests and answers as values; calls block, the faces wait for them.
-See: aio_letters.py for the calls; schema/dead_letters.py for what a letter says.
+See: _aio/letters.py for the calls; schema/dead_letters.py for what a letter says.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.client.browsing import NEXT, Caller
-from dejaqueue.client.inputs import int64s_of
 from dejaqueue.client.results import Redriven
+from dejaqueue.client.sending.inputs import int64s_of
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import check_topic_name
 from dejaqueue.schema import messages

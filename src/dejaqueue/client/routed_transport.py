@@ -3,7 +3,7 @@
 Room: client. Begins at any of the addresses it was given and follows what brokers answer; a broker
 that is alone answers everything itself, and then this is one connection.
 Holds: a call is only made again by itself if a broker said that it was not carried out (Elsewhere);
-where nobody answers, who called decides (link.py, consuming.py).
+where nobody answers, who called decides (link.py, consuming/consume_core.py).
 See: errors.Elsewhere; docs/guides/cluster.md.
 """
 
@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from dejaqueue.client.flight_transport import FlightTransport, flight_location
-from dejaqueue.client.shard_calls import ShardCalls
-from dejaqueue.client.shard_writing import ShardedWriteChannel
+from dejaqueue.client.shards.calls import ShardCalls
+from dejaqueue.client.shards.writing import ShardedWriteChannel
 from dejaqueue.client.transport import ConsumeChannel, Delivery, WriteChannel
 from dejaqueue.clock import SteadyClock, SystemClock, Wake
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable, no_transactions

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dejaqueue.client.consuming.messages import BatchFields, MessageFields
 from dejaqueue.client.results import SendResult
 from dejaqueue.errors import BadRequest
 from dejaqueue.schema.trace_context import PARENT, batch_with_context, with_context
@@ -32,8 +33,6 @@ from dejaqueue.version import __version__
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span, SpanKind, Tracer, TracerProvider
-
-    from dejaqueue.client.received import BatchFields, MessageFields
 
 SYSTEM = "dejaq"
 LINKS_MAX = 128

@@ -1,6 +1,6 @@
 """A transaction of the client: what it staged, where, and its end. No face; calls block.
 
-Room: client. aio_transaction.py and sync_transaction.py add the faces.
+Room: client. _aio/transaction.py and _sync/transaction.py add the faces.
 Holds: after a batch that was not staged for sure nothing can be committed; one batch at a time is
 staged, and none while the transaction is decided.
 See: docs/guides/transactions.md; the actions in docs/wire.md.
@@ -10,26 +10,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.client.holding import Slice
-from dejaqueue.client.inputs import ROWS_MAX, batches_of
+from dejaqueue.client.consuming.consume_core import ConsumeCore
+from dejaqueue.client.consuming.holding import Slice
+from dejaqueue.client.consuming.messages import BatchFields, MessageFields
+from dejaqueue.client.core import ClientCore
 from dejaqueue.client.link import WriteLink
-from dejaqueue.client.received import BatchFields, MessageFields
 from dejaqueue.client.results import SendResult, Settled
-from dejaqueue.client.sending import result_of
+from dejaqueue.client.sending.inputs import ROWS_MAX, batches_of
+from dejaqueue.client.sending.sent import result_of
 from dejaqueue.errors import BadRequest, DejaQError, Refused
 from dejaqueue.model import RowStatus, check_topic_name
 from dejaqueue.schema import messages as schemas
 from dejaqueue.wire.frames import Reply
-
-if TYPE_CHECKING:
-    from dejaqueue.client.consuming import ConsumeCore
-    from dejaqueue.client.core import ClientCore
 
 Received = MessageFields | BatchFields
 

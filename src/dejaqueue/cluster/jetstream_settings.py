@@ -108,6 +108,9 @@ def settings_text(
         f"  store_dir: {quoted(str(directory))}",
         # A word, not a duration: what is acknowledged is on the disk.
         "  sync_interval: always",
+        # Left to itself the server stops at three quarters of what was free when it started, and
+        # drops out of a stream for good. How much room there is, disk.py looks at.
+        "  max_file_store: 1PB",
         "}",
         "accounts {",
         f"  DEJAQ {{ jetstream: enabled, users: [ {user(USER)} ] }}",

@@ -13,6 +13,7 @@ import json
 import secrets
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from dejaqueue.clock import Clock, Wake
@@ -20,6 +21,8 @@ from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact
 from dejaqueue.errors import Locked, Unavailable
 
 PREFIX = "members/"
+PEERS_KEY = "peers/key"
+"""The fact that has what brokers show to one another: whoever reads it is one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Member:
         leaving: it hands over what it has, and takes nothing.
         apart: its clock differs from the others': it keeps what it has, and takes nothing.
         apart_us: by how much it does for certain, ahead is positive.
+        short: the disk of the server beside it has too little room: producers wait everywhere.
     """
 
     node: str
@@ -45,10 +49,16 @@ class Member:
     leaving: bool = False
     apart: bool = False
     apart_us: int = 0
+    short: bool = False
 
     def to_bytes(self) -> bytes:
         """As a fact's value."""
         return json.dumps(asdict(self)).encode()
+
+    def described(self) -> dict[str, object]:
+        """What an operator sees."""
+        names = ("node", "url", "http_url", "version", "leaving", "short")
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def of(cls, fact: Fact) -> Member:
@@ -60,6 +70,16 @@ class Member:
 def members_of(facts: Iterable[Fact]) -> dict[str, Member]:
     """Members by node."""
     return {member.node: member for member in map(Member.of, facts)}
+
+
+def peers_key(coordinator: Coordinator) -> str | None:
+    """What brokers show to one another; the first one makes it. Raises Unavailable."""
+    found = coordinator.get(PEERS_KEY)
+    if found is None:
+        with suppress(Conflict):
+            coordinator.put(PEERS_KEY, secrets.token_urlsafe(32).encode(), 0)
+        found = coordinator.get(PEERS_KEY)
+    return None if found is None else found.value.decode()
 
 
 def new_session() -> str:

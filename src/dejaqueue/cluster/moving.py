@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dejaqueue.clock import Clock, Wake
-from dejaqueue.connections.nats import ApiRefusal, NatsConnection
+from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection
 from dejaqueue.errors import Refused, Unavailable
 
 log = logging.getLogger("dejaqueue.cluster")

@@ -16,25 +16,27 @@ See: ownership.py for what is decided in a round; ADR 0015.
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dejaqueue import limits
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker import news
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.shared import Disks
 from dejaqueue.broker.threads import Running, Threads
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.cluster import members, ownership
+from dejaqueue.cluster.care import Care
 from dejaqueue.cluster.catalogue import PREFIX as TOPICS
 from dejaqueue.cluster.catalogue import ClusterCatalogue, Kept
 from dejaqueue.cluster.checking import Astray, check
 from dejaqueue.cluster.clocks import ClockComparison
+from dejaqueue.cluster.disk import Disk, disks_of
 from dejaqueue.cluster.identity import agree
 from dejaqueue.cluster.members import Member, Membership, members_of, new_session
 from dejaqueue.cluster.ownership import Owner, View, owners_of
@@ -44,10 +46,8 @@ from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact, Watch
 from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
 from dejaqueue.journal.interface import JournalStore
+from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.version import __version__
-
-if TYPE_CHECKING:
-    from dejaqueue.cluster.care import Care
 
 PEERS_KEY = "peers/key"
 """The fact that has what brokers show to one another: whoever reads it is one of them."""
@@ -78,6 +78,7 @@ class Node:
         on_gone: called with the url of a broker that is no member any more; must not wait.
         astray: topics that the coordinator or the journals lack, as far as was last seen.
         clocks: how far those of other brokers are off.
+        disk: of the server beside this broker; None = there is none.
         care: does what is asked of the servers of the cluster; None = they are not JetStream.
     """
 
@@ -105,6 +106,7 @@ class Node:
         self._view = View({}, {})
         self.clocks = ClockComparison(name, coordinator, self._clock, lease_ms)
         self.on_gone: Callable[[str], None] = lambda url: None
+        self.disk: Disk | None = None
         self.care: Care | None = None
         self.astray: list[Astray] = []
         self._adopts = adopts
@@ -211,14 +213,7 @@ class Node:
             "coordinator": self.coordinator.summary,
             "astray": sum(not one.adopted for one in self.astray),
             "nodes": [
-                {
-                    "node": member.node,
-                    "url": member.url,
-                    "http_url": member.http_url,
-                    "version": member.version,
-                    "leaving": member.leaving,
-                    "clock": self.clocks.described(member),
-                }
+                {**member.described(), "clock": self.clocks.described(member)}
                 for member in sorted(view.members.values(), key=lambda member: member.node)
             ],
             "topics": ownership.served(view, topics, (topic,) if topic else sorted(topics)),
@@ -261,6 +256,8 @@ class Node:
     def start(self, broker: Broker, url: str, http_url: str) -> None:
         """Join, and serve what falls to this broker. Raises Locked, Unavailable."""
         self._broker = broker
+        if isinstance(broker.store, RecordJournalStore):
+            broker.store.is_short = lambda: bool(self.disks.short)
         self._member = replace(self._member, url=url, http_url=http_url)
         self._join()
         self._keys.refresh()
@@ -408,13 +405,13 @@ class Node:
             if catalogue.refresh():
                 broker.catalogue_changed()
         if broker.keys.peers_key is None:
-            broker.keys.peers_key = self._peers_key()
+            broker.keys.peers_key = members.peers_key(self.coordinator)
         facts = self.coordinator.list(members.PREFIX)
         living = members_of(facts)
         if all(member.session != session for member in living.values()):
             self._renewal.ring()  # the coordinator went back; all who are not listed would claim
             return False
-        self._compare_clocks(membership, facts)
+        self._say_how_it_is(membership, facts)
         living[self.name] = membership.member
         owners = owners_of(self.coordinator.list(ownership.PREFIX))
         self._forget_gone(living)
@@ -442,26 +439,34 @@ class Node:
             bell.ring()
         return len(claimed) < len(plan.claim) or not is_left
 
-    def _compare_clocks(self, membership: Membership, facts: list[Fact]) -> None:
-        """Take nothing, or let go of everything, if this broker's clock is apart."""
+    def _say_how_it_is(self, membership: Membership, facts: list[Fact]) -> None:
+        """Take nothing, or let go of everything, if this broker's clock is apart; and tell others
+        to send nothing while the disk of its server is short."""
         before = membership.member
         after = self._with_clock(before, facts)
-        if (after.apart, after.leaving) != (before.apart, before.leaving):
+        after = replace(after, short=self.disk is not None and self.disk.is_short)
+        said = (before.apart, before.leaving, before.short)
+        if (after.apart, after.leaving, after.short) != said:
             membership.change(after)
 
     def _with_clock(self, member: Member, facts: list[Fact]) -> Member:
         """This broker's member fact by what is known of the others' clocks. Raises Unavailable."""
         assert self._broker is not None
-        settings, found = self._broker.settings.clock, members_of(facts)
+        settings = self._broker.settings.clock
         self.clocks.look(member.session, self._broker.clock)
-        joined = {Member.of(fact).node: fact.revision for fact in facts}
-        joined = {node: at for node, at in joined.items() if not found[node].apart}
+        found = [(Member.of(fact), fact.revision) for fact in facts]
+        joined = {one.node: at for one, at in found if not one.apart and self.clocks.is_of(one)}
         joined.setdefault(self.name, limits.INSTANT_MS_MAX)  # who is to come is the last
         apart_us = self.clocks.apart_us(joined, settings.step_ms_max * 1_000)
         leaving = abs(apart_us) > settings.apart_ms_max * 1_000
         if (apart_us != 0, leaving) != (member.apart, member.leaving):
             news.clock_apart(self.name, apart_us, lets_go=leaving)
         return replace(member, apart=apart_us != 0, leaving=leaving, apart_us=apart_us)
+
+    @property
+    def disks(self) -> Disks:
+        """Room on the disks of the servers beside brokers, as members say and as is seen here."""
+        return disks_of(self.name, self._view.members.values(), self.disk)
 
     @property
     def is_member(self) -> bool:
@@ -473,15 +478,6 @@ class Node:
         """How far this broker's clock is from the others' for certain; 0 = it agrees."""
         membership = self._membership
         return 0 if membership is None else membership.member.apart_us
-
-    def _peers_key(self) -> str | None:
-        """What brokers show to one another; the first one makes it."""
-        found = self.coordinator.get(PEERS_KEY)
-        if found is None:
-            with suppress(Conflict):
-                self.coordinator.put(PEERS_KEY, secrets.token_urlsafe(32).encode(), 0)
-            found = self.coordinator.get(PEERS_KEY)
-        return None if found is None else found.value.decode()
 
     def _units(self, catalogue: ClusterCatalogue) -> dict[str, list[str]]:
         """Units, and what is to be served of each; none of what is being deleted."""

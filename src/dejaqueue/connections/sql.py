@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, ClassVar, Final
 
-from dejaqueue.errors import BadRequest, DejaQError, ResourceExhausted, Unavailable
+from dejaqueue.errors import DejaQError, ResourceExhausted, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -229,27 +229,3 @@ def with_marks(statement: str, mark: str) -> str:
 def warn(name: str, text: str) -> None:
     """Say loudly that a server's setting may lose what was acknowledged."""
     log.warning("%s: %s", name, text)
-
-
-def server_of(url: str) -> SqlServer:
-    """The server that a URL names: sqlite:///path, postgresql://, cockroachdb://, mysql://.
-
-    Raises:
-        BadRequest: no such scheme, or its library is not installed.
-    """
-    scheme = url.partition(":")[0]
-    if scheme == "sqlite":
-        from dejaqueue.connections.sqlite import Sqlite
-
-        return Sqlite(url)
-    if scheme in ("postgresql", "postgres", "cockroachdb"):
-        from dejaqueue.connections.postgresql import Postgresql
-
-        return Postgresql(url)
-    if scheme in ("mysql", "mariadb"):
-        from dejaqueue.connections.mysql import Mysql
-
-        return Mysql(url)
-    raise BadRequest(
-        "url", "one of sqlite:///path, postgresql://, cockroachdb://, mysql://", scheme
-    )

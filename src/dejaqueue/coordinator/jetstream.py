@@ -8,7 +8,7 @@ Limits: a ttl is rounded up to whole seconds; the fact vanishes up to two second
 with its headers has to fit into the server's `max_payload`. Reads are answered by the stream's
 leader. One that was cut off may believe for a few seconds to be the leader still: `get` has it
 store a mark before, which takes most of the servers, and `list` may leave out what is new.
-See: interface.py; connections/nats.py; docs/guides/coordinators.md.
+See: interface.py; connections/nats/connection.py; docs/guides/coordinators.md.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dejaqueue.connections.nats import ApiRefusal, NatsConnection, Reply, read_answer
-from dejaqueue.connections.nats_url import read_url
+from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection, Reply, read_answer
+from dejaqueue.connections.nats.url import read_url
 from dejaqueue.coordinator.bells import Bells, check_fact, check_key, check_prefix
 from dejaqueue.coordinator.counted import Channel, CountedChanges, Told
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact, Watch

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from dejaqueue import limits
 from dejaqueue.engine import commands
-from dejaqueue.engine.changes import Change
-from dejaqueue.engine.commands import Effects, Int64s, Leased, UInt8s, UInt16s
+from dejaqueue.engine.arrays import Int64s, Mask, UInt8s, UInt16s, Words
+from dejaqueue.engine.effects import Change, Effects, Leased
 from dejaqueue.engine.leases import held_mask
-from dejaqueue.engine.runs import Mask
-from dejaqueue.engine.state import DeadGroup, PartitionState, new_sequences
+from dejaqueue.engine.records import DeadGroup
+from dejaqueue.engine.state import PartitionState, new_sequences
 from dejaqueue.engine.table import (
     DEAD,
     LEASED,
@@ -27,13 +27,15 @@ from dejaqueue.engine.table import (
     URGENCY_FLIP,
     row_locators,
 )
+from dejaqueue.engine.transitions import statuses_by_state
 from dejaqueue.errors import InternalError
 from dejaqueue.model import ChangeKind, RowStatus
 
 _OK = np.uint8(RowStatus.OK)
 _NOT_FOUND = np.uint8(RowStatus.NOT_FOUND)
-_IS_LEASED = np.uint8(RowStatus.LEASED)
 _LEASE_LOST = np.uint8(RowStatus.LEASE_LOST)
+# Move, cancel and depart: producers may change what is scheduled, and are refused alike.
+_PRODUCER_STATUSES = statuses_by_state("cancel")
 _ATTEMPTS_MAX = np.uint16(limits.ATTEMPTS_MAX)
 _NONE = np.zeros(0, dtype=np.int64)
 
@@ -118,7 +120,7 @@ def come_back(
     state.schedule(places, dues_ms)
     will_die_of_age(state, places)
     if state.changes is not None:
-        state.changes.note(state, kind, places, "" if kind is ChangeKind.LAPSED else reason)
+        state.note(kind, places, "" if kind is ChangeKind.LAPSED else reason)
 
 
 def will_die_of_age(state: PartitionState, places: Int64s) -> None:
@@ -137,7 +139,7 @@ def _die(state: PartitionState, places: Int64s, reason: str, destination: str = 
     if state.changes is not None:
         kind = ChangeKind.EXPIRED if reason == EXPIRED else ChangeKind.DEAD
         kind = ChangeKind.DEPARTED if destination else kind
-        state.changes.note(state, kind, places, destination or reason)
+        state.note(kind, places, destination or reason)
     state.table.will_write(places)
     state.table.states[places] = DEAD
     state.counts.dead += places.size
@@ -198,7 +200,7 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
         state.entries.fired(firing, first_sequence)
     if state.changes is not None:
         kind = ChangeKind.ENQUEUED if command.stage is None else ChangeKind.STAGED
-        state.changes.note(state, kind, places)
+        state.note(kind, places)
     return Effects(first_sequence=first_sequence, freed_locators=freed)
 
 
@@ -236,7 +238,7 @@ def replace(state: PartitionState, sequences: Int64s) -> Int64s:
     state.counts.scheduled -= places.size
     state.counts.cancelled += places.size
     if state.changes is not None:
-        state.changes.note(state, ChangeKind.CANCELLED, places, REPLACED)
+        state.note(ChangeKind.CANCELLED, places, REPLACED)
     return state.finish(places)
 
 
@@ -294,7 +296,7 @@ def lease(state: PartitionState, command: commands.Lease) -> Effects:
     if state.changes is not None:
         groups = state.groups_of(places) if "groups" in table.uses else None
         change = (sequences, dues_ms, attempts, leased.priorities, groups)
-        state.changes.noted.append(Change(ChangeKind.DELIVERED, *change))
+        state.changes.append(Change(ChangeKind.DELIVERED, *change))
     return Effects(leased=leased)
 
 
@@ -336,9 +338,7 @@ def ack(state: PartitionState, command: commands.Ack) -> Effects:
     freed = _NONE
     if command.stage is None:
         if state.changes is not None:
-            state.changes.note(
-                state, ChangeKind.ACKED, places, has_due=False, named=rows.all_named()
-            )
+            state.note(ChangeKind.ACKED, places, has_due=False, named=rows.all_named())
         freed = state.finish(places)
         state.counts.acked += places.size
     else:
@@ -427,7 +427,7 @@ def move(state: PartitionState, command: commands.Move) -> Effects:
     if command.priorities is not None:
         table.widen(places, "urgencies", command.priorities[rows] ^ URGENCY_FLIP)
     if command.groups is not None:
-        groups = commands.Words(command.groups.names, command.groups.indices[rows])
+        groups = Words(command.groups.names, command.groups.indices[rows])
         codes = state.group_codes(groups)
         if "groups" in table.uses:
             state.groups.go(table.groups[places])
@@ -436,7 +436,7 @@ def move(state: PartitionState, command: commands.Move) -> Effects:
         state.groups_moved = True
     state.schedule(places, dues_ms.copy())
     if state.changes is not None:
-        state.changes.note(state, ChangeKind.MOVED, places)
+        state.note(ChangeKind.MOVED, places)
     _sweep(state)
     return Effects(statuses=statuses)
 
@@ -446,7 +446,7 @@ def cancel(state: PartitionState, command: commands.Cancel) -> Effects:
     begin(state, command.now_ms)
     places, statuses = _take_away(state, command.sequences)
     if state.changes is not None:
-        state.changes.note(state, ChangeKind.CANCELLED, places)
+        state.note(ChangeKind.CANCELLED, places)
     freed = state.finish(places)
     state.counts.cancelled += places.size
     _sweep(state)
@@ -564,10 +564,7 @@ def _producer_statuses(state: PartitionState, places: Int64s) -> tuple[UInt8s | 
     mask: Mask = states == SCHEDULED
     if mask.all():
         return None, mask
-    statuses: UInt8s = np.full(places.size, _NOT_FOUND)
-    statuses[mask] = _OK
-    statuses[states == LEASED] = _IS_LEASED
-    return statuses, mask
+    return _PRODUCER_STATUSES[states], mask
 
 
 def _later_repeats(places: Int64s) -> npt.NDArray[np.bool_] | None:

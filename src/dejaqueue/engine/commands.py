@@ -10,28 +10,11 @@ Arrays are numpy, never copied by the engine when it can help it, and never chan
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from dejaqueue.engine.arrays import Int64s, UInt16s, UInt32s, Words
 from dejaqueue.model import TagFilter
-
-if TYPE_CHECKING:
-    from dejaqueue.engine.changes import Change
-
-Int64s: TypeAlias = npt.NDArray[np.int64]
-"""int64 array, shape (n,)."""
-UInt16s: TypeAlias = npt.NDArray[np.uint16]
-"""uint16 array, shape (n,)."""
-UInt32s: TypeAlias = npt.NDArray[np.uint32]
-"""uint32 array, shape (n,)."""
-UInt8s: TypeAlias = npt.NDArray[np.uint8]
-"""uint8 array, shape (n,)."""
-
-Int32s: TypeAlias = npt.NDArray[np.int32]
-"""int32 array, shape (n,)."""
 
 NO_LEASE = -1
 """`lease_id` of a command that names its rows itself."""
@@ -59,24 +42,6 @@ class SubBatch:
     refused_ids: tuple[int, ...] = ()
     refused_statuses: tuple[int, ...] = ()
     strays: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A text for each row, as a dictionary: what Arrow calls dictionary encoding.
-
-    Attributes:
-        names: the texts, each once, in the order they are first used. "" is the text of rows that
-            have none.
-        indices: for each row its place in `names`, shape (n,).
-    """
-
-    names: tuple[str, ...]
-    indices: Int32s
-
-    def take(self, rows: Int64s) -> Words:
-        """These rows; names that none of them has stay."""
-        return Words(self.names, self.indices[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,55 +332,3 @@ Command: TypeAlias = (
     | DropEntries
     | SetTime
 )
-
-
-_NONE = np.zeros(0, dtype=np.int64)
-_NONE.flags.writeable = False
-
-
-@dataclass(slots=True)
-class Effects:
-    """What a command did, for its reply and for the shell.
-
-    Attributes:
-        statuses: RowStatus per row of the command (for a whole lease: per row of the lease, in its
-            order; one LEASE_LOST if none of its rows is held any more, or it never was); None =
-            every row OK. Enqueue: always None, refused rows never reach the engine.
-        first_sequence: Enqueue: sequence of row 0; the others follow.
-        freed_locators: where rows lie that nobody needs any more.
-        leased: what a Lease handed out; None if nothing was due.
-        is_void: nothing changed at all, so the command must not be journalled. Lease only.
-        changes: what happened to which messages, if the engine is to note it.
-    """
-
-    statuses: UInt8s | None = None
-    first_sequence: int = -1
-    freed_locators: Int64s = field(default_factory=lambda: _NONE)
-    leased: Leased | None = None
-    is_void: bool = False
-    changes: tuple[Change, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Leased:
-    """The rows of one dispatch, in order (rule 7).
-
-    Attributes:
-        lease_id: names the lease in Ack, Nack, Extend.
-        lease_end_ms: the lease ends here unless extended.
-        sequences: which messages.
-        attempts: the attempt that this delivery is, from 1.
-        dues_ms: when each became due: its due time, or when it came back.
-        locators: where the stored rows are (position << 20 | row).
-        priorities: 0 is most urgent; None = the default for all.
-        groups: where groups were changed since they were stored: those of now; else None.
-    """
-
-    lease_id: int
-    lease_end_ms: int
-    sequences: Int64s
-    attempts: UInt16s
-    dues_ms: Int64s
-    locators: Int64s
-    priorities: UInt16s | None = None
-    groups: Words | None = None

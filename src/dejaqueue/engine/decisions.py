@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dejaqueue.engine import apply, commands
-from dejaqueue.engine.commands import Effects
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.state import PartitionState
 from dejaqueue.engine.table import SCHEDULED
@@ -56,7 +56,7 @@ def decide(state: PartitionState, command: commands.Decide) -> Effects:
     if not command.commit:
         counts.aborted += places.size
         if state.changes is not None:
-            state.changes.note(state, ChangeKind.ABORTED, places)
+            state.note(ChangeKind.ABORTED, places)
         freed = state.finish(places)
         dues_ms = np.full(acked.size, state.now_ms, dtype=np.int64)
         kind = ChangeKind.NACKED
@@ -64,7 +64,7 @@ def decide(state: PartitionState, command: commands.Decide) -> Effects:
         return Effects(freed_locators=freed)
     counts.acked += acked.size
     if state.changes is not None:
-        state.changes.note(state, ChangeKind.ACKED, acked, has_due=False)
+        state.note(ChangeKind.ACKED, acked, has_due=False)
     freed_parts = [state.finish(acked)]
     if staged.replaced:
         freed_parts.append(apply.replace(state, np.concatenate(staged.replaced)))
@@ -74,7 +74,7 @@ def decide(state: PartitionState, command: commands.Decide) -> Effects:
     state.schedule(places, table.dues_ms[places])
     apply.will_die_of_age(state, places)
     if state.changes is not None:
-        state.changes.note(state, ChangeKind.ENQUEUED, places)
+        state.note(ChangeKind.ENQUEUED, places)
     return Effects(freed_locators=np.concatenate(freed_parts))
 
 

@@ -25,25 +25,20 @@ from typing import Any
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.engine import (
-    apply,
-    apply_schedule,
-    commands,
-    decisions,
-    invariants,
-    selection,
-    timekeeping,
-)
-from dejaqueue.engine.changes import Changes
-from dejaqueue.engine.commands import Command, Effects, Int64s, UInt8s, UInt16s, Words
+from dejaqueue.engine import apply, commands, decisions, invariants, selection, timekeeping
+from dejaqueue.engine import apply_cron as apply_schedule
+from dejaqueue.engine.arrays import Int64s, Mask, UInt8s, UInt16s, Words
+from dejaqueue.engine.commands import Command
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import held_mask
 from dejaqueue.engine.producers import Answer
+from dejaqueue.engine.records import Counts, DeadGroup
 from dejaqueue.engine.rules import Rules
-from dejaqueue.engine.runs import Mask, Pair
+from dejaqueue.engine.runs import Pair
 from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.selection import Selection
-from dejaqueue.engine.state import Counts, DeadGroup, PartitionState
+from dejaqueue.engine.state import PartitionState
 from dejaqueue.engine.state_hash import hash_state
 from dejaqueue.engine.table import DONE
 from dejaqueue.errors import InternalError
@@ -110,13 +105,14 @@ class Engine:
         except InternalError as error:
             raise InternalError(str(error), self.story()) from None
         if state.changes is not None:
-            effects.changes = state.changes.take()
+            effects.changes = tuple(state.changes)
+            state.changes.clear()
         return effects
 
     def note_changes(self, wanted: bool) -> None:
         """Whether effects are to say what happened to which messages."""
         if wanted != (self.state.changes is not None):
-            self.state.changes = Changes() if wanted else None
+            self.state.changes = [] if wanted else None
 
     def story(self) -> list[str]:
         """The last commands, one line each, oldest first."""

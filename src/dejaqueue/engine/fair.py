@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s, Mask
+from dejaqueue.engine.dictionary import Dictionary
 from dejaqueue.engine.group_runs import GroupRuns, IsReady
 from dejaqueue.engine.layout import Layout
 from dejaqueue.engine.ready import Matches
-from dejaqueue.engine.runs import Mask
 from dejaqueue.engine.shares import FlatShares, NestedShares, Starts
 from dejaqueue.engine.table import LEASED, MessageTable
-from dejaqueue.engine.words import Dictionary
 from dejaqueue.errors import InternalError
 
 _LEVELS = "."

@@ -16,9 +16,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s, Mask, sort_pairs
 from dejaqueue.engine.layout import Layout
-from dejaqueue.engine.runs import Mask, sort_pairs
 
 IsReady: TypeAlias = Callable[[Int64s, Int64s], Mask]
 """(groups, sequences) -> which of these entries are ready messages of that group."""

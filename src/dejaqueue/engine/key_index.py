@@ -25,9 +25,8 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s, sort_pairs
 from dejaqueue.engine.layout import STANDARD, Layout
-from dejaqueue.engine.runs import sort_pairs
 from dejaqueue.engine.table import Pages
 from dejaqueue.schema.keys import NO_KEY
 

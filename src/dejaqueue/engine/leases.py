@@ -18,7 +18,7 @@ import heapq
 import numpy as np
 import numpy.typing as npt
 
-from dejaqueue.engine.commands import Int64s, UInt16s
+from dejaqueue.engine.arrays import Int64s, UInt16s
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.table import LEASED, SCHEDULED, MessageTable
 

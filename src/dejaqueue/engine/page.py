@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dejaqueue.engine.commands import Int64s
-from dejaqueue.engine.runs import IsAlive, Pair, SortedRuns, sort_pairs
+from dejaqueue.engine.arrays import Int64s, sort_pairs
+from dejaqueue.engine.runs import IsAlive, Pair, SortedRuns
 
 _CHUNK_ROWS_MIN = 16
 

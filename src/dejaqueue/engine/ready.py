@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s, Mask
 from dejaqueue.engine.layout import Layout
 from dejaqueue.engine.page import read_pages, scan_pages
-from dejaqueue.engine.runs import IsAlive, Mask, Pair, SortedRuns
+from dejaqueue.engine.runs import IsAlive, Pair, SortedRuns
 from dejaqueue.engine.table import URGENCY_FLIP, MessageTable
 
 KEY_MAX = (1 << 62) - 1

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.engine.commands import Int64s, UInt16s
+from dejaqueue.engine.arrays import Int64s, UInt16s
 from dejaqueue.model import Topic, TopicKind
 
 _PARTS = 1_024

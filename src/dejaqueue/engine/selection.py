@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s, Mask
 from dejaqueue.engine.page import scan_pages
-from dejaqueue.engine.runs import Mask, Pair
+from dejaqueue.engine.runs import Pair
 from dejaqueue.engine.state import PartitionState
 from dejaqueue.engine.table import URGENCY_FLIP
 from dejaqueue.model import MessageState, TagFilter

@@ -23,9 +23,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s, Mask, sort_pairs
 from dejaqueue.engine.layout import Layout
-from dejaqueue.engine.runs import Mask, SortedRuns, sort_pairs
+from dejaqueue.engine.runs import SortedRuns
 
 SCALE = 1 << 32
 """Virtual time that a message of weight 1 takes."""

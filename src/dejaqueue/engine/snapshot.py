@@ -30,16 +30,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.dictionary import Dictionary
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.producers import Answer, Producer
+from dejaqueue.engine.records import Counts, DeadGroup, Staged
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.runs import Run
 from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.shares import Starts
-from dejaqueue.engine.state import Counts, DeadGroup, PartitionState, Staged
+from dejaqueue.engine.state import PartitionState
 from dejaqueue.engine.state_hash import small_values
 from dejaqueue.engine.table import (
     SCHEDULED,
@@ -48,7 +50,6 @@ from dejaqueue.engine.table import (
     MessageTable,
     columns_of,
 )
-from dejaqueue.engine.words import Dictionary
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.schema.keys import NO_KEY
 

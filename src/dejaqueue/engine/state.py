@@ -11,96 +11,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dejaqueue.engine.changes import Changes
-from dejaqueue.engine.commands import Int32s, Int64s, Stage, UInt16s, Words
+from dejaqueue.engine.arrays import Int32s, Int64s, Mask, UInt16s, Words
+from dejaqueue.engine.commands import Stage
+from dejaqueue.engine.dictionary import Dictionary
+from dejaqueue.engine.effects import Change
 from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.producers import Producers
 from dejaqueue.engine.ready import Lane, Matches, PriorityReady
+from dejaqueue.engine.records import Counts, DeadGroup, Staged
 from dejaqueue.engine.rules import TIMELINE, Rules
-from dejaqueue.engine.runs import Mask, SortedRuns
+from dejaqueue.engine.runs import SortedRuns
 from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.shares import Starts
 from dejaqueue.engine.table import DONE, SCHEDULED, URGENCY_FLIP, MessageTable
-from dejaqueue.engine.words import Dictionary
-from dejaqueue.model import TagFilter, TopicKind
-
-
-@dataclass(slots=True)
-class Counts:
-    """How many messages are in a state now, and how often things happened since the first.
-
-    Attributes:
-        scheduled, leased, dead, staged, staged_acks: messages in that state; a lease that ended
-            counts as leased until the next command.
-        enqueued: messages that ever came in, staged ones included.
-        delivered: rows handed out, `redelivered` of them not for the first time.
-        acked, nacked, extended, moved, cancelled: rows for which that was done.
-        expired: leases of rows that ended unsettled.
-        outlived: messages that died because their own time (`expires`) was over.
-        buried: dead messages that arrived in their dead-letter topic.
-        aborted: staged messages of transactions that were aborted.
-        relocated: rows copied forward.
-    """
-
-    scheduled: int = 0
-    leased: int = 0
-    enqueued: int = 0
-    delivered: int = 0
-    redelivered: int = 0
-    acked: int = 0
-    nacked: int = 0
-    extended: int = 0
-    moved: int = 0
-    cancelled: int = 0
-    expired: int = 0
-    relocated: int = 0
-    dead: int = 0
-    staged: int = 0
-    staged_acks: int = 0
-    outlived: int = 0
-    buried: int = 0
-    aborted: int = 0
-
-    @property
-    def live(self) -> int:
-        """Messages that are not done."""
-        return self.scheduled + self.leased + self.dead + self.staged + self.staged_acks
-
-
-@dataclass(slots=True)
-class DeadGroup:
-    """Messages that died in one command, for one reason: they travel together.
-
-    Attributes:
-        reason: why, for the reader of the dead letter.
-        now_ms: when.
-        destination: the topic they go to; "" = the dead-letter topic.
-    """
-
-    sequences: Int64s
-    reason: str
-    now_ms: int
-    destination: str = ""
-
-
-@dataclass(slots=True)
-class Staged:
-    """What a transaction staged in this partition.
-
-    Attributes:
-        until_ms: when its home is to be asked, if it was not decided by then.
-        enqueued: sequences of its messages, in parts.
-        acked: sequences of the messages it acks, in parts.
-        replaced: sequences of messages that go when it is committed, in parts.
-    """
-
-    until_ms: int
-    enqueued: list[Int64s] = field(default_factory=list)
-    acked: list[Int64s] = field(default_factory=list)
-    replaced: list[Int64s] = field(default_factory=list)
+from dejaqueue.model import ChangeKind, TagFilter, TopicKind
 
 
 @dataclass(slots=True)
@@ -128,7 +55,8 @@ class PartitionState:
         slab_files: snapshot file of each slab (numbered from sequence 0) that has one.
         snapshot_number: snapshots planned so far.
         filter_takes: which tag sets each filter takes, and the dictionary's version; a cache.
-        changes: what the command that is applied has done; None = nobody wants to know.
+        changes: what the command that is applied has done so far, in order; None = nobody wants
+            to know.
     """
 
     layout: Layout = STANDARD
@@ -158,7 +86,7 @@ class PartitionState:
     slab_files: dict[int, str] = field(default_factory=dict)
     snapshot_number: int = 0
     filter_takes: dict[TagFilter, tuple[int, Mask]] = field(default_factory=dict)
-    changes: Changes | None = None
+    changes: list[Change] | None = None
 
     def __post_init__(self) -> None:
         self.table = MessageTable(self.layout)
@@ -277,6 +205,39 @@ class PartitionState:
             return np.zeros(places.size, dtype=np.bool_)
         mask: Mask = (table.senders[places] == code) & (table.states[places] != DONE)
         return mask
+
+    # --- what is noted of a command
+
+    def note(
+        self,
+        kind: ChangeKind,
+        places: Int64s,
+        reason: str = "",
+        *,
+        has_due: bool = True,
+        named: tuple[Int64s, UInt16s] | None = None,
+    ) -> None:
+        """Note a change of these rows, as the table has them now. `changes` must not be None.
+
+        Args:
+            named: their sequences and attempts, if the caller has them at hand.
+        """
+        assert self.changes is not None
+        if not places.size:
+            return
+        table = self.table
+        sequences, attempts = named or (places + table.base, table.attempts[places])
+        self.changes.append(
+            Change(
+                kind,
+                sequences,
+                table.dues_ms[places] if has_due else None,
+                attempts,
+                self.priorities(places),
+                self.groups_of(places) if "groups" in table.uses else None,
+                reason,
+            )
+        )
 
     # --- in and out of the indexes; the caller writes states, dues and counts
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dejaqueue import limits
-from dejaqueue.engine.commands import Int32s, Int64s, UInt8s, UInt16s, UInt32s
+from dejaqueue.engine.arrays import Int32s, Int64s, UInt8s, UInt16s, UInt32s
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.model import MessageState
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from dejaqueue.engine import commands
-from dejaqueue.engine.commands import Effects
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.ready import Lane
 from dejaqueue.engine.state import PartitionState
@@ -54,7 +55,7 @@ def _order_anew(state: PartitionState, ready_until_ms: int) -> None:
     for places in table.live_places():
         scheduled = places[table.states[places] == SCHEDULED]
         if scheduled.size:
-            dues_ms: commands.Int64s = table.dues_ms[scheduled]
+            dues_ms: Int64s = table.dues_ms[scheduled]
             state.lane.insert(dues_ms, scheduled + table.base)
     if state.ready is not None:
         state.promote(ready_until_ms)

@@ -1,15 +1,18 @@
 """What each command does to a message in each state: the table that the docs are drawn from.
 
 Room: engine; pure.
-Holds: (state, command) pairs that are not here answer with the status of `REFUSALS`.
-See: apply.py, which does it in columns; tests/unit/engine/test_transitions.py, which holds the two
-    together; docs/reference/lifecycle.md.
+Holds: (state, command) pairs that are not in TRANSITIONS answer with the status of REFUSALS.
+See: apply.py, which does it in columns and looks statuses up here; docs/reference/lifecycle.md;
+    tests/unit/engine/test_transitions.py, which holds tables and code together.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
+from dejaqueue.engine.arrays import UInt8s
 from dejaqueue.model import MessageState, RowStatus
 
 DONE, SCHEDULED, LEASED = MessageState.DONE, MessageState.SCHEDULED, MessageState.LEASED
@@ -60,3 +63,20 @@ REFUSALS: Final[dict[tuple[MessageState, str], RowStatus]] = {
     },
 }
 """State and command -> why it changes nothing."""
+
+
+def statuses_by_state(command: str) -> UInt8s:
+    """The status of a row by the state that it is in: what REFUSALS says of a command as an array.
+
+    Returns:
+        uint8 array of RowStatus, one for each MessageState; OK where the command does something.
+
+    Raises:
+        KeyError: neither table says what the command does in some state.
+    """
+    statuses: UInt8s = np.zeros(len(MessageState), dtype=np.uint8)
+    for state in MessageState:
+        is_refused = (state, command) not in TRANSITIONS
+        statuses[state] = REFUSALS[state, command] if is_refused else RowStatus.OK
+    statuses.flags.writeable = False
+    return statuses

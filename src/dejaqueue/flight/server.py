@@ -441,7 +441,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
 
     def _describe_topic(self, body: dict[str, Any]) -> dict[str, Any]:
         """The settings of a topic: name."""
-        return self._broker.topic(_topic_name(body, alone=True)).to_dict()
+        return self._broker.topic(_topic_name(body, alone=True), newest=True).to_dict()
 
     def _list_topics(self, body: dict[str, Any]) -> dict[str, Any]:
         """Every topic's settings."""

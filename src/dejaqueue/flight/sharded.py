@@ -8,7 +8,7 @@ calls: whoever serves a broker can serve this.
 Holds: nothing is handed over early: shards send what is due and nothing ahead; credit that is
 given is shared out so that every shard may send, so at most one row for each shard less one comes
 beyond it.
-See: client/shard_calls.py, client/shard_writing.py; docs/adr/0016-a-topic-in-shards.md.
+See: client/shards/calls.py, client/shards/writing.py; docs/adr/0016-a-topic-in-shards.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Room: flight. Callbacks of the transport come on its threads; what is sent waits for nothing.
 Holds: a shard whose broker goes away is opened again where it is then, the others go on; a settle
 goes to the shard that has the message.
-See: sharded.py; client/consuming.py, which does this for our own clients, and holds ahead.
+See: sharded.py; client/shards/consuming.py, which does this for our own clients, and holds ahead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dejaqueue.client.link import backoff_ms
 from dejaqueue.client.routed_transport import RoutedTransport
 from dejaqueue.client.transport import ConsumeChannel, Delivery
 from dejaqueue.clock import Clock
-from dejaqueue.engine.commands import Leased
+from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.model import shard_name
 from dejaqueue.schema.shards import shard_of_ids, split_rows

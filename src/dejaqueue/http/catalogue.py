@@ -211,6 +211,21 @@ _STORAGE = (
         "readable, gone): what it knew stays in force. More than 0: somebody writes there",
     ),
     _gauge(
+        "dejaq_journal_disk_free_bytes",
+        "bytes",
+        (),
+        "What is free on the disk of the JetStream server beside this broker; absent where there "
+        "is none. Less than `cluster.reserve_bytes`: producers of the whole cluster wait",
+    ),
+    _gauge(
+        "dejaq_journal_disks_short",
+        "servers",
+        (),
+        "JetStream servers beside brokers whose disk has less than `cluster.reserve_bytes` free, "
+        "as this broker knows. More than 0: producers are refused until there is room on it; "
+        "`/readyz` names them",
+    ),
+    _gauge(
         "dejaq_journal_servers",
         "servers",
         ("server", "state"),

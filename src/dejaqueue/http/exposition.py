@@ -18,17 +18,18 @@ from prometheus_client.exposition import choose_encoder
 
 from dejaqueue.broker.counting import GAUGES
 from dejaqueue.broker.observation import HORIZONS, Observer, TopicNumbers
+from dejaqueue.broker.shared import Disks
 from dejaqueue.broker.timekeeping import clock_numbers
 from dejaqueue.http.catalogue import METRICS, TOPIC
+from dejaqueue.http.protocol import Connections
 from dejaqueue.http.readiness import readiness
+from dejaqueue.http.requests import RequestCounts
+from dejaqueue.http.service import Service
 from dejaqueue.metrics import COUNT_BOUNDS, DURATION_BOUNDS_US, HistogramCounts
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
     from dejaqueue.access.pages import Pages
-    from dejaqueue.http.protocol import Connections
-    from dejaqueue.http.requests import RequestCounts
-    from dejaqueue.http.service import Service
 
 _TOTALS = {
     "dejaq_enqueued": "enqueued",
@@ -177,6 +178,10 @@ class Exposition:
         page.add("dejaq_clock_standing_still_seconds", "", clock.still_us / 1e6)
         page.add("dejaq_clock_apart_seconds", "", clock.apart_us / 1e6)
         page.add("dejaq_clock_partitions_set", "", clock.set_count)
+        disks = Disks() if broker.shared is None else broker.shared.disks
+        page.add("dejaq_journal_disks_short", "", len(disks.short))
+        if disks.free_bytes is not None:
+            page.add("dejaq_journal_disk_free_bytes", "", disks.free_bytes)
         page.add("dejaq_key_documents_refused", "", broker.keys.refused_count)
         for row in broker.journal_servers():
             _add_journal_server(page, row)

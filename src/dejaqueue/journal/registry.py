@@ -25,7 +25,7 @@ _RECORD_STORES: Final = {
     "mariadb": "dejaqueue.journal.records.sql",
     "redis": "dejaqueue.journal.records.redis",
     "rediss": "dejaqueue.journal.records.redis",
-    "nats": "dejaqueue.journal.records.nats",
+    "nats": "dejaqueue.journal.records.nats.store",
     "cassandra": "dejaqueue.journal.records.cassandra",
 }
 """By scheme: the module whose `open_records(url)` gives the RecordStore."""

@@ -19,6 +19,7 @@ import pkgutil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    # tidy: allow type-import, because a list of names loads no pipeline
     from dejaqueue.pipelines.frame.pipeline import Pipeline
 
 

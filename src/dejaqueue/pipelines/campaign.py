@@ -41,7 +41,10 @@ from dejaqueue.times import show_instant
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    # tidy: allow type-import, because help works without pyarrow and time zones
     from dejaqueue.pipelines.schedule.audience import Wanted
+
+    # tidy: allow type-import, because help works without pyarrow and time zones
     from dejaqueue.pipelines.schedule.plan import Plan
 
 BUCKETS = 64

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from dejaqueue.client.branch import Branch, Staged, begin
 from dejaqueue.client.core import ClientCore
-from dejaqueue.client.inputs import conform
+from dejaqueue.client.sending.inputs import conform
 from dejaqueue.errors import DejaQError, Refused
 from dejaqueue.model import RowStatus
 from dejaqueue.spark import refusals

@@ -46,7 +46,7 @@ class Message:
 
 @dataclass
 class Outcome:
-    """What a command did; as `commands.Effects`, in plain lists. `freed` is sorted."""
+    """What a command did; as `effects.Effects`, in plain lists. `freed` is sorted."""
 
     statuses: list[int] | None = None
     first_sequence: int = -1

@@ -24,7 +24,7 @@ from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
 from tests.simulation.cluster.fibers import FiberClock, Fibers
 from tests.simulation.cluster.peers import SimulatedPeers
 from tests.simulation.cluster.server import Line, Server
-from tests.simulation.cluster.threads import FiberThreads, FiberWaits
+from tests.simulation.cluster.threads import FiberConcurrency, FiberThreads
 
 LEASE_MS = 1_000
 PATIENCE_SECONDS = 2.0
@@ -147,7 +147,7 @@ class ClusterMachine(Machine):
                 self.line,
                 segment_bytes=64 << 10,
                 patience_seconds=PATIENCE_SECONDS,
-                waits=FiberWaits(fibers),
+                concurrency=FiberConcurrency(fibers),
             )
             keys = cluster.keys_of(self, self.coordinator, fibers) if cluster.keys_of else None
             node = Node(self.name, self.coordinator, LEASE_MS, FiberClock(fibers), threads, keys)

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from dejaqueue.broker.partition_worker import PartitionWorker
 from dejaqueue.broker.threads import Running, Threads
 from dejaqueue.clock import Clock
-from dejaqueue.journal.records.waits import Waits
+from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.testing.simulation.threads import APPEND_US_MAX, SimulatedCommitter, SimulatedWorker
 from tests.simulation.cluster.fibers import FiberClock, FiberLock, Fibers, Waiter
 
@@ -214,7 +214,7 @@ class FiberThreads(Threads):
         return started
 
 
-class FiberWaits(Waits):
+class FiberConcurrency(Concurrency):
     """How the store of such a broker waits."""
 
     def __init__(self, fibers: Fibers) -> None:

@@ -14,8 +14,8 @@ import pytest
 from dejaqueue import limits
 from dejaqueue.broker.counting import ARRIVALS_KEPT, Arrivals, PartitionCounts, TopicCounts
 from dejaqueue.broker.dispatch import Push
-from dejaqueue.engine.commands import Leased
-from dejaqueue.engine.state import Counts
+from dejaqueue.engine.effects import Leased
+from dejaqueue.engine.records import Counts
 from dejaqueue.errors import BadRequest
 from dejaqueue.wire.frames import Reply
 

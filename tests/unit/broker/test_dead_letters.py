@@ -25,7 +25,7 @@ from dejaqueue.broker.dead_letters import (
     read_rows,
     returned_columns,
 )
-from dejaqueue.engine.commands import Words
+from dejaqueue.engine.arrays import Words
 from dejaqueue.errors import (
     BadRequest,
     DejaQError,

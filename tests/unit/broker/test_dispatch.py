@@ -7,7 +7,7 @@ import pytest
 
 from dejaqueue import limits
 from dejaqueue.broker.dispatch import Consumer, Dispatcher, Push
-from dejaqueue.engine.commands import Leased
+from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.wire.descriptors import ConsumeStream
 

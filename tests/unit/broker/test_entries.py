@@ -11,7 +11,7 @@ import pytest
 from dejaqueue.broker import entries
 from dejaqueue.engine import commands
 from dejaqueue.engine.commands import SubBatch
-from dejaqueue.engine.words import of_runs, to_runs
+from dejaqueue.engine.dictionary import of_runs, to_runs
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
 

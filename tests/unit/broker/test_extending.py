@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dejaqueue.broker import extending
-from dejaqueue.engine.commands import Effects, Extend
+from dejaqueue.engine.commands import Extend
+from dejaqueue.engine.effects import Effects
 from dejaqueue.model import RowStatus
 
 OK, LOST = RowStatus.OK, RowStatus.LEASE_LOST

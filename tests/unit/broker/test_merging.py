@@ -8,7 +8,7 @@ import pyarrow as pa
 from dejaqueue.broker.entries import hash_column, text_column
 from dejaqueue.broker.merging import merge
 from dejaqueue.broker.requests import EnqueueRequest, no_reply
-from dejaqueue.engine.words import of_runs, to_runs
+from dejaqueue.engine.dictionary import of_runs, to_runs
 from dejaqueue.model import Topic
 from dejaqueue.schema.checks import check_send
 

@@ -12,7 +12,7 @@ from dejaqueue.cluster.jetstream_settings import Node
 from dejaqueue.cluster.members import Member
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.errors import BadRequest, Elsewhere, Refused
-from dejaqueue.journal.records.nats import NatsRecordStore
+from dejaqueue.journal.records.nats.store import NatsRecordStore
 
 
 def care(names: str, *, runs_servers: bool = True) -> Care:

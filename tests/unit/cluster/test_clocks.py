@@ -131,3 +131,23 @@ def test_what_an_operator_sees(brokers: Brokers) -> None:
     assert first.described(Member("z", "s", "", "", ""))["ahead_ms_min"] is None
     first.forget()
     assert [fact.key for fact in brokers.facts.find(PREFIX)] == [f"{PREFIX}b"]
+
+
+def member(node: str, session: str) -> Member:
+    return Member(node, session, "", "", "")
+
+
+def test_who_begins_anew_is_not_first_because_its_former_life_was(brokers: Brokers) -> None:
+    for name in ("a", "b"):
+        brokers.join(name)
+    brokers.go_on(3)
+    assert brokers.comparisons["b"].is_of(member("a", "s"))
+    brokers.clocks["a"] = VirtualClock(brokers.elapsed.now_ms() + HOUR_MS)
+    again = ClockComparison("a", brokers.facts.open(), brokers.elapsed, LEASE_MS)
+    again.look("s2", brokers.clocks["a"])
+    brokers.elapsed.advance(ms=3_000)
+    brokers.comparisons["b"].look("s", brokers.clocks["b"])
+    for one in (again, brokers.comparisons["b"]):
+        assert not one.is_of(member("a", "s"))
+        assert one.is_of(member("a", "s2"))
+        assert one.is_of(member("b", "s"))

@@ -9,7 +9,7 @@ from dejaqueue.cluster.jetstream_settings import (
     password,
     settings_text,
 )
-from dejaqueue.connections.nats_url import read_url
+from dejaqueue.connections.nats.url import read_url
 from dejaqueue.errors import BadRequest
 
 NODES = [Node(name, "127.0.0.1", 1000 + n, 2000 + n) for n, name in enumerate("abc")]

@@ -7,7 +7,7 @@ import pytest
 
 from dejaqueue.clock import SystemClock
 from dejaqueue.cluster.moving import Group, Mover
-from dejaqueue.connections.nats import NatsConnection
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.errors import Refused
 
 

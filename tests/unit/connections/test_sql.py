@@ -1,8 +1,7 @@
-"""Covers: which URL is which server; connections are lent, and thrown away when they broke."""
+"""Covers: connections are lent, and thrown away when they broke."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ from dejaqueue.connections.sql import (
     SqlFailure,
     SqlServer,
     Verdict,
-    server_of,
 )
-from dejaqueue.errors import BadRequest, Fenced, ResourceExhausted, Unavailable
+from dejaqueue.connections.sql_urls import server_of
+from dejaqueue.errors import Fenced, ResourceExhausted, Unavailable
 from dejaqueue.journal.records.sql import SqlRecordStore
 
 
@@ -80,36 +79,6 @@ def server(tmp_path: Path) -> Iterator[FailingServer]:
     made = FailingServer(tmp_path)
     yield made
     made._one.close()
-
-
-def test_urls_that_are_none_are_refused() -> None:
-    urls = (
-        "carrier-pigeon://loft", "sqlite:///", "sqlite://:memory:", "sqlite:///:memory:",
-        "mysql://host", "mysql:///", "mysql://host/db?unknown=1", "postgresql://",
-    )  # fmt: skip
-    for url in urls:
-        with pytest.raises(BadRequest):
-            server_of(url)
-
-
-@pytest.mark.parametrize(
-    ("url", "library"),
-    [("postgresql://h/d", "psycopg"), ("cockroachdb://h/d", "psycopg"), ("mysql://h/d", "pymysql")],
-)
-def test_a_missing_library_names_its_extra(
-    monkeypatch: pytest.MonkeyPatch, url: str, library: str
-) -> None:
-    monkeypatch.setitem(sys.modules, library, None)
-    extra = "mysql" if library == "pymysql" else "postgresql"
-    with pytest.raises(BadRequest, match=rf"pip install 'dejaqueue\[{extra}\]'"):
-        server_of(url)
-
-
-def test_names_have_no_secrets() -> None:
-    urls = ("postgresql://me:hidden@h:1/d?sslpassword=hidden", "mysql://me:hidden@h:1/d")
-    for url in urls:
-        assert "hidden" not in server_of(url).name
-        assert "h:1/d" in server_of(url).name
 
 
 def test_what_gave_way_is_tried_again_and_what_is_unknown_is_not(server: FailingServer) -> None:

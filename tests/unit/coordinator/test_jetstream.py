@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.connections.nats import Reply
-from dejaqueue.connections.nats_url import read_url
+from dejaqueue.connections.nats.connection import Reply
+from dejaqueue.connections.nats.url import read_url
 from dejaqueue.coordinator import jetstream
 from dejaqueue.coordinator.interface import Conflict
 from dejaqueue.coordinator.jetstream import JetStreamCoordinator

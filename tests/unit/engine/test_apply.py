@@ -18,10 +18,10 @@ from dejaqueue.engine.commands import (
     Relocate,
     SubBatch,
 )
+from dejaqueue.engine.dictionary import of_runs
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import TINY
 from dejaqueue.engine.snapshot import plan_snapshot, restore
-from dejaqueue.engine.words import of_runs
 from dejaqueue.errors import InternalError
 from dejaqueue.model import RowStatus
 

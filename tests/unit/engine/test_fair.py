@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from bench.fair_parts import fairness
 from dejaqueue.engine import shares
-from dejaqueue.engine.commands import Ack, Cancel, Configure, Enqueue, Lease, Move, Words
+from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.commands import Ack, Cancel, Configure, Enqueue, Lease, Move
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
 from dejaqueue.engine.rules import Rules

@@ -6,10 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dejaqueue.engine.commands import Int64s
+from dejaqueue.engine.arrays import Int64s, Mask
 from dejaqueue.engine.group_runs import GroupRuns
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
-from dejaqueue.engine.runs import Mask
 
 GROUPS = 4
 pairs = st.lists(st.tuples(st.integers(0, GROUPS - 1), st.integers(0, 30)), max_size=25)

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from dejaqueue.engine import invariants
-from dejaqueue.engine.commands import Enqueue, Lease, PutEntries, Words
+from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.commands import Enqueue, Lease, PutEntries
+from dejaqueue.engine.dictionary import of_runs
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.engine.layout import TINY
-from dejaqueue.engine.words import of_runs
 from dejaqueue.errors import InternalError
 from dejaqueue.model import MessageState
 

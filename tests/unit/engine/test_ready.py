@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dejaqueue.engine.commands import Configure, Enqueue, Lease, Move, Words
+from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.commands import Configure, Enqueue, Lease, Move
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import TINY
 from dejaqueue.engine.ready import KEY_MAX, Lane

@@ -9,7 +9,7 @@ import pytest
 
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
 from dejaqueue.engine.page import read_pages
-from dejaqueue.engine.runs import SortedRuns, first_to_merge, sort_pairs
+from dejaqueue.engine.runs import SortedRuns, first_to_merge
 
 FAR = 1 << 60
 
@@ -20,23 +20,6 @@ def int64s(*values: int) -> np.ndarray:
 
 def everything(keys: np.ndarray, sequences: np.ndarray) -> np.ndarray:
     return np.ones(keys.size, dtype=np.bool_)
-
-
-@pytest.mark.parametrize("span", [0, 3, 1_000, 1 << 40, 1 << 62], ids=lambda s: f"span={s}")
-@pytest.mark.parametrize("count", [0, 1, 2, 500, 5_000])
-def test_pairs_are_sorted_by_key_then_sequence(span: int, count: int) -> None:
-    rng = np.random.default_rng(count)
-    keys = rng.integers(-span, span + 1, count)
-    sequences = rng.permutation(count) + (1 << 46)
-    found = sort_pairs(keys, sequences)
-    expected = sorted(zip(keys.tolist(), sequences.tolist(), strict=True))
-    assert list(zip(found[0].tolist(), found[1].tolist(), strict=True)) == expected
-
-
-def test_ties_of_far_apart_sequences_are_sorted_too() -> None:
-    keys = np.array([5] * 100, dtype=np.int64)
-    sequences = np.concatenate([int64s(1 << 62), np.arange(98, -1, -1)])
-    assert sort_pairs(keys, sequences)[1].tolist() == [*range(99), 1 << 62]
 
 
 def test_runs_that_shrank_are_merged_wherever_they_stand() -> None:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dejaqueue.engine.commands import Ack, Cancel, Configure, Enqueue, Lease, Move, Words
+from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.commands import Ack, Cancel, Configure, Enqueue, Lease, Move
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY
 from dejaqueue.engine.rules import Rules

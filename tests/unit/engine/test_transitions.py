@@ -8,7 +8,7 @@ import pytest
 from dejaqueue.engine import commands
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import TINY
-from dejaqueue.engine.transitions import REFUSALS, TRANSITIONS
+from dejaqueue.engine.transitions import REFUSALS, TRANSITIONS, statuses_by_state
 from dejaqueue.model import MessageState, RowStatus
 
 ROW = np.zeros(1, dtype=np.int64)
@@ -80,3 +80,14 @@ def test_each_cell_of_the_table_is_what_apply_does(state: MessageState, name: st
 
 def test_no_cell_is_both_done_and_refused() -> None:
     assert not set(TRANSITIONS) & set(REFUSALS)
+
+
+def test_producers_are_refused_alike_by_every_command_of_theirs() -> None:
+    # apply.py looks statuses of move, cancel and depart up in one array.
+    assert statuses_by_state("move").tolist() == statuses_by_state("cancel").tolist()
+    assert statuses_by_state("cancel")[MessageState.LEASED] == RowStatus.LEASED
+
+
+def test_a_command_that_the_tables_do_not_know_has_no_statuses() -> None:
+    with pytest.raises(KeyError):
+        statuses_by_state("enqueue")

@@ -16,7 +16,7 @@ from dejaqueue.schema.messages import HEADERS, TAGS
 WITHOUT_PANDAS = """
 import sys
 import dejaqueue.client
-from dejaqueue.client.gather import VARIANTS
+from dejaqueue.client.sending.gather import VARIANTS
 row = (b"x", 5, "k", "g", 7, None, None, None)
 for variant in VARIANTS.values():
     variant.batch([row, row])

@@ -22,8 +22,8 @@ from dejaqueue.broker import entries
 from dejaqueue.broker.cron.firings import Plan, due_ms, plan
 from dejaqueue.broker.quotas import has_room
 from dejaqueue.engine.commands import Enqueue, Firing, SubBatch
+from dejaqueue.engine.dictionary import of_runs
 from dejaqueue.engine.schedule import Planned
-from dejaqueue.engine.words import of_runs
 from dejaqueue.model import MessageState
 from dejaqueue.schema.cron import HEADER_ENTRY, HEADER_FIRING, CronEntry, Overlap
 from dejaqueue.schema.messages import DEFAULT_PRIORITY

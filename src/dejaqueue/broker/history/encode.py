@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from dejaqueue import limits
 from dejaqueue.broker.entries import arrow_column
 from dejaqueue.broker.history.noted import Noted, Piece
-from dejaqueue.engine.changes import Change
-from dejaqueue.engine.commands import Int64s, Words
+from dejaqueue.engine.arrays import Int64s, Words
+from dejaqueue.engine.effects import Change
 from dejaqueue.model import ChangeKind
 from dejaqueue.schema.history import CHANGE_NAMES, STORED
 from dejaqueue.schema.messages import DEFAULT_PRIORITY

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dejaqueue.engine.changes import Change
-from dejaqueue.engine.commands import Effects
+from dejaqueue.engine.effects import Change, Effects
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
 
 HOUR_MS = 3_600_000

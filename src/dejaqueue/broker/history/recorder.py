@@ -24,7 +24,7 @@ from dejaqueue.broker import news
 from dejaqueue.broker.counting import TopicCounts
 from dejaqueue.broker.history.encode import open_parquet, tables_of
 from dejaqueue.broker.history.noted import HOUR_MS, Noted, Piece
-from dejaqueue.engine.commands import Effects
+from dejaqueue.engine.effects import Effects
 from dejaqueue.journal.interface import Entry
 
 if TYPE_CHECKING:

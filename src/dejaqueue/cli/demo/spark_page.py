@@ -14,6 +14,7 @@ import numpy as np
 from dejaqueue.report import Chart, Mark, Page, Tile, draw, legend, section, show, table, time_ticks
 
 if TYPE_CHECKING:
+    # tidy: allow type-import, because it loads what only a run needs
     from dejaqueue.cli.demo.spark_run import Result
 
 BUCKETS = 200

@@ -200,15 +200,20 @@ class Messages:
         self, queue_name: str, text: str, priority: int, metadata: dict[str, str] | None
     ) -> None:
         """A message goes back. With other metadata it is sent anew, and the old one is done, both
-        or neither (rule 12)."""
+        or neither (rule 12); so it is with another priority in a fair queue, where it is a header
+        alone."""
         topic = self.topic(queue_name).topic
-        if topic.kind is TopicKind.TIMELINE:
+        is_delayed = topic.kind is TopicKind.TIMELINE
+        if is_delayed:
             rows.due_ms_of(priority)
         if metadata is not None:
             rows.headers_of(priority, metadata)
+        if metadata is not None or (priority and not is_delayed):
             row = await self.get(queue_name, text)
-            if metadata != (row.metadata or {}):
-                await self._send_anew(queue_name, row, priority or row.priority, metadata)
+            wanted = (row.metadata or {}) if metadata is None else metadata
+            is_other = not is_delayed and priority not in (0, row.priority)
+            if is_other or wanted != (row.metadata or {}):
+                await self._send_anew(queue_name, row, priority or row.priority, wanted)
                 return
         await self._change(queue_name, text, partial(rows.put_back, priority=priority))
 

@@ -27,6 +27,8 @@ from dejaqueue.model import Topic
 router = APIRouter(prefix="/API/v1", tags=["DOQ"], route_class=DoqRoute)
 _QUEUE = "/queues/{queue_name}"
 _MESSAGE = _QUEUE + "/messages/{id}"
+ALONE = "alone"
+"""The id of a broker that is in no cluster."""
 
 
 def install(app: FastAPI, service: Service) -> None:
@@ -134,10 +136,14 @@ async def delete_queue(request: Request, queue_name: str) -> JSONResponse:
     "/cluster/servers", response_model=shapes.DoqServers, responses=documented("cluster_servers")
 )
 async def cluster_servers(request: Request) -> JSONResponse:
-    """The brokers. All are equal: each is shown as its own leader, which takes every call."""
+    """The brokers. All are equal: each is shown as its own leader, which takes every call.
+
+    A broker that is alone is at the address where the caller found it.
+    """
     principal_of(request).require(Role.MANAGE, "")
     broker = service_of(request).broker
     found = await run_in_threadpool(broker.cluster)
+    alone = {"node": ALONE, "http_url": str(request.base_url).rstrip("/")}
     servers = [
         {
             "id": node["node"],
@@ -146,7 +152,7 @@ async def cluster_servers(request: Request) -> JSONResponse:
             "is_leader": True,
             "suffrage": "Voter",
         }
-        for node in found["nodes"]
+        for node in found["nodes"] or [alone]
     ]
     return JSONResponse({"servers": servers})
 

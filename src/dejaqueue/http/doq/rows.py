@@ -29,7 +29,8 @@ from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.at_once import Name, find, is_leased, read_headers
 from dejaqueue.broker.partition import Partition
-from dejaqueue.engine.commands import Ack, Cancel, Extend, Move, Nack, Words
+from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.commands import Ack, Cancel, Extend, Move, Nack
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.doq.shapes import DEFAULT_GROUP, UINT64_MAX, DoqNewMessage
 from dejaqueue.model import RowStatus, TopicKind

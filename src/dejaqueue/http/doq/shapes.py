@@ -147,7 +147,7 @@ class DoqServer(BaseModel):
 
 
 class DoqServers(BaseModel):
-    """The brokers of the cluster; none at one that is alone."""
+    """The brokers of the cluster, or the one that is alone."""
 
     servers: list[DoqServer]
 

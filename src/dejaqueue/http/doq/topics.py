@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.http.doq.shapes import DEFAULT_GROUP, DoqSettings
 from dejaqueue.model import OnDuplicate, Topic, TopicKind
 
@@ -37,8 +37,13 @@ def changes_of(kind: TopicKind, settings: DoqSettings, weights: dict[str, int]) 
 
     Args:
         weights: that it has.
+
+    Raises:
+        BadRequest. Refused: a delayed queue has no groups, so nothing that is about them.
     """
     strategy = strategy_of(settings)
+    if kind is TopicKind.TIMELINE and (settings.strategy or settings.max_unacked):
+        raise Refused("a delayed queue has neither strategy nor max_unacked")
     named = settings.model_fields_set
     changes: dict[str, Any] = {}
     if "ack_timeout" in named:
@@ -51,7 +56,7 @@ def changes_of(kind: TopicKind, settings: DoqSettings, weights: dict[str, int]) 
 
 
 def topic_of(name: str, kind_name: str, settings: DoqSettings) -> Topic:
-    """The topic for a new queue. Raises BadRequest."""
+    """The topic for a new queue. Raises BadRequest, Refused."""
     kind = KINDS[kind_name]
     changes = {"lease_ms": ACK_TIMEOUT_SECONDS * 1_000} | changes_of(kind, settings, {})
     return Topic(name, kind, on_duplicate=OnDuplicate.KEEP, **changes).check()

@@ -61,7 +61,7 @@ def list_topics(request: Request) -> Response:
 def show_topic(request: Request, topic: TopicName) -> Response:
     """The settings of a topic."""
     rules.require_any(principal_of(request), rules.ANY, topic)
-    return json_answer(service_of(request).broker.topic(topic).to_dict())
+    return json_answer(service_of(request).broker.topic(topic, newest=True).to_dict())
 
 
 @router.patch(

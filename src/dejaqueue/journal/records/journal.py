@@ -43,13 +43,13 @@ from dejaqueue.journal.interface import (
     Snapshot,
     SnapshotFile,
 )
-from dejaqueue.journal.records.fetched import Fetched
+from dejaqueue.journal.records.append_cache import AppendCache
+from dejaqueue.journal.records.append_index import AppendIndex, Stand
+from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.journal.records.interface import RecordLog, RecordStore
-from dejaqueue.journal.records.ledger import Ledger, Stand
 from dejaqueue.journal.records.mirror import Mirror, covers, segment_at
 from dejaqueue.journal.records.reading import CheckedRecords, EntryFacts, WholeAppend
-from dejaqueue.journal.records.shelf import RecordShelf
-from dejaqueue.journal.records.waits import Waits
+from dejaqueue.journal.records.snapshot_objects import SnapshotObjects
 from dejaqueue.journal.records.writer import Landed, RecordWriter
 from dejaqueue.journal.segments.segment import READABLE, Segment, SegmentList
 
@@ -105,11 +105,12 @@ class RecordJournal(Journal):
         prefix: str,
         patience_seconds: float,
         background: Executor | None,
-        waits: Waits | None = None,
+        concurrency: Concurrency | None = None,
         on_close: Callable[[], None] = lambda: None,
         check_made: Callable[[], None] | None = None,
+        is_short: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._check_made = check_made
+        self._check_made, self._is_short = check_made, is_short
         self._store, self._log, self._mirror = store, records, mirror
         self._place, self._background, self._on_close = place, background, on_close
         self._prefix = prefix
@@ -121,17 +122,17 @@ class RecordJournal(Journal):
         self._drop_waits = False
         self._no_room = 0
         self._checked = CheckedRecords(records, place)
-        self._fetched = Fetched(self._checked)
-        self._ledger = Ledger()
+        self._append_cache = AppendCache(self._checked)
+        self._append_index = AppendIndex()
         self._open()
-        stand = self._ledger.stand
+        stand = self._append_index.stand
         self._writer = RecordWriter(
             records,
             self._checked,
             stand,
             store.record_bytes_max,
             patience_seconds,
-            waits or Waits(),
+            concurrency or Concurrency(),
             self._closing,
         )
 
@@ -139,22 +140,22 @@ class RecordJournal(Journal):
 
     def _open(self) -> None:
         for last_try in range(_OPEN_TRIES - 1, -1, -1):
-            self._shelf = RecordShelf(self._store, self._prefix)
+            self._snapshot_objects = SnapshotObjects(self._store, self._prefix)
             try:
                 self._recover()
-                if self._check_made is not None and self._ledger.tail == 0:
+                if self._check_made is not None and self._append_index.tail == 0:
                     self._check_made()  # it may have come into being just now, after a drop
                 return
             except JournalDamaged:
                 # The owner before may have taken a snapshot meanwhile, and dropped what was before.
-                if not last_try or self._shelf.is_newest():
+                if not last_try or self._snapshot_objects.is_newest():
                     raise
 
     def _recover(self) -> None:
-        """Read the records behind the snapshot into ledger and mirror."""
+        """Read the records behind the snapshot into the append index and mirror."""
         self._checked.identity = 0
-        self._ledger = self._saved_ledger()
-        stand = self._ledger.stand
+        self._append_index = self._saved_index()
+        stand = self._append_index.stand
         last = self._log.last()
         if last < stand.number - 1:
             raise JournalDamaged(
@@ -163,29 +164,29 @@ class RecordJournal(Journal):
             )
         for found in self._checked.appends(stand, last):
             if isinstance(found, Stand):
-                self._ledger.stand = found
+                self._append_index.stand = found
                 continue
             self._mirror.add(
-                found.position, self._ledger.stand.entry_chain, [found.body], found.entries
+                found.position, self._append_index.stand.entry_chain, [found.body], found.entries
             )
             self._note(found)
-        self._mirror.keep_only(self._ledger)
+        self._mirror.keep_only(self._append_index)
         # So far the owner before may have dropped records.
-        self._truncated = self._shelf.kept_position
-        if self._ledger.tail == 0:
-            self._ledger.adopt_nothing()
+        self._truncated = self._snapshot_objects.kept_position
+        if self._append_index.tail == 0:
+            self._append_index.adopt_nothing()
 
-    def _saved_ledger(self) -> Ledger:
-        manifest = self._shelf.newest()
+    def _saved_index(self) -> AppendIndex:
+        manifest = self._snapshot_objects.newest()
         if manifest is None:
-            return Ledger()
+            return AppendIndex()
         saved = _Saved.decode(manifest.meta)
         self._checked.identity = saved.identity
-        blocks = [bytes(self._shelf.read(name)) for name in saved.blocks]
-        return Ledger.restored(saved.base, blocks, saved.stand)
+        blocks = [bytes(self._snapshot_objects.read(name)) for name in saved.blocks]
+        return AppendIndex.restored(saved.base, blocks, saved.stand)
 
     def _note(self, found: WholeAppend) -> None:
-        self._ledger.add(
+        self._append_index.add(
             found.after,
             entries=len(found.entries),
             byte_count=len(found.body),
@@ -201,21 +202,21 @@ class RecordJournal(Journal):
     @property
     def repairs(self) -> list[str]:
         """See Journal.repairs."""
-        return list(self._shelf.damaged)
+        return list(self._snapshot_objects.damaged)
 
     @property
     def tail(self) -> int:
         """Position of the last entry, 0 if there is none."""
-        return self._ledger.tail
+        return self._append_index.tail
 
     def append(self, entries: Sequence[Entry], after: int, epoch: int) -> int:
         """See Journal.append."""
         self._check_usable()
-        if after != self._ledger.tail:
-            raise Fenced(f"the tail of {self._place} is {self._ledger.tail}, not {after}")
+        if after != self._append_index.tail:
+            raise Fenced(f"the tail of {self._place} is {self._append_index.tail}, not {after}")
         if not entries:
             raise InternalError("an append of no entries")
-        chain = self._ledger.stand.entry_chain
+        chain = self._append_index.stand.entry_chain
         pieces, facts = self._encoded(entries, epoch)
         byte_count = sum(one.byte_count for one in facts)
         try:
@@ -237,12 +238,12 @@ class RecordJournal(Journal):
         self._land(landed, facts, byte_count)
         self._mirror.add(after + 1, chain, pieces, facts)
         self.appended_bytes += byte_count
-        return self._ledger.tail
+        return self._append_index.tail
 
     def _encoded(
         self, entries: Sequence[Entry], epoch: int
     ) -> tuple[list[Piece], list[EntryFacts]]:
-        chain, tail = self._ledger.stand.entry_chain, self._ledger.tail
+        chain, tail = self._append_index.stand.entry_chain, self._append_index.tail
         pieces: list[Piece] = []
         facts: list[EntryFacts] = []
         for place, entry in enumerate(entries, 1):
@@ -255,9 +256,9 @@ class RecordJournal(Journal):
     def _land(self, landed: Landed, facts: list[EntryFacts], byte_count: int) -> None:
         readable = [one for one in facts if one.kind in READABLE]
         with self._guard:
-            position = self._ledger.stand.position + len(facts)
+            position = self._append_index.stand.position + len(facts)
             after = Stand(landed.number_after, landed.chain_after, position, facts[-1].checksum)
-            self._ledger.add(
+            self._append_index.add(
                 after,
                 entries=len(facts),
                 byte_count=byte_count,
@@ -277,7 +278,7 @@ class RecordJournal(Journal):
     def scan(self, after: int) -> Iterator[tuple[int, int, Entry]]:
         """See Journal.scan. What opening has read is not asked for again."""
         self._check_usable()
-        position, tail = after + 1, self._ledger.tail
+        position, tail = after + 1, self._append_index.tail
         while position <= tail:
             segment, view, mirrored = self._segment_with(position)
             for place in range(position - segment.first, segment.count):
@@ -318,11 +319,11 @@ class RecordJournal(Journal):
         known = -1
         while True:
             with self._guard:
-                appends = self._ledger.holding(positions)
+                appends = self._append_index.holding(positions)
             try:
-                return self._fetched.segments_with(appends)
+                return self._append_cache.segments_with(appends)
             except JournalDamaged:
-                # Some may have been freed, and dropped, since the look into the ledger.
+                # Some may have been freed, and dropped, since the look into the append index.
                 if len(appends) == known:
                     self._writer.check_owner()  # the next owner drops what it needs no more
                     raise
@@ -358,14 +359,14 @@ class RecordJournal(Journal):
         """See Journal.adopt."""
         self._check_usable()
         with self._guard:
-            self._ledger.adopt(live_locators)
+            self._append_index.adopt(live_locators)
         self._give_back()
 
     def free(self, locators: Int64s) -> None:
         """See Journal.free."""
         self._check_usable()
         with self._guard:
-            self._ledger.free(locators)
+            self._append_index.free(locators)
         self._give_back()
 
     def truncate(self, position: int) -> None:
@@ -375,15 +376,15 @@ class RecordJournal(Journal):
         self._give_back()
 
     def _replayed(self) -> int:
-        return min(self._truncated, self._shelf.kept_position)
+        return min(self._truncated, self._snapshot_objects.kept_position)
 
     def _give_back(self) -> None:
         limit = self._replayed()
         if not limit:
             return
         with self._guard:
-            number = self._ledger.give_back(limit)
-            first = self._ledger.first_position
+            number = self._append_index.give_back(limit)
+            first = self._append_index.first_position
         if number is None:
             return
         self._mirror.forget_before(first)
@@ -409,38 +410,41 @@ class RecordJournal(Journal):
         """See Journal.sparse: the beginning of the journal, if it is mostly dead."""
         self._check_usable()
         with self._guard:
-            return self._ledger.sparse(self._replayed())
+            return self._append_index.sparse(self._replayed())
 
     # ── room, snapshots, end ─────────────────────────────────────────────────────────────────────
 
     def has_room(self, byte_count: int) -> bool:
-        """See Journal.has_room: no for a while after the server had none."""
+        """See Journal.has_room: no while a server's disk is short, and for a while after one had
+        no room."""
         self._check_usable()
-        return self._no_room == 0
+        return self._no_room == 0 and not self._is_short()
 
     def byte_count(self) -> int:
         """See Journal.byte_count: of what is kept on the server."""
-        return self._ledger.byte_count
+        return self._append_index.byte_count
 
     def put_snapshot(self, position: int, meta: str, files: Sequence[SnapshotFile]) -> None:
         """See Journal.put_snapshot."""
         self._check_usable()
-        if position > self._ledger.tail:
-            raise InternalError(f"a snapshot of {position} behind the tail {self._ledger.tail}")
+        if position > self._append_index.tail:
+            raise InternalError(
+                f"a snapshot of {position} behind the tail {self._append_index.tail}"
+            )
         # An owner that was overtaken must not replace snapshots that the next one builds on.
         self._writer.check_owner()
         with self._guard:
-            end, stand = self._ledger.stand_after(position)
-            base, blocks = self._ledger.blocks(end)
+            end, stand = self._append_index.stand_after(position)
+            base, blocks = self._append_index.blocks(end)
         names = tuple(block.name for block in blocks)
         saved = _Saved(meta, self._checked.identity, base, stand, names)
         parts = [SnapshotFile(block.name, block.content) for block in blocks]
-        self._shelf.put(position, saved.encode(), [*files, *parts])
+        self._snapshot_objects.put(position, saved.encode(), [*files, *parts])
 
     def latest_snapshot(self) -> Snapshot | None:
         """See Journal.latest_snapshot."""
         self._check_usable()
-        manifest = self._shelf.newest()
+        manifest = self._snapshot_objects.newest()
         if manifest is None:
             return None
         saved = _Saved.decode(manifest.meta)
@@ -450,7 +454,7 @@ class RecordJournal(Journal):
     def read_snapshot_file(self, name: str) -> memoryview:
         """See Journal.read_snapshot_file."""
         self._check_usable()
-        return self._shelf.read(name)
+        return self._snapshot_objects.read(name)
 
     def close(self) -> None:
         """See Journal.close."""

@@ -7,7 +7,7 @@ be missing, which are then read from the server.
 Room: journal. `add` by one thread, everything else by any.
 Holds: no row is read unverified; a file whose chain is not the server's is deleted; what cannot be
 written here is no failure of the journal.
-See: segments/segment.py for the files; fetched.py for what is not here.
+See: segments/segment.py for the files; append_cache.py for what is not here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.format import Piece
 from dejaqueue.journal.interface import Int64s
-from dejaqueue.journal.records.ledger import Ledger
+from dejaqueue.journal.records.append_index import AppendIndex
 from dejaqueue.journal.records.reading import EntryFacts
 from dejaqueue.journal.segments.files import FileSystem, OpenFile, read_file
 from dejaqueue.journal.segments.gather import gather
@@ -144,7 +144,7 @@ class Mirror:
             return None
         return segment if segment.count else None
 
-    def keep_only(self, ledger: Ledger) -> None:
+    def keep_only(self, append_index: AppendIndex) -> None:
         """Throw away what is not what the server has.
 
         Raises:
@@ -153,18 +153,18 @@ class Mirror:
         """
         kept = []
         for segment in self.listed.segments:
-            if self._fits(segment, ledger):
+            if self._fits(segment, append_index):
                 kept.append(segment)
             else:
                 log.warning("%s is not what the server has; it is read again", segment.path)
                 self._unlink(segment.path)
         self.listed = SegmentList(tuple(kept))
 
-    def _fits(self, segment: Segment, ledger: Ledger) -> bool:
-        begin = ledger.chain_at(segment.first)
+    def _fits(self, segment: Segment, append_index: AppendIndex) -> bool:
+        begin = append_index.chain_at(segment.first)
         if begin is None or begin[0] > segment.last:
             return False
-        end = ledger.chain_before(segment.last + 1)
+        end = append_index.chain_before(segment.last + 1)
         try:
             if self._chain_before(segment, begin[0]) != begin[1]:
                 return False
@@ -172,11 +172,11 @@ class Mirror:
                 return False
         except (OSError, JournalDamaged):
             return False
-        if segment.last > ledger.tail > 0:
+        if segment.last > append_index.tail > 0:
             raise JournalDamaged(
-                f"{self._directory}: the server ends at entry {ledger.tail}, but it acknowledged "
-                f"entries up to {segment.last}: they are in {segment.path}. Either bring the "
-                f"server's copy back, or delete this directory and lose them"
+                f"{self._directory}: the server ends at entry {append_index.tail}, but it "
+                f"acknowledged entries up to {segment.last}: they are in {segment.path}. Either "
+                f"bring the server's copy back, or delete this directory and lose them"
             )
         return True
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal import format as entry_format
+from dejaqueue.journal.records.append_index import Stand
 from dejaqueue.journal.records.interface import RecordLog
-from dejaqueue.journal.records.ledger import Stand
 from dejaqueue.journal.records.record import Record, RecordKind, open_record
 from dejaqueue.journal.segments.segment import READABLE
 

@@ -29,8 +29,8 @@ from dejaqueue.connections.sql import (
     SqlFailure,
     SqlServer,
     Verdict,
-    server_of,
 )
+from dejaqueue.connections.sql_urls import server_of
 from dejaqueue.errors import Fenced, Refused, ResourceExhausted, Unavailable
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 
@@ -178,7 +178,7 @@ class SqlRecordStore(RecordStore):
     """All record logs of a cluster in one SQL database.
 
     Args:
-        server: see connections/sql.py, server_of.
+        server: see connections/sql_urls.py.
 
     Raises:
         Refused: its settings lose what it acknowledged, or the user lacks a right. Locked: another

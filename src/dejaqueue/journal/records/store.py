@@ -5,7 +5,7 @@
     object made/<topic>                         it was made, and not dropped since
     object texts/<topic>                        what is kept beside its journals
     object dropped/<topic>                      a topic on its way out
-    objects topics/<topic>/<partition>/…        snapshots; see shelf.py
+    objects topics/<topic>/<partition>/…        snapshots; see snapshot_objects.py
     log <topic>, <partition>                    records; see record.py
 
 Room: journal. Knows names and texts, not what is in the catalogue.
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -28,10 +28,10 @@ from dejaqueue.directories import warn_if_open
 from dejaqueue.errors import BadRequest, JournalDamaged, Unavailable
 from dejaqueue.journal.interface import DOCUMENTS, JournalStore
 from dejaqueue.journal.memory import MemoryFileSystem
+from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.journal.records.interface import RecordStore
 from dejaqueue.journal.records.journal import RecordJournal
 from dejaqueue.journal.records.mirror import CacheFiles, Mirror
-from dejaqueue.journal.records.waits import Waits
 from dejaqueue.journal.segments.files import FileSystem
 from dejaqueue.journal.segments.snapshots import open_text, seal_text
 from dejaqueue.journal.segments.store import DirectoryLock
@@ -55,7 +55,10 @@ class RecordJournalStore(JournalStore):
         mirror_bytes_max: bytes of one partition's copy, about; None = MEMORY_BYTES_MAX in memory,
             no limit in a directory.
         patience_seconds: how long an append waits for a server that is away.
-        waits: how; None = on threads of this process.
+        concurrency: how it waits; None = on threads of this process.
+
+    Attributes:
+        is_short: asked before producers may write: whether a server's disk has too little room.
 
     Raises:
         Locked: another process uses the directory. Unavailable.
@@ -71,10 +74,11 @@ class RecordJournalStore(JournalStore):
         segment_bytes: int = _SEGMENT_BYTES,
         mirror_bytes_max: int | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
-        waits: Waits | None = None,
+        concurrency: Concurrency | None = None,
     ) -> None:
         self.records = records
-        self._waits = waits or Waits()
+        self._concurrency = concurrency or Concurrency()
+        self.is_short: Callable[[], bool] = lambda: False
         self._segment_bytes, self._patience_seconds = segment_bytes, patience_seconds
         self._mirror_bytes_max = mirror_bytes_max
         self._open: dict[tuple[str, int], RecordJournal | None] = {}
@@ -95,7 +99,7 @@ class RecordJournalStore(JournalStore):
                 self._lock = DirectoryLock(mirror)
             except OSError as failure:
                 raise Unavailable(f"{mirror} cannot be used: {failure}") from failure
-        self._background = self._waits.executor()
+        self._background = self._concurrency.executor()
 
     def make(self, topic: str, text: str = "") -> None:
         """See JournalStore.make."""
@@ -160,8 +164,9 @@ class RecordJournalStore(JournalStore):
                 prefix=f"topics/{topic}/{partition:05d}",
                 patience_seconds=self._patience_seconds,
                 background=self._background,
-                waits=self._waits,
+                concurrency=self._concurrency,
                 on_close=lambda: self._forget(topic, partition),
+                is_short=lambda: self.is_short(),
                 check_made=(lambda: self._check_made(topic)) if only_made else None,
             )
         except BaseException:

@@ -25,8 +25,9 @@ from typing import Final, NamedTuple
 from dejaqueue.clock import Wake
 from dejaqueue.errors import Fenced, JournalDamaged, Unavailable
 from dejaqueue.journal.format import Piece
+from dejaqueue.journal.records.append_index import Stand
+from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.journal.records.interface import RecordLog
-from dejaqueue.journal.records.ledger import Stand
 from dejaqueue.journal.records.reading import CheckedRecords
 from dejaqueue.journal.records.record import (
     HEADER_BYTES,
@@ -36,7 +37,6 @@ from dejaqueue.journal.records.record import (
     seal,
     split,
 )
-from dejaqueue.journal.records.waits import Waits
 
 _PAUSE_SECONDS: Final = 0.05
 _PAUSE_SECONDS_MAX: Final = 1.0
@@ -66,7 +66,7 @@ class RecordWriter:
         stand: where the log ends.
         record_bytes_max: of one record, its header included.
         patience_seconds: how long the server is asked what became of an append.
-        waits: how.
+        concurrency: how it waits.
         closing: rung when waiting has no sense any more.
     """
 
@@ -77,15 +77,15 @@ class RecordWriter:
         stand: Stand,
         record_bytes_max: int,
         patience_seconds: float,
-        waits: Waits,
+        concurrency: Concurrency,
         closing: Wake,
     ) -> None:
         self._log, self._checked = log, checked
         self._body_bytes_max = record_bytes_max - HEADER_BYTES
         self._patience_seconds = patience_seconds
-        self._clock, self._closing = waits.clock, closing
+        self._clock, self._closing = concurrency.clock, closing
         self._number, self._chain = stand.number, stand.chain
-        self._appending = waits.lock()
+        self._appending = concurrency.lock()
         self.unclear: str | None = None
         """Why nothing more can be appended."""
         self.questions = 0

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from dejaqueue.broker.entries import text_column
 from dejaqueue.broker.history.encode import open_parquet, tables_of
 from dejaqueue.broker.history.noted import Noted, Piece
-from dejaqueue.engine.changes import Change
-from dejaqueue.engine.commands import Words
+from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.effects import Change
 from dejaqueue.model import ChangeKind, pack_id
 from dejaqueue.schema.history import STORED
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dejaqueue.broker.history.noted import HOUR_MS, Noted, Piece
-from dejaqueue.engine.changes import Change
-from dejaqueue.engine.commands import Effects
+from dejaqueue.engine.effects import Change, Effects
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
 from dejaqueue.model import ChangeKind
 

@@ -415,6 +415,35 @@ def test_a_paused_queue_gives_nothing(http: Client, broker: Broker) -> None:
     assert take(http)["content"] == "a"
 
 
-def test_the_servers_of_a_broker_alone_are_none(http: Client) -> None:
-    assert http.get("/cluster/servers").json() == {"servers": []}
-    assert http.get(f"{str(http.base_url).removesuffix('/API/v1/')}/healthz").status_code == 200
+def test_a_broker_alone_is_its_own_leader(http: Client) -> None:
+    url = str(http.base_url).removesuffix("/API/v1/")
+    (found,) = http.get("/cluster/servers").json()["servers"]
+    assert found == {
+        "id": "alone",
+        "addr": url,
+        "leader_addr": url,
+        "is_leader": True,
+        "suffrage": "Voter",
+    }
+    for probe in ("healthz", "livez", "readyz"):
+        assert http.get(f"{url}/{probe}").status_code == 200
+
+
+def test_a_delayed_queue_has_no_groups_to_set(http: Client) -> None:
+    for settings in ({"strategy": "ROUND_ROBIN"}, {"max_unacked": 3}):
+        body = {"name": "q", "type": "delayed", "settings": settings}
+        assert http.post("/queues", json=body).status_code == 409
+    make(http)
+    assert http.put("/queues/q", json={"settings": {"max_unacked": 3}}).status_code == 409
+    assert http.put("/queues/q", json={"settings": {"max_unacked": 0}}).status_code == 200
+
+
+def test_a_priority_that_a_fair_queue_answered_is_kept(http: Client) -> None:
+    make(http, "fair")
+    number = put(http, "a", 5, group="g", metadata={"n": "1"})
+    take(http)
+    answer = http.post(f"/queues/q/messages/{number}/nack", json={"priority": 7})
+    assert answer.json() == {"status": "UNACKNOWLEDGED", "id": number, "priority": 7}
+    kept = http.get(f"/queues/q/messages/{number}").json()
+    assert (kept["priority"], kept["group"], kept["metadata"]) == (7, "g", {"n": "1"})
+    assert http.get("/queues/q").json()["total"] == 1

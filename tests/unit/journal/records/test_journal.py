@@ -11,7 +11,7 @@ import pytest
 
 from dejaqueue.errors import Fenced, JournalDamaged, ResourceExhausted, Unavailable
 from dejaqueue.journal.interface import EntryKind, SnapshotFile
-from dejaqueue.journal.records import fetched
+from dejaqueue.journal.records import append_cache
 from dejaqueue.journal.records.interface import Bytes
 from dejaqueue.journal.records.memory import MemoryRecords, MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
@@ -71,8 +71,8 @@ def test_a_start_reads_only_what_is_behind_the_snapshot(
 def test_what_was_read_from_the_server_is_kept_within_bounds(
     records: CountedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetched, "SEGMENTS_MAX", 3)
-    monkeypatch.setattr(fetched, "RUN_BYTES_MAX", 1)
+    monkeypatch.setattr(append_cache, "SEGMENTS_MAX", 3)
+    monkeypatch.setattr(append_cache, "RUN_BYTES_MAX", 1)
     store = RecordJournalStore(records, mirror=tmp_path)
     journal = store.open("topic", 0)
     written = fill(journal, np.random.default_rng(1), 60)
@@ -83,7 +83,7 @@ def test_what_was_read_from_the_server_is_kept_within_bounds(
     journal = store.open("topic", 0)
     for _ in range(2):
         assert read_rows(journal, list(written)) == list(written.values())
-        assert len(journal._fetched._kept) <= 3
+        assert len(journal._append_cache._kept) <= 3
     one = list(written)[-1:]
     read_rows(journal, one)
     before = CountedRecords.reads
@@ -221,10 +221,10 @@ def test_rows_that_are_dropped_while_they_are_read_are_null(
     written = fill(journal, np.random.default_rng(1), 20)
     locators = np.array(list(written), dtype=np.int64)
     journal._mirror.discard(np.arange(1, 21, dtype=np.int64))
-    segments_with = journal._fetched.segments_with
+    segments_with = journal._append_cache.segments_with
 
-    def late(appends: fetched.Appends) -> SegmentList:
-        journal._fetched.segments_with = segments_with  # type: ignore[method-assign]
+    def late(appends: append_cache.Appends) -> SegmentList:
+        journal._append_cache.segments_with = segments_with  # type: ignore[method-assign]
         journal.free(locators)
         for position in (19, 20):
             journal.put_snapshot(position, "{}", [])
@@ -232,7 +232,7 @@ def test_rows_that_are_dropped_while_they_are_read_are_null(
         store._background.submit(lambda: None).result()
         return segments_with(appends)
 
-    journal._fetched.segments_with = late  # type: ignore[method-assign]
+    journal._append_cache.segments_with = late  # type: ignore[method-assign]
     found = read_rows(journal, list(written)[:3])
     assert all(value is None for row in found for value in row.values())
     store.close()

@@ -1,0 +1,145 @@
+"""Browsing with the asynchronous client: peek, counts, histogram; move and cancel by filter.
+
+Room: client. The source of _sync/browse.py (scripts/generate_sync_client.py): change this one.
+See: client/browsing.py for what does not wait; docs/guides/browsing.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Unpack
+
+import pyarrow as pa
+
+from dejaqueue.client import browsing
+from dejaqueue.client._aio import waiting
+from dejaqueue.client.browsing import DueHistogram, Where
+from dejaqueue.client.core import ClientCore
+
+
+class AsyncBrowsing:
+    """The part of a client that looks at many messages at once, and changes them."""
+
+    _core: ClientCore
+
+    async def peek(
+        self,
+        topic: str,
+        *,
+        limit: int = 100,
+        ids: Sequence[int] | None = None,
+        keys: Sequence[str] | None = None,
+        **where: Unpack[Where],
+    ) -> pa.Table:
+        """Messages as they are, without leasing them.
+
+        By due time in timelines; by id in priority and fair topics, and for states that do not
+        wait for a time. A page costs the same wherever it lies; others may come and go meanwhile.
+
+        Args:
+            topic: whose messages.
+            limit: rows at most; more than 10,000 are fetched page by page.
+            ids, keys: only these.
+            where: which ones: `due_from`, `due_to`, `state`, `group`, `tags_any`, `tags_all`,
+                `tags_none`, `priority_from`, `priority_to` (client/browsing.py, Where). Without
+                a `state`, those that wait or are leased.
+
+        Returns:
+            A table of schema PEEK: id, due, attempts, key, group, priority, tags, headers,
+            payload, state.
+        """
+        ticket = browsing.check_peek(topic, limit, ids, keys, {**where})
+        return await waiting.run(browsing.peek, self._core.transport, ticket, limit)
+
+    async def counts(self, topic: str, *, by: str = "state", limit: int = 100) -> dict[str, int]:
+        """How many live messages there are of each state, group or tag, most first.
+
+        Args:
+            topic: whose messages.
+            by: `state`, `group` or `tag`. A message with two tags counts for both; messages
+                without a group or tag are left out.
+            limit: groups or tags at most.
+        """
+        return await waiting.run(browsing.counts, self._core.transport, topic, by, limit)
+
+    async def histogram(
+        self,
+        topic: str,
+        *,
+        bucket: timedelta | float,
+        exact: bool = True,
+        **where: Unpack[Where],
+    ) -> DueHistogram:
+        """How many messages are due in each stretch of time: what load is to come.
+
+        Args:
+            topic: whose messages.
+            bucket: how long a stretch is, seconds or a timedelta; 10,000 of them at most.
+            exact: False = from the order index alone, in no time; says how far it may be off.
+            where: `due_from` and `due_to` (both needed), and more as for `peek`.
+        """
+        body = browsing.check_histogram(topic, bucket, {**where}, exact=exact)
+        return await waiting.run(browsing.histogram, self._core.transport, body)
+
+    async def move_where(
+        self,
+        topic: str,
+        *,
+        due: datetime | int | None = None,
+        by: timedelta | float | None = None,
+        set_priority: int | None = None,
+        set_group: str | None = None,
+        dry_run: bool = False,
+        **where: Unpack[Where],
+    ) -> int:
+        """Move all messages that a filter selects and that are not leased (rule 9).
+
+        Each is moved once. Messages that are sent meanwhile may be left alone.
+
+        Args:
+            topic: whose messages.
+            due: their new due time.
+            by: instead of `due`: so much later, seconds or a timedelta; negative = earlier.
+            set_priority, set_group: their new priority and group.
+            dry_run: change nothing, count only.
+            where: which ones, as for `peek`.
+
+        Returns:
+            How many it were.
+
+        Raises:
+            Unavailable: the connection broke in the middle: some are moved, some are not. A move
+                to a fixed time may be asked for again; one by a shift would move some twice.
+        """
+        body = browsing.check_change(topic, due, by, set_priority, set_group, {**where})
+        transport = self._core.transport
+        return await waiting.run(_change, transport, "move_where", body, dry_run)
+
+    async def cancel_where(
+        self, topic: str, *, dry_run: bool = False, **where: Unpack[Where]
+    ) -> int:
+        """Cancel all messages that a filter selects and that are not leased (rule 9).
+
+        Args:
+            topic: whose messages.
+            dry_run: cancel nothing, count only.
+            where: which ones, as for `peek`; none = everything.
+
+        Returns:
+            How many it were.
+
+        Raises:
+            Unavailable: the connection broke in the middle; ask again.
+        """
+        body = browsing.check_where(topic, {**where})
+        transport = self._core.transport
+        return await waiting.run(_change, transport, "cancel_where", body, dry_run)
+
+    async def purge(self, topic: str) -> int:
+        """Cancel everything that is not leased; how many it were. The topic stays."""
+        return await self.cancel_where(topic)
+
+
+def _change(transport: browsing.Caller, name: str, body: dict[str, object], dry_run: bool) -> int:
+    return browsing.change(transport, name, body, dry_run=dry_run)

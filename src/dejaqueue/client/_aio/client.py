@@ -1,0 +1,531 @@
+"""The asynchronous client: what a program with an event loop uses.
+
+Room: client. The source of _sync/client.py (scripts/generate_sync_client.py): change this one.
+Holds: nothing here blocks the loop; a send that has returned is durable (rule 1).
+See: client/core.py for what does not wait; docs/wire.md for what travels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from types import TracebackType
+from typing import Any, overload
+
+from dejaqueue.client import tracing
+from dejaqueue.client._aio import waiting
+from dejaqueue.client._aio.browse import AsyncBrowsing
+from dejaqueue.client._aio.consumer import AsyncBatchConsumer, AsyncConsumer, check_consumer
+from dejaqueue.client._aio.cron import AsyncCron
+from dejaqueue.client._aio.keys import AsyncKeys
+from dejaqueue.client._aio.letters import AsyncLetters
+from dejaqueue.client._aio.producer import AsyncProducer
+from dejaqueue.client._aio.transaction import AsyncTransaction
+from dejaqueue.client.browsing import tags_of
+from dejaqueue.client.consuming.consume_core import ConsumeSettings
+from dejaqueue.client.core import ClientCore
+from dejaqueue.client.credentials import Tls
+from dejaqueue.client.results import SendResult, Settled
+from dejaqueue.client.sending.inputs import delay_ms_of
+from dejaqueue.client.sending.sent import row_of
+from dejaqueue.client.transacting import TransactionCore
+from dejaqueue.client.transport import Transport
+from dejaqueue.clock import Clock
+from dejaqueue.errors import BadRequest
+from dejaqueue.limits import PRODUCER_WINDOW_BATCHES
+from dejaqueue.model import CHANGEABLE, RowStatus, Topic, check_topic_name
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+
+URL_DEFAULT = "dejaq://localhost:7464"
+
+
+class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
+    """A connection to a DejaQ broker.
+
+    Args:
+        url: `dejaq://host:port`; `dejaqs://` for TLS. Of a cluster any broker will do; with
+            several, `dejaq://a:7464,b:7464`, the client also starts where one is down.
+        name: a name for the broker's logs.
+        api_key: what `dejaq key create` printed; None = the broker needs none.
+        tls: files for `dejaqs://`, beside or instead of the system's.
+        retry_ms_max: how long a call that finds no broker is tried again, milliseconds.
+        transport: another way to a broker than Flight; `url` is not used then.
+        clock: the clock to measure the broker's against; for tests.
+
+    Example:
+        >>> async def main():                                          # doctest: +SKIP
+        ...     async with AsyncClient() as client:
+        ...         await client.create_topic("reminders")
+        ...         await client.send("reminders", b"tea is ready", delay=180)
+        ...         async for message in client.consume("reminders"):
+        ...             print(message.payload)
+        ...             await message.ack()
+    """
+
+    def __init__(
+        self,
+        url: str = URL_DEFAULT,
+        *,
+        name: str = "",
+        api_key: str | None = None,
+        tls: Tls | None = None,
+        retry_ms_max: int = 30_000,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if transport is None:
+            # Imported late: who brings a transport of its own does not load gRPC.
+            from dejaqueue.client.routed_transport import connect
+
+            transport = connect(url, api_key, tls)
+        self._core = ClientCore(transport, name, retry_ms_max, clock)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def connect(self) -> None:
+        """Check now that a broker answers. Raises Unavailable."""
+        await self._action("clock", {})
+
+    async def close(self) -> None:
+        """Close consumers, wait for what is on its way, close the connection. Twice is fine."""
+        await waiting.run(self._core.close)
+
+    async def _action(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        return await waiting.result(self._core.transport.action(name, body))
+
+    # ---- topics -----------------------------------------------------------------------------
+
+    async def create_topic(self, name: str, *, exist_ok: bool = True, **settings: Any) -> Topic:
+        """Create a topic.
+
+        Args:
+            name: 1 to 255 characters of `A-Z a-z 0-9 . _ -`.
+            exist_ok: True = a topic of this name with these settings is what was wanted.
+            settings: of `dejaqueue.Topic`, as `lease_ms=60_000`.
+
+        Raises:
+            BadRequest: a name or a value is wrong. TopicExists: it exists with other settings.
+        """
+        Topic.from_dict({"name": name, **settings})
+        body = {"name": name, **settings, "exist_ok": exist_ok}
+        return Topic.from_answer(await self._action("create_topic", body))
+
+    async def alter_topic(self, name: str, **settings: Any) -> Topic:
+        """Change settings of a topic while messages flow; those it can are `CHANGEABLE`."""
+        check_topic_name(name)
+        for field in settings:
+            if field not in CHANGEABLE:
+                raise BadRequest(f"topic.{field}", f"one of {', '.join(CHANGEABLE)}", field)
+        return Topic.from_answer(await self._action("alter_topic", {"name": name, **settings}))
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and all its messages. Raises TopicUnknown."""
+        await self._action("delete_topic", {"name": check_topic_name(name)})
+
+    async def topics(self) -> list[Topic]:
+        """All topics, by name."""
+        answer = await self._action("list_topics", {})
+        return [Topic.from_answer(values) for values in answer["topics"]]
+
+    async def topic(self, name: str) -> Topic:
+        """The settings of a topic. Raises TopicUnknown."""
+        return Topic.from_answer(
+            await self._action("describe_topic", {"name": check_topic_name(name)})
+        )
+
+    async def pause_topic(self, name: str) -> Topic:
+        """Hand out nothing of a topic until it is resumed; producers go on, leases stay valid."""
+        return await self.alter_topic(name, paused=True)
+
+    async def resume_topic(self, name: str) -> Topic:
+        """Hand out the messages of a paused topic again, at once."""
+        return await self.alter_topic(name, paused=False)
+
+    async def assignments(self, topic: str) -> dict[str, Any]:
+        """Which consumer has which partition of a topic with `assignment="exclusive"`.
+
+        Returns:
+            `assignment`; `partitions`, a list of `partition`, `consumer` (who has it) and `next`
+            (who gets it when what that one holds is settled); `standby`, who has none.
+
+        Raises:
+            TopicUnknown: there is no such topic.
+        """
+        return await self._action("assignments", {"name": check_topic_name(topic)})
+
+    async def cluster(self, topic: str | None = None, *, servers: bool = False) -> dict[str, Any]:
+        """Which brokers there are, and which of them serves each topic, or this one.
+
+        Args:
+            topic: this one alone; None = all.
+            servers: tell of the servers beneath, too, as `servers`, each with `server`, `state`
+                (`whole`, `sick` or `silent`), `leads`, `copies`, `lag` and `why`; and of a topic's
+                copies on them, as `copies`. Empty where they are not JetStream's.
+
+        Returns:
+            `node`, the broker that was asked; `nodes`, each with `node`, `url`, `http_url`,
+            `version` and `clock` (`ahead_ms_min`, `ahead_ms_max`: how far it is ahead of that of
+            the broker that was asked; `apart`: it is off, and takes no topics); `topics`, each
+            with `topic`, `node` ("" = nobody at the moment) and `epoch`, how often it has changed
+            hands. All are empty at a broker that is alone.
+
+        Raises:
+            TopicUnknown: there is no such topic.
+        """
+        asked: dict[str, Any] = {} if topic is None else {"topic": topic}
+        return await self._action("cluster", asked | ({"servers": True} if servers else {}))
+
+    def cron(self, topic: str) -> AsyncCron:
+        """The entries of a cron topic: what fires when."""
+        return AsyncCron(self._core.transport, check_topic_name(topic))
+
+    async def stats(self, topic: str | None = None) -> dict[str, Any]:
+        """Counts and rates of the broker, or of one topic."""
+        return await self._action("stats", {} if topic is None else {"topic": topic})
+
+    # ---- sending ----------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        payload: bytes | str,
+        *,
+        due: datetime | int | None = None,
+        delay: timedelta | float | None = None,
+        key: str | None = None,
+        group: str = "",
+        priority: int | None = None,
+        tags: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+        expires: datetime | int | None = None,
+        ttl: timedelta | float | None = None,
+    ) -> int:
+        """Send one message; when this returns, it is durable (rule 1).
+
+        Calls that run at the same time travel together: from many at once, send is fast.
+
+        Args:
+            topic: where to.
+            payload: bytes; a str is encoded as UTF-8.
+            due: not before this: a datetime with a time zone, or UTC milliseconds. None = now.
+            delay: instead of `due`: so long from now, a timedelta or seconds.
+            key: your own id of it, unique among live messages of the topic (rule 11).
+            group: tenant or ordering unit.
+            priority: 0 is most urgent; None = 32768.
+            tags: at most 16 words.
+            headers: at most 4 KiB, carried untouched.
+            expires: if it is not done by then it is dead, and goes to the dead-letter topic.
+            ttl: instead of `expires`: so long after it is due.
+
+        Returns:
+            Its id.
+
+        Raises:
+            DuplicateKey: a live message has this key.
+            BadRequest: a value is wrong; the text names field, limit and value.
+            TopicUnknown: there is no such topic.
+            ResourceExhausted: the topic is full, try later (rule 14).
+            Unavailable: no broker in time; the outcome is unknown.
+        """
+        if tracing.is_on() and type(headers) is not tracing.Carried:
+            with tracing.Sending(topic) as span:
+                message_id = await self.send(
+                    topic,
+                    payload,
+                    due=due,
+                    delay=delay,
+                    key=key,
+                    group=group,
+                    priority=priority,
+                    tags=tags,
+                    headers=span.carried(headers),
+                    expires=expires,
+                    ttl=ttl,
+                )
+                return span.sent(message_id)
+        needs_now = delay is not None or ttl is not None
+        now_ms = await waiting.run(self._core.now_ms) if needs_now else 0
+        texts = key, group, priority, tags, headers
+        row, kind = row_of(payload, due, delay, *texts, now_ms, expires, ttl)
+        return await waiting.send_row(self._core.gather(topic, kind), row)
+
+    async def send_batch(self, topic: str, messages: object, *, acks: str = "all") -> SendResult:
+        """Send many messages; when this returns, they are durable (rule 1).
+
+        Args:
+            topic: where to.
+            messages: a list of dicts with the arguments of `send`; a pyarrow RecordBatch or
+                Table; anything with `__arrow_c_stream__` (polars, pandas from 2.2). Columns are
+                payload, due, key, group, priority, tags, headers, expires, partition; all but
+                payload may be left out. `due` may be timestamps with a time zone.
+            acks: `all` = answered when durable; `leader` = when accepted; `none` = no answer.
+
+        Returns:
+            Ids and statuses, one per row. Rows refused for a duplicate key are in it, not raised;
+            `raise_for_status()` raises them.
+
+        Raises:
+            BadRequest: a column or value is wrong. Pieces of 8,192 rows are sent one after
+                another: those before the wrong one may have been sent.
+            ResourceExhausted, TopicUnknown, Unavailable: as for `send`.
+        """
+        if tracing.is_on():
+            with tracing.Sending(topic) as span:
+                result = await waiting.run(self._core.send_batch, topic, messages, acks, span.carry)
+                return span.sent(result)
+        return await waiting.run(self._core.send_batch, topic, messages, acks)
+
+    def producer(
+        self,
+        topic: str,
+        *,
+        batch_rows: int = 1_000,
+        linger_ms: float = 5,
+        window: int = 32,
+        acks: str = "all",
+    ) -> AsyncProducer:
+        """A producer, which gathers messages into batches and gives futures.
+
+        Args:
+            topic: where to.
+            batch_rows: a batch goes out when it has so many messages …
+            linger_ms: … or this long after its first one; 0 = each message alone.
+            window: batches on their way at most, up to 128 (rule 10).
+            acks: as for `send_batch`.
+        """
+        WriteStream(topic, "enqueue", acks).check()
+        for field, value, most in (
+            ("batch_rows", batch_rows, 1 << 16),
+            ("window", window, PRODUCER_WINDOW_BATCHES),
+        ):
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+                raise BadRequest(field, f"a whole number from 1 to {most}", value)
+        return AsyncProducer(
+            partial(self._core.producer_link, topic, acks, window),
+            self._core.now_ms,
+            self._core.clock,
+            batch_rows=batch_rows,
+            linger_ms=linger_ms,
+            topic=topic,
+        )
+
+    @overload
+    async def move(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,
+        key: str | None = None,
+        due: object = None,
+        priority: object = None,
+        group: object = None,
+    ) -> RowStatus: ...
+
+    @overload
+    async def move(
+        self,
+        topic: str,
+        *,
+        ids: object = None,
+        keys: object = None,
+        due: object = None,
+        priority: object = None,
+        group: object = None,
+    ) -> Settled: ...
+
+    async def move(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,  # noqa: A002 - the field's name
+        ids: object = None,
+        key: str | None = None,
+        keys: object = None,
+        due: object = None,
+        priority: object = None,
+        group: object = None,
+    ) -> RowStatus | Settled:
+        """Give messages that are not leased yet another due time, priority or group, one or a
+        million (rule 9).
+
+        Args:
+            topic: whose messages.
+            id, ids, key, keys: exactly one of them: an id or key, or a column of them.
+            due: one due time for all, or one per row; None = as it is.
+            priority: one priority for all, or one per row; None = as it is.
+            group: one group for all ("" = none), or one per row; None = as it is.
+
+        Returns:
+            Of one message its status: OK, NOT_FOUND, or LEASED (too late); of `ids` or `keys`
+            a status per row.
+
+        Raises:
+            Unavailable: no broker in time, or the connection broke in the middle and the call,
+                sent again, found rows gone: whether it was this call is unknown.
+        """
+        named = {"id": id, "ids": ids, "key": key, "keys": keys}
+        settled = await waiting.run(self._core.move, topic, named, due, priority, group)
+        return settled if ids is not None or keys is not None else settled.only()
+
+    @overload
+    async def cancel(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,
+        key: str | None = None,
+    ) -> RowStatus: ...
+
+    @overload
+    async def cancel(
+        self,
+        topic: str,
+        *,
+        ids: object = None,
+        keys: object = None,
+    ) -> Settled: ...
+
+    async def cancel(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,  # noqa: A002 - the field's name
+        ids: object = None,
+        key: str | None = None,
+        keys: object = None,
+    ) -> RowStatus | Settled:
+        """Cancel messages that are not leased yet, one or a million (rule 9).
+
+        Args:
+            topic: whose messages.
+            id, ids, key, keys: exactly one of them, as for `move`.
+
+        Returns:
+            Of one message its status: OK, NOT_FOUND, or LEASED (too late); of `ids` or `keys`
+            a status per row.
+
+        Raises:
+            Unavailable: as for `move`.
+        """
+        named = {"id": id, "ids": ids, "key": key, "keys": keys}
+        settled = await waiting.run(self._core.cancel, topic, named)
+        return settled if ids is not None or keys is not None else settled.only()
+
+    def transaction(self, *, timeout: timedelta | float = 60) -> AsyncTransaction:
+        """Sends and acks that count together, or not at all (rule 12).
+
+        Args:
+            timeout: it is aborted so long after its first send or ack, unless it was committed
+                before: a timedelta or seconds, up to 15 minutes.
+
+        Example:
+            >>> async def move(client, message):                        # doctest: +SKIP
+            ...     async with client.transaction() as transaction:
+            ...         await transaction.send("answers", message.payload.upper())
+            ...         await transaction.ack(message)
+        """
+        return AsyncTransaction(TransactionCore(self._core, delay_ms_of(timeout, "timeout")))
+
+    async def transactions(self, topic: str) -> list[dict[str, Any]]:
+        """Undecided transactions that have something staged in a topic, oldest first.
+
+        Returns:
+            For each and each partition: transaction, partition, age_ms, left_ms (until it is
+            aborted), staged (messages), acked.
+        """
+        answer = await self._action("transactions", {"topic": check_topic_name(topic)})
+        return list(answer["transactions"])
+
+    # ---- receiving --------------------------------------------------------------------------
+
+    def consume(
+        self,
+        topic: str,
+        *,
+        prefetch: int = 1_000,
+        lease_ms: int = 0,
+        auto_extend: bool = True,
+        auto_ack: bool = False,
+        name: str = "",
+        idle_ms: int | None = None,
+        max_messages: int | None = None,
+        tags_any: Sequence[str] = (),
+        tags_all: Sequence[str] = (),
+        tags_none: Sequence[str] = (),
+    ) -> AsyncConsumer:
+        """Messages one at a time, each at its due time, never before (rule 2).
+
+        Args:
+            topic: whose messages.
+            prefetch: messages on their way or held ahead, at most.
+            lease_ms: how long a message is this consumer's; 0 = as the topic says.
+            auto_extend: leases are extended for as long as the consumer is open.
+            auto_ack: messages are done when they are sent here: at most once, and what is on its
+                way or held when this program ends is gone. Keep `prefetch` small.
+            name: for the broker's logs and statistics.
+            idle_ms: end when nothing came for so long; None = wait for ever.
+            max_messages: end after so many.
+            tags_any: only messages with at least one of these tags …
+            tags_all: … and with each of these …
+            tags_none: … and with none of these. Others stay for other consumers.
+        """
+        rows_max = min(prefetch, 1_000)
+        check_consumer(prefetch, rows_max, idle_ms, max_messages)
+        stream = ConsumeStream(
+            topic,
+            name or self._core.name,
+            lease_ms,
+            rows_max,
+            auto_ack=auto_ack,
+            tags_any=tags_of("tags_any", tags_any),
+            tags_all=tags_of("tags_all", tags_all),
+            tags_none=tags_of("tags_none", tags_none),
+        )
+        settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
+        core = self._core.consumer(stream, settings)
+        return AsyncConsumer(core, rows_max, idle_ms, max_messages)
+
+    def consume_batches(
+        self,
+        topic: str,
+        *,
+        batch_rows: int = 1_000,
+        prefetch: int = 10_000,
+        lease_ms: int = 0,
+        auto_extend: bool = True,
+        auto_ack: bool = False,
+        name: str = "",
+        idle_ms: int | None = None,
+        max_messages: int | None = None,
+        tags_any: Sequence[str] = (),
+        tags_all: Sequence[str] = (),
+        tags_none: Sequence[str] = (),
+    ) -> AsyncBatchConsumer:
+        """Messages in batches of at most `batch_rows`, each when all of it is due.
+
+        Arguments are those of `consume`. A batch is acked as one: that is the fast way.
+        """
+        check_consumer(prefetch, batch_rows, idle_ms, max_messages)
+        stream = ConsumeStream(
+            topic,
+            name or self._core.name,
+            lease_ms,
+            batch_rows,
+            auto_ack=auto_ack,
+            tags_any=tags_of("tags_any", tags_any),
+            tags_all=tags_of("tags_all", tags_all),
+            tags_none=tags_of("tags_none", tags_none),
+        )
+        settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
+        core = self._core.consumer(stream, settings)
+        return AsyncBatchConsumer(core, batch_rows, idle_ms, max_messages)

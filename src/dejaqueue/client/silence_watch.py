@@ -1,0 +1,107 @@
+"""Notices a broker that is there and says nothing: it is paused, hangs, or the network swallows it.
+
+Such a connection does not break by itself for minutes, and whoever waits for a reply waits as long.
+
+Room: client. One thread for each connection, which sleeps while no reply is waited for.
+Holds: a broker that is merely slow is not given up: it is asked for its clock, and answers that.
+See: flight_transport.py, whose write streams it ends; consuming/consume_core.py, which pings.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from dejaqueue.clock import Clock
+from dejaqueue.errors import DejaQError, Unavailable
+
+LOOK_SECONDS = 2.0
+SILENT_SECONDS_MAX = 5.0
+"""Who has waited for a reply for so long asks whether anybody is there …"""
+ANSWER_SECONDS_MAX = 5.0
+"""… and gives it this long to say so."""
+
+
+class Waiting(Protocol):
+    """A stream that may wait for replies."""
+
+    def waits_since_us(self) -> int | None:
+        """Since when it waits for a reply, by the clock; None = it waits for none. Each reply that
+        comes is a new beginning."""
+        ...
+
+    def ended(self, error: DejaQError | None) -> None:
+        """No reply comes any more."""
+        ...
+
+
+class SilenceWatch:
+    """Watches the streams of one connection.
+
+    Args:
+        streams: those that are open.
+        ask: asks the broker for a sign of life, for so many seconds. Raises Unavailable if none
+            comes.
+        clock: elapsed time.
+    """
+
+    def __init__(
+        self,
+        streams: Callable[[], Iterable[Waiting]],
+        ask: Callable[[float], object],
+        clock: Clock,
+    ) -> None:
+        self._streams, self._ask, self._clock = streams, ask, clock
+        self._sent = threading.Event()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._mutex = threading.Lock()
+
+    def sent(self) -> None:
+        """Something was sent that is answered. Cheap."""
+        if self._sent.is_set():
+            return
+        self._sent.set()
+        with self._mutex:
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._run, name="dejaq-silence", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._sent.wait()
+            self._sent.clear()
+            while not self._closed.wait(LOOK_SECONDS):
+                if not self.look():
+                    break
+            if self._closed.is_set():
+                return
+
+    def look(self) -> bool:
+        """End the streams of a broker that is silent; False if none waits for anything."""
+        silent, waits = self._silent()
+        if silent:
+            try:
+                self._ask(ANSWER_SECONDS_MAX)
+            except Unavailable as error:
+                wrong = Unavailable(f"the broker does not answer: {error}")
+                still, _ = self._silent()
+                for stream in still:
+                    if stream in silent:
+                        stream.ended(wrong)
+            except DejaQError:
+                pass  # it refuses, so it is there
+        return waits
+
+    def _silent(self) -> tuple[list[Waiting], bool]:
+        """Streams that have waited for too long; whether any waits at all."""
+        since = [(stream, stream.waits_since_us()) for stream in self._streams()]
+        before = self._clock.now_us() - int(SILENT_SECONDS_MAX * 1e6)
+        silent = [stream for stream, at in since if at is not None and at <= before]
+        return silent, any(at is not None for _, at in since)
+
+    def close(self) -> None:
+        """Watch no more; twice is fine."""
+        self._closed.set()
+        self._sent.set()

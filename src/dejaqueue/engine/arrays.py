@@ -1,0 +1,96 @@
+"""The columns of the engine: their types, texts as codes, and the one way to sort pairs.
+
+Room: engine; pure. The lowest module: it imports nothing of the engine.
+Holds: an array is never changed by who is given it; sorting gives one answer on every machine.
+See: commands.py and effects.py, which are made of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+"""int64 array, shape (n,)."""
+UInt16s: TypeAlias = npt.NDArray[np.uint16]
+"""uint16 array, shape (n,)."""
+UInt32s: TypeAlias = npt.NDArray[np.uint32]
+"""uint32 array, shape (n,)."""
+UInt8s: TypeAlias = npt.NDArray[np.uint8]
+"""uint8 array, shape (n,)."""
+Int32s: TypeAlias = npt.NDArray[np.int32]
+"""int32 array, shape (n,)."""
+Mask: TypeAlias = npt.NDArray[np.bool_]
+"""bool array, shape (n,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A text for each row, as a dictionary: what Arrow calls dictionary encoding.
+
+    Attributes:
+        names: the texts, each once, in the order they are first used. "" is the text of rows that
+            have none.
+        indices: for each row its place in `names`, shape (n,).
+    """
+
+    names: tuple[str, ...]
+    indices: Int32s
+
+    def take(self, rows: Int64s) -> Words:
+        """These rows; names that none of them has stay."""
+        return Words(self.names, self.indices[rows])
+
+
+def sort_pairs(keys: Int64s, sequences: Int64s) -> tuple[Int64s, Int64s]:
+    """The same entries in order of (key, sequence).
+
+    Keys and places are packed into one integer, unique by its place, so that numpy's fastest sort
+    gives one answer on every processor; measured 4 times as fast as a stable argsort.
+    """
+    count = keys.size
+    if count < 2:
+        return keys, sequences
+    low = int(keys.min())
+    span = int(keys.max()) - low
+    place_bits = (count - 1).bit_length()
+    if span >> (63 - place_bits):
+        # Nothing to pack into. Stable, as it is fastest on a row of sorted runs.
+        order = keys.argsort(kind="stable")
+        packed, sequences = keys[order], sequences[order]
+    else:
+        packed = keys - low
+        packed <<= place_bits
+        packed |= np.arange(count, dtype=np.int64)
+        packed.sort()  # tidy: allow determinism, because places make every value unique
+        sequences = sequences[packed & ((1 << place_bits) - 1)]
+        packed >>= place_bits
+        packed += low
+    # Equal keys stand in the order they came; that is not by sequence if messages were moved.
+    same_mask = packed[1:] == packed[:-1]
+    if (same_mask & (sequences[1:] < sequences[:-1])).any():
+        return packed, _sort_ties(packed, same_mask, sequences)
+    return packed, sequences
+
+
+def _sort_ties(keys: Int64s, same_mask: Mask, sequences: Int64s) -> Int64s:
+    """Sequences in order within equal keys, which stand together; `same_mask`: as the one before.
+
+    Packed again: number of the key among all, and sequence. A lexsort takes 20 times as long.
+    """
+    low = int(sequences.min())
+    sequence_bits = (int(sequences.max()) - low).bit_length()
+    if keys.size.bit_length() + sequence_bits > 63:
+        return sequences[np.lexsort((sequences, keys))]
+    packed = np.zeros(keys.size, dtype=np.int64)
+    np.cumsum(~same_mask, out=packed[1:])
+    packed <<= sequence_bits
+    packed |= sequences - low
+    # tidy: allow determinism, because equal values are one entry that is there twice
+    packed.sort()
+    packed &= (1 << sequence_bits) - 1
+    packed += low
+    return packed

@@ -1,0 +1,115 @@
+"""Appends that were read from the server because the mirror lacks them; the newest are kept.
+
+Room: journal. Any thread.
+Holds: what is here was checked against record, chain and append index; memory is bounded.
+See: mirror.py; journal.py, which asks here for what is not there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy.typing as npt
+
+from dejaqueue.errors import JournalDamaged
+from dejaqueue.journal.memory import MemoryContent, MemoryFile
+from dejaqueue.journal.records.append_index import Stand
+from dejaqueue.journal.records.mirror import covers
+from dejaqueue.journal.records.reading import CheckedRecords, WholeAppend
+from dejaqueue.journal.segments.segment import HEAD_BYTES, TAIL_BYTES, Segment, SegmentList
+
+Appends: TypeAlias = npt.NDArray[Any]
+
+BYTES_MAX: Final = 64 << 20
+SEGMENTS_MAX: Final = 1024
+RUN_BYTES_MAX: Final = 8 << 20
+"""Appends that lie side by side are asked for together, up to so many bytes."""
+
+
+class AppendCache:
+    """Appends in memory, as small segments."""
+
+    def __init__(self, checked: CheckedRecords, bytes_max: int = BYTES_MAX) -> None:
+        self._checked, self._bytes_max = checked, bytes_max
+        self._guard = threading.Lock()
+        self._kept: OrderedDict[int, Segment] = OrderedDict()
+        self._listed = SegmentList(())
+        self._bytes = 0
+        self.record_count = 0
+        """Records read from the server since the start; for metrics."""
+
+    def segments_with(self, appends: Appends) -> SegmentList:
+        """Segments in which these appends (rows of the append index, in order) are.
+
+        Raises:
+            JournalDamaged, Unavailable.
+        """
+        with self._guard:
+            there = covers(self._listed, appends["position"])
+            for run in _runs(appends[~there]):
+                self._fetch(run)
+            found = self._list()
+            if self._shrink():
+                self._listed = self._list()
+            else:
+                self._listed = found
+            return found
+
+    def _list(self) -> SegmentList:
+        return SegmentList(tuple(self._kept[first] for first in sorted(self._kept)))
+
+    def _fetch(self, run: Appends) -> None:
+        first, last = run[0], run[-1]
+        names = ("number", "chain", "position", "entry_chain")
+        stand = Stand(*(int(first[name]) for name in names))
+        end = int(last["number"]) + int(last["parts"]) - 1
+        wholes = [one for one in self._checked.appends(stand, end) if isinstance(one, WholeAppend)]
+        self.record_count += end - stand.number + 1
+        if not wholes or wholes[-1].after.position != last["position"] + last["entries"]:
+            raise JournalDamaged(f"{self._checked.place}, record {end}: is not the one known here")
+        segment = _segment_of(wholes, stand.entry_chain)
+        self._kept[segment.first] = segment
+        self._bytes += segment.byte_count
+
+    def _shrink(self) -> bool:
+        """The oldest go; lists in use keep their memory. True if any went."""
+        count = len(self._kept)
+        while self._kept and (self._bytes > self._bytes_max or len(self._kept) > SEGMENTS_MAX):
+            _, gone = self._kept.popitem(last=False)
+            self._bytes -= gone.byte_count
+        return len(self._kept) < count
+
+
+def _runs(appends: Appends) -> list[Appends]:
+    """Appends that lie side by side, together, up to RUN_BYTES_MAX."""
+    found: list[Appends] = []
+    start, byte_count = 0, 0
+    ends = appends["position"] + appends["entries"]
+    for place, size in enumerate(appends["byte_count"].tolist()):
+        apart = place > start and ends[place - 1] != appends["position"][place]
+        if place > start and (apart or byte_count + size > RUN_BYTES_MAX):
+            found.append(appends[start:place])
+            start, byte_count = place, 0
+        byte_count += size
+    if start < len(appends):
+        found.append(appends[start:])
+    return found
+
+
+def _segment_of(wholes: list[WholeAppend], chain: int) -> Segment:
+    byte_count = HEAD_BYTES + sum(len(one.body) for one in wholes) + TAIL_BYTES
+    path = Path(f"fetched-{wholes[0].position}")
+    file = MemoryFile(path, MemoryContent())
+    file.allocate(byte_count)
+    segment = Segment(path, wholes[0].position, chain, byte_count)
+    segment.attach(file)
+    file.write([one.body for one in wholes], HEAD_BYTES)
+    offset = HEAD_BYTES
+    for whole in wholes:
+        for one in whole.entries:
+            segment.add(offset, one.kind, one.rows, one.byte_count, one.checksum)
+            offset += one.byte_count
+    return segment

@@ -1,0 +1,231 @@
+"""Objects on JetStream: pieces in one stream, and in another, for each name, which pieces they are.
+
+Room: journal.
+Holds: an object changes by one message, the one that names its pieces; the pieces of before are
+purged after it. Whoever reads meanwhile finds them gone, and reads the name again.
+See: store.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import xxhash
+
+from dejaqueue.connections.nats.connection import TIMEOUT_S, ApiRefusal, NatsConnection, read_answer
+from dejaqueue.connections.nats.url import NatsUrl
+from dejaqueue.errors import JournalDamaged, ResourceExhausted, Unavailable
+from dejaqueue.journal.records.nats.reading import (
+    SEQUENCE,
+    SUM,
+    checksum,
+    direct,
+    from_leader,
+    is_whole,
+)
+from dejaqueue.journal.records.nats.streams import make_stream, settings_of, stream_state
+
+NO_ROOM = {10002, 10023, 10047}
+"""JetStream's numbers of errors that say: nothing was stored, there is no room."""
+PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+"""What a subject cannot have, or what means something else in it here."""
+WINDOW_BYTES = 8 << 20
+ASK_AGAIN = 4
+BYTES_A_SECOND = 4 << 20
+"""So slow may a server be before no answer is an unknown outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Which messages are an object's content."""
+
+    mark: str
+    count: int
+    byte_count: int
+    checksum: str
+    first: int
+
+    def to_bytes(self) -> bytes:
+        """As it is stored."""
+        return json.dumps(
+            [self.mark, self.count, self.byte_count, self.checksum, self.first]
+        ).encode()
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> Pieces:
+        """Read what `to_bytes` made."""
+        return cls(*json.loads(text))
+
+    def is_right(self, content: bytes) -> bool:
+        """True if this is the content that was stored."""
+        return (
+            len(content) == self.byte_count and xxhash.xxh3_128_hexdigest(content) == self.checksum
+        )
+
+
+class NatsObjects:
+    """The named objects of a cluster."""
+
+    def __init__(self, url: NatsUrl, connection: NatsConnection, piece_bytes: int) -> None:
+        """Find or make the two streams. Raises Refused, Unavailable."""
+        self._connection, self._piece_bytes = connection, piece_bytes
+        self._names, self._pieces = f"{url.prefix}-objects", f"{url.prefix}-pieces"
+        self._subject, self._piece_subject = f"{url.prefix}.object", f"{url.prefix}.piece"
+        one_each = {"max_msgs_per_subject": 1, "discard": "old"}
+        make_stream(connection, settings_of(url, self._names, f"{self._subject}.>", **one_each))
+        make_stream(connection, settings_of(url, self._pieces, f"{self._piece_subject}.*"))
+
+    def put(self, name: str, content: bytes | memoryview) -> None:
+        """Store the pieces, then the name. Raises ResourceExhausted, Unavailable."""
+        content = memoryview(content).cast("B")
+        before = self._find(name)
+        mark = secrets.token_hex(12)
+        first = count = 0
+        step = max(1, WINDOW_BYTES // self._piece_bytes) * self._piece_bytes
+        for start in range(0, len(content), step):
+            window = content[start : start + step]
+            pieces = [
+                bytes(window[place : place + self._piece_bytes])
+                for place in range(0, len(window), self._piece_bytes)
+            ]
+            sequence = self._store(f"{self._piece_subject}.{mark}", pieces)
+            first, count = first or sequence, count + len(pieces)
+        checksum = xxhash.xxh3_128_hexdigest(content)
+        facts = Pieces(mark, count, len(content), checksum, first)
+        self._store(f"{self._subject}.{_tokens(name)}", [facts.to_bytes()])
+        if before is not None:
+            self._forget(before)
+
+    def _store(self, subject: str, contents: list[bytes]) -> int:
+        """Store messages; the sequence of the first."""
+        timeout_s = TIMEOUT_S + sum(map(len, contents)) / BYTES_A_SECOND
+        messages: list[tuple[dict[str, str], bytes]] = [
+            ({SUM: checksum(one)}, one) for one in contents
+        ]
+        first = 0
+        for reply in self._connection.publish_all(subject, messages, timeout_s):
+            if reply is None or reply.status:
+                raise Unavailable(f"{subject}: an object's piece was not acknowledged")
+            try:
+                answer = read_answer(subject, reply)
+            except ApiRefusal as error:
+                kind = ResourceExhausted if error.number in NO_ROOM else Unavailable
+                raise kind(str(error)) from error
+            first = first or int(answer["seq"])
+        return first
+
+    def _find(self, name: str) -> Pieces | None:
+        asked = {"last_by_subj": f"{self._subject}.{_tokens(name)}"}
+        found = from_leader(self._connection, self._names, asked)
+        if found is not None:
+            return Pieces.from_bytes(found.content)
+        for _ in range(ASK_AGAIN):  # a sick leader would say the same; any server may answer
+            for reply in direct(self._connection, self._names, asked, 1):
+                if is_whole(reply):
+                    return Pieces.from_bytes(reply.content)
+        return None
+
+    def get(self, name: str) -> bytes | None:
+        """An object's content from whichever copy has it whole.
+
+        Raises:
+            JournalDamaged: no server has it as it was stored. Unavailable.
+        """
+        for _ in range(3):
+            pieces = self._find(name)
+            if pieces is None:
+                return None
+            for _ in range(ASK_AGAIN):  # any server may answer
+                content = self._read(pieces)
+                if pieces.is_right(content):
+                    return content
+            content = self._read_slowly(pieces)
+            if pieces.is_right(content):
+                return content
+            # Replaced meanwhile, or damaged: the name tells which.
+        raise JournalDamaged(f"object {name} in {self._pieces}: no server has it as it was stored")
+
+    def _read(self, pieces: Pieces) -> bytes:
+        found: list[bytes] = []
+        sequence = pieces.first
+        subject = f"{self._piece_subject}.{pieces.mark}"
+        while len(found) < pieces.count:
+            before = len(found)
+            asked = {"seq": sequence, "next_by_subj": subject}
+            for reply in direct(self._connection, self._pieces, asked, pieces.count - before):
+                if not is_whole(reply):
+                    break
+                found.append(reply.content)
+                sequence = int(reply.headers[SEQUENCE]) + 1
+            if len(found) == before:
+                break
+        return b"".join(found)
+
+    def _read_slowly(self, pieces: Pieces) -> bytes:
+        """As the leader has it, one piece at a time."""
+        found: list[bytes] = []
+        sequence = pieces.first
+        subject = f"{self._piece_subject}.{pieces.mark}"
+        for _ in range(pieces.count):
+            asked = {"seq": sequence, "next_by_subj": subject}
+            reply = from_leader(self._connection, self._pieces, asked)
+            if reply is None:
+                break
+            found.append(reply.content)
+            sequence = int(reply.headers[SEQUENCE]) + 1
+        return b"".join(found)
+
+    def names(self, prefix: str) -> list[str]:
+        """Names that begin so, sorted."""
+        folder = prefix.rpartition("/")[0]
+        subjects = f"{self._subject}.{_tokens(folder)}.>" if folder else f"{self._subject}.>"
+        found: dict[str, int] = {}
+        while True:
+            asked = {"subjects_filter": subjects, "offset": len(found)}
+            told = stream_state(self._connection, self._names, asked) or {}
+            part = told.get("state", {}).get("subjects") or {}
+            found |= part
+            if not part or len(found) >= int(told.get("total", 0)):
+                break
+        cut = len(self._subject) + 1
+        names = [_name(subject[cut:]) for subject in found]
+        return sorted(name for name in names if name.startswith(prefix))
+
+    def drop(self, names: Sequence[str]) -> None:
+        """Forget objects."""
+        for name in names:
+            before = self._find(name)
+            if before is not None:
+                self._purge(self._names, f"{self._subject}.{_tokens(name)}")
+                self._forget(before)
+
+    def _forget(self, pieces: Pieces) -> None:
+        if pieces.count:
+            self._purge(self._pieces, f"{self._piece_subject}.{pieces.mark}")
+
+    def _purge(self, stream: str, subject: str) -> None:
+        try:
+            self._connection.api(f"STREAM.PURGE.{stream}", {"filter": subject})
+        except ApiRefusal as error:
+            raise Unavailable(str(error)) from error
+
+
+def _tokens(name: str) -> str:
+    """A name as tokens of a subject: `/` parts them, so that folders can be asked for."""
+    return ".".join(_token(part) or "~" for part in name.split("/"))
+
+
+def _token(part: str) -> str:
+    return PLAIN.sub(lambda found: "".join(f"={n:02x}" for n in found[0].encode()), part).replace(
+        ".", "%"
+    )
+
+
+def _name(tokens: str) -> str:
+    parts = ("" if one == "~" else one.replace("%", ".") for one in tokens.split("."))
+    return unquote("/".join(parts).replace("=", "%"))

@@ -1,0 +1,121 @@
+"""The streams of a cluster: their names, the settings that keep records, making and checking them.
+
+Room: journal.
+Holds: one stream for each log, so that the server compares the number of its last record and not
+that of a subject. A stream that is there with other settings is refused, never changed.
+See: store.py; docs/guides/choosing-a-journal.md for what each setting is for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import xxhash
+
+from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection
+from dejaqueue.connections.nats.url import NatsUrl
+from dejaqueue.errors import Refused, Unavailable
+
+NO_STREAM = 10059
+NO_PEERS = 10005
+"""Not so many servers are there as there are to be copies."""
+READABLE_BYTES = 80
+ATOMIC = "allow_atomic"
+"""Setting of a stream that takes several messages at once or none of them."""
+CREATE_S = 10.0
+"""A new group of three chooses its leader before it answers."""
+
+
+def records_stream(url: NatsUrl, topic: str, partition: int) -> str:
+    """Name of a log's stream: readable at its beginning, exact by a hash of the topic."""
+    readable = topic[:READABLE_BYTES].replace(".", "_")
+    return f"{records_beginning(url)}{readable}-{topic_mark(topic)}-{partition}"
+
+
+def records_beginning(url: NatsUrl) -> str:
+    """How the names of all streams of records begin."""
+    return f"{url.prefix}-records-"
+
+
+def topic_mark(topic: str) -> str:
+    """Stands for a topic in a subject, where its own letters may not."""
+    return str(xxhash.xxh3_128_hexdigest(topic.encode()))
+
+
+def records_subject(url: NatsUrl, topic: str, partition: int | str) -> str:
+    """Subject of a log's records."""
+    return f"{url.prefix}.records.{topic_mark(topic)}.{partition}"
+
+
+def settings_of(url: NatsUrl, name: str, subject: str, **more: Any) -> dict[str, Any]:
+    """The settings of a stream that keeps what it acknowledged until it is told otherwise."""
+    return {
+        "name": name,
+        "subjects": [subject],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "new",
+        "num_replicas": url.replicas,
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "max_age": 0,
+        "max_msgs_per_subject": -1,
+        "max_msg_size": -1,
+        "deny_delete": True,
+        "deny_purge": False,
+        "allow_direct": True,
+        "allow_rollup_hdrs": False,
+        ATOMIC: True,
+        "compression": "none",
+    } | more
+
+
+def make_stream(connection: NatsConnection, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Find a stream or make it; return what the server says of it.
+
+    Raises:
+        Refused: it has other settings. Unavailable: also while there are too few servers.
+    """
+    name = wanted["name"]
+    found = stream_state(connection, name)
+    if found is None:
+        try:
+            found = connection.api(f"STREAM.CREATE.{name}", wanted, CREATE_S)
+        except ApiRefusal as error:
+            if error.number == NO_PEERS:  # the others may only be starting
+                raise Unavailable(f"cannot make the stream {name} yet: {error}") from error
+            raise Refused(f"cannot make the stream {name}: {error}") from error
+    config = found.get("config", {})
+    for setting, value in wanted.items():
+        if setting == ATOMIC:
+            continue  # a server that does not know it leaves it out, and is used without it
+        # What is left out is false, 0 or empty.
+        has = config.get(setting, type(value)())
+        if has != value:
+            raise Refused(
+                f"the stream {name} has {setting} {has!r}, and the journal needs {value!r}; "
+                f"change it with the tools of NATS while nothing writes"
+            )
+    return found
+
+
+def stream_state(
+    connection: NatsConnection, name: str, asked: object = None
+) -> dict[str, Any] | None:
+    """What the leader of a stream says of it, None if there is no such stream.
+
+    Raises:
+        Unavailable: no leader, or one that has not heard of most of its followers lately: it may
+            have been replaced, and not know what was acknowledged since.
+    """
+    try:
+        found = connection.look_up(f"STREAM.INFO.{name}", asked)
+    except ApiRefusal as error:
+        if error.number == NO_STREAM:
+            return None
+        raise Unavailable(str(error)) from error
+    followers = (found.get("cluster") or {}).get("replicas") or []
+    heard = 1 + sum(not one.get("offline") for one in followers)
+    if 2 * heard <= 1 + len(followers):
+        raise Unavailable(f"{name}: its leader hears {heard - 1} of {len(followers)} followers")
+    return found

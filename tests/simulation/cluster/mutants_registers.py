@@ -1,0 +1,117 @@
+"""Bugs that are planted in what answers of a cluster say about keys, topics and transactions; see
+tests/simulation/mutants.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dejaqueue.broker import deciding, duplicates, opening
+from dejaqueue.broker.branches import Record
+from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.deciding import Decision
+from dejaqueue.broker.transactions import Transactions
+from dejaqueue.cluster.catalogue import ClusterCatalogue
+from dejaqueue.cluster.node import Node
+from dejaqueue.engine.key_index import KeyIndex
+from dejaqueue.model import Topic
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(function: Mutant) -> Mutant:
+    """Register a planted bug."""
+    MUTANTS[function.__name__] = function
+    return function
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+@mutant
+def the_index_of_keys_is_lost_on_hand_over(patch: pytest.MonkeyPatch) -> None:
+    inner = opening.read_again
+
+    def read_again(partition: Any) -> opening.Opened:
+        opened = inner(partition)
+        state = opened.engine.state
+        state.keys = KeyIndex(state.layout)
+        return opened
+
+    patch.setattr(opening, "read_again", read_again)
+
+
+@mutant
+def a_key_that_is_leased_is_taken_for_free(patch: pytest.MonkeyPatch) -> None:
+    """Whoever sends to it while a consumer has its message is told that it is there."""
+    inner = duplicates.resolve_batch
+
+    def resolve_batch(place: Any, merged: Any, now_ms: int) -> Any:
+        if merged.key_hashes is not None and place.engine.counts.leased:
+            return None
+        return inner(place, merged, now_ms)
+
+    patch.setattr("dejaqueue.broker.enqueueing.resolve_batch", resolve_batch)
+
+
+# --- topics ---------------------------------------------------------------------------------------
+
+
+@mutant
+def a_topic_is_described_as_it_was_last_heard_of(patch: pytest.MonkeyPatch) -> None:
+    """From what the broker knows, without asking whether it changed since."""
+
+    def topic(self: Broker, name: str, *, newest: bool = False) -> Topic:
+        self._check_running()
+        return self._catalogue.get(name)
+
+    patch.setattr(Broker, "topic", topic)
+
+
+@mutant
+def a_topic_is_changed_from_what_was_last_heard(patch: pytest.MonkeyPatch) -> None:
+    """Not compared with what the coordinator has: of two changes that meet, one is lost."""
+    inner = ClusterCatalogue._write
+
+    def write(self: ClusterCatalogue, kept: Any) -> Any:
+        found = self._coordinator.get("topics/" + kept.topic.name)
+        return inner(self, replace(kept, revision=0 if found is None else found.revision))
+
+    patch.setattr(ClusterCatalogue, "_write", write)
+    patch.setattr(ClusterCatalogue, "read", lambda self: None)
+
+
+# --- transactions ---------------------------------------------------------------------------------
+
+
+@mutant
+def a_decision_is_told_twice_differently(patch: pytest.MonkeyPatch) -> None:
+    """The home answers by what is asked for, and not by what it has decided before."""
+    inner = deciding.remember
+
+    def remember(home: Any, name: Any, record: Record, commit: bool) -> Decision:
+        return replace(inner(home, name, record, commit), commit=commit)
+
+    patch.setattr(deciding, "remember", remember)
+
+
+@mutant
+def a_commit_is_answered_before_all_know_it(patch: pytest.MonkeyPatch) -> None:
+    inner = Transactions._tell
+
+    def tell(self: Transactions, name: Any, decision: Decision, then: Any) -> None:
+        then(None)
+        inner(self, name, decision, lambda error: None)
+
+    patch.setattr(Transactions, "_tell", tell)
+
+
+@mutant
+def who_is_paused_answers_what_it_knew(patch: pytest.MonkeyPatch) -> None:
+    """A broker whose membership is over goes on to answer looks."""
+    patch.setattr(Node, "refusal", lambda self, topic: None)
+    patch.setattr(Node, "is_member", property(lambda self: True))

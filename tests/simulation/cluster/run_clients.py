@@ -1,0 +1,92 @@
+"""One simulation of a cluster and of the client library from one seed; then it is judged."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from dataclasses import replace
+from functools import partial
+
+from dejaqueue.broker.writer import Writer
+from dejaqueue.testing.simulation.world import START_US, World
+from tests.checker.judge import judge
+from tests.simulation.cluster.client_fibers import clients_in_fibers
+from tests.simulation.cluster.faults import ClusterFaults
+from tests.simulation.cluster.machines import Cluster
+from tests.simulation.cluster.programs import Looker, Program, Sender, Taker, Town, Transactor
+from tests.simulation.cluster.programs_aio import AsyncSender, AsyncTaker
+from tests.simulation.cluster.remakers import leftovers
+from tests.simulation.cluster.run import _make_far
+from tests.simulation.cluster.watch import Watch
+from tests.simulation.cluster.wire import Wire
+from tests.simulation.run import DRAIN_SECONDS, SECOND, Run, history_of
+from tests.simulation.scenario import TOPIC, choose
+from tests.simulation.transactors import FAR
+
+
+def simulate_clients(seed: int) -> Run:
+    """Run a seed."""
+    world = World(seed)
+    Writer._spread = itertools.count()
+    dice = world.random
+    cluster = Cluster(world, dice.choice([2, 3, 3]), dice.choice([0.0, 0.0, 0.01, 0.05]))
+    scenario = choose(world)
+    # Letters are read by those who speak the protocol by hand.
+    scenario = replace(scenario, topic=replace(scenario.topic, max_attempts=0))
+    far = replace(scenario.topic, name=dice.choice("uvwx"), partitions=dice.choice([1, 2]))
+    history = history_of(scenario)
+    history.letters_read = False
+    for machine in cluster.machines:
+        machine.on_start.append(scenario.make_topics)
+        machine.on_start.append(partial(_make_far, far))
+        machine.start()
+    watch = Watch(world, cluster, history, {TOPIC: 0, far.name: FAR})
+    wire = Wire(world, cluster, watch)
+    town = Town(world, cluster, history, watch, wire, TOPIC, far.name)
+    with clients_in_fibers(world, wire):
+        programs: list[Program] = [
+            dice.choice([Sender, AsyncSender])(name, town) for name in "ab"[: dice.choice([1, 2])]
+        ]
+        takers = [
+            dice.choice([Taker, AsyncTaker])(f"c{n}", town, TOPIC)
+            for n in range(dice.choice([1, 2, 3]))
+        ]
+        takers.append(Taker("far", town, far.name))
+        programs += [*takers, Looker("l", town)]
+        if scenario.transacts:
+            programs += [Transactor("x", town), Transactor("y", town)]
+        for program in programs:
+            world.after(world.between(200_000, SECOND), program.begin)
+        end_us = world.now_us + dice.choice([4, 8, 12]) * SECOND
+        faults = ClusterFaults(world, cluster, scenario, takers, programs, end_us)
+        faults.begin()
+        world.run(end_us)
+        faults.heal()
+        town.stopped = True
+        for program in programs:
+            program.lose()
+        history.healed_us = world.now_us
+        history.healed_broker_us = cluster.time_us + 5 * SECOND
+        world.run(world.now_us + DRAIN_SECONDS * SECOND)
+        for taker in takers:
+            taker.finish()
+        world.run(world.now_us + 30 * SECOND)
+        for program in programs:
+            assert program.over, f"program {program.name} does not end"
+        history.drained = True
+    faults_seen = leftovers(cluster)
+    for machine in cluster.machines:
+        machine.stop()
+    world.run(world.now_us + 10 * SECOND)
+    assert not any(machine.is_up for machine in cluster.machines), "a broker did not stop"
+    digest = hashlib.blake2b(history.text().encode(), digest_size=12)
+    digest.update(f"{world.happened} {world.now_us}".encode())
+    return Run(
+        seed,
+        [*judge(history), *faults_seen],
+        history,
+        digest.hexdigest(),
+        (world.now_us - START_US) / SECOND,
+        world.happened,
+        cluster.deaths,
+    )
