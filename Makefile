@@ -156,10 +156,17 @@ reliability: venv-dev ## everything that breaks things on purpose, in half an ho
 	@PYTHONPATH=src:. $(PY) -m tests.reliability --first $(SEED) --seeds $(or $(SEEDS),2000) $(ARGS)
 
 ##@ Measure
-.PHONY: bench bench-scale bench-spark bench-cluster
+.PHONY: bench figures bench-scale bench-spark bench-cluster
 bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput; AGAINST=commit: this tree and that one in turns)
 	@scripts/install_servers.sh || true
 	@$(PY) -m bench $(QUESTION) $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
+	@$(PY) scripts/generate_reference.py
+
+figures: venv-bench ## all figures of README.md, anew, at a clean commit
+	@test -z "$$(git status --porcelain)" || { echo "make figures: commit first: figures name the commit they are of"; exit 1; }
+	@scripts/install.sh cluster
+	@scripts/install_servers.sh || true
+	@$(PY) -m bench throughput lateness hot_instant scale cluster --keep $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
 bench-scale: venv-bench ## 100 million scheduled messages: memory, rates, start (ARGS="--messages N")

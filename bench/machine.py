@@ -117,17 +117,24 @@ def _version(package: str) -> str | None:
         return None
 
 
+MEASURED = ("bench/results", "docs/benchmarks.md", "README.md")
+"""What a run writes: the next question of the same run is still measured at a clean commit."""
+
+
 def _commit() -> str:
-    root = Path(__file__).resolve().parent
+    """The commit, with `-dirty` behind it if anything but figures was changed since."""
+    root = Path(__file__).resolve().parent.parent
+    apart = [f":!{path}" for path in MEASURED]
     try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty"],
-            cwd=root,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        name = _git(root, "rev-parse", "--short=12", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--", ".", *apart)
     except (OSError, subprocess.SubprocessError):
         return "unknown"
+    return f"{name}-dirty" if changed else name
+
+
+def _git(root: Path, *words: str) -> str:
+    found = subprocess.run(
+        ["git", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True
+    )
     return found.stdout.strip()

@@ -268,7 +268,40 @@ def figures_block() -> str:
         shown = [measured(row) for row in (ours, *peers)]
         ratio = f"{ours['ratio']:.1f} × {ours['ratio_to']}" if ours["ratio_to"] in PEERS else ""
         rows.append((words, *shown, ratio))
-    return table(("what", "DejaQ", "Redis", "beanstalkd", "ratio"), rows)
+    asked = dict.fromkeys(question for question, _, _ in FIGURES)
+    made = table(("what", "DejaQ", "Redis", "beanstalkd", "ratio"), rows)
+    return f"{made}\n{measured_at(*asked)}\n"
+
+
+CLUSTER = (
+    "enqueue_jetstream",
+    "enqueue_postgresql",
+    "failover_jetstream",
+)
+
+
+def cluster_figures_block() -> str:
+    """The same of a cluster, in a sentence."""
+    kept = json.loads((ROOT / "bench" / "results" / "latest.json").read_text(encoding="utf-8"))
+    found = {row["case"]: row for row in kept if row["question"] == "cluster"}
+    copies, table_rows, failover = (measured(found[case]) for case in CLUSTER)
+    return (
+        f"`make bench-cluster`, all of it on one machine with two processors: {copies} with three "
+        f"copies, each on disk; {table_rows} into PostgreSQL; a broker with a million scheduled "
+        f"messages is killed, and after {failover}, most of them its lease, another one delivers "
+        f"them.\n\n{measured_at('cluster')}\n"
+    )
+
+
+def measured_at(*questions: str) -> str:
+    """Of which commits the figures of these questions are, and of which days."""
+    runs = json.loads((ROOT / "bench" / "results" / "runs.json").read_text(encoding="utf-8"))
+    places: dict[str, set[str]] = {}
+    for question in questions:
+        machine = runs[question]["machine"]
+        places.setdefault(machine["commit"], set()).add(machine["date"].split()[0])
+    shown = [f"`{commit}` ({', '.join(sorted(days))})" for commit, days in places.items()]
+    return f"Measured at commit{'s' * (len(shown) > 1)} {', '.join(shown)}."
 
 
 def measured(row: dict[str, Any] | None) -> str:
@@ -317,34 +350,26 @@ def schemas_block() -> str:
     return "\n".join(parts)
 
 
-def actions_block() -> str | None:
-    """Every action of the server: its name and what its body holds."""
-    if importlib.util.find_spec("dejaqueue.flight.server") is None:
-        return None
-    tree = ast.parse((ROOT / "src/dejaqueue/flight/server.py").read_text(encoding="utf-8"))
-    docs = {
-        node.name: ast.get_docstring(node)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-    }
-    listed = next(
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.AnnAssign) and getattr(node.target, "attr", "") == "_actions"
-    )
-    assert isinstance(listed, ast.Dict)
+def actions_block() -> str:
+    """Every action of the server: what it does, and what its body holds."""
+    from dejaqueue.access.calls import ACTIONS, Call
+
+    def fields(call: Call) -> str:
+        named = [f"**`{n}`**" if n in call.required else f"`{n}`" for n in call.fields]
+        return ", ".join([*named, *([call.more] if call.more else [])])
+
     rows: list[tuple[object, ...]] = [
-        (f"`{ast.literal_eval(key)}`", sentence(docs[getattr(value, "attr", "")]))
-        for key, value in zip(listed.keys, listed.values, strict=True)
-        if key is not None
+        (f"`{call.name}`", call.sentence, fields(call)) for call in ACTIONS.values()
     ]
-    return table(("action", "what it does: what its body holds"), rows)
+    return table(("action", "what it does", "fields of the body"), rows)
 
 
 def rules_block() -> str:
     """What every call needs: actions and streams of Flight, routes of HTTP."""
     from dejaqueue.access import rules
+    from dejaqueue.access.calls import ACTIONS, TICKETS
     from dejaqueue.access.roles import Role
+    from dejaqueue.access.routes import ROUTES
 
     def words(rule: rules.Rule) -> str:
         if rule is rules.PUBLIC:
@@ -361,14 +386,15 @@ def rules_block() -> str:
     rows: list[tuple[object, ...]] = [
         *((f"stream `{name}`", f"`{role.value}`") for name, role in rules.WRITES.items()),
         ("stream of a consumer", "`consume`"),
-        *((f"ticket `{name}`", words(rule)) for name, rule in rules.FLIGHT_TICKETS.items()),
-        *((f"action `{name}`", words(rule)) for name, rule in rules.FLIGHT_ACTIONS.items()),
+        *((f"ticket `{call.name}`", words(call.rule)) for call in TICKETS.values()),
+        *((f"action `{call.name}`", words(call.rule)) for call in ACTIONS.values()),
     ]
     routes: list[tuple[object, ...]] = [
-        (f"`{method} {path}`", words(rule)) for (method, path), rule in rules.HTTP_ROUTES.items()
+        (f"`{route.method} {route.path}`", f"`{route.name}`", words(route.rule), route.sentence)
+        for route in ROUTES.values()
     ]
     flight = table(("over Flight", "role"), rows)
-    return flight + "\n" + table(("over HTTP", "role"), routes)
+    return flight + "\n" + table(("over HTTP", "operation", "role", "what it does"), routes)
 
 
 def licences_block() -> str:
@@ -392,6 +418,7 @@ BLOCKS: dict[str, Callable[[], str | None]] = {
     "actions": actions_block,
     "rules": rules_block,
     "figures": figures_block,
+    "cluster-figures": cluster_figures_block,
     "metrics": metrics_block,
     "licences": licences_block,
 }

@@ -56,7 +56,7 @@ class Service(ABC):
         self._child: subprocess.Popen[bytes] | None = None
         self._prepared = False
 
-    # ── what a server says ───────────────────────────────────────────────────────────────────────
+    # --- what a server says --------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
@@ -88,7 +88,7 @@ class Service(ABC):
         """Whose process it is; None = the caller's."""
         return None
 
-    # ── its life ─────────────────────────────────────────────────────────────────────────────────
+    # --- its life ------------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Start it, again after `kill` or `halt`, and return when it answers."""

@@ -16,18 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from dejaqueue.access import administration
+from dejaqueue.access.senders import Requester
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
-from dejaqueue.broker.dispatch import Push
-from dejaqueue.broker.reading import delivery_batches
-from dejaqueue.broker.session import ConsumerSession
-from dejaqueue.broker.transactions import ACTIONS
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.streams import ConsumerSession, Push, Writer, delivery_batches
 from dejaqueue.client import AsyncClient, Client
 from dejaqueue.client.transport import ConsumeChannel, Delivery, WriteChannel
-from dejaqueue.errors import BadRequest, DejaQError, Unavailable
-from dejaqueue.model import Topic
+from dejaqueue.errors import DejaQError, Unavailable
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle
@@ -198,55 +192,14 @@ class LocalTransport:
 
     def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
         """One call."""
-        future: Future[dict[str, Any]] = Future()
         try:
             self._check_open()
-            if name in ACTIONS:
-                return self._broker.transactions.act(name, body)
-            future.set_result(self._act(name, dict(body)))
+            # API keys hold once the directory is served to others.
+            return self._broker.ask(name, body, Requester(is_near=True))
         except DejaQError as error:
+            future: Future[dict[str, Any]] = Future()
             future.set_exception(error)
-        return future
-
-    def _act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        broker = self._broker
-        match name:
-            case "create_topic":
-                exist_ok = bool(body.pop("exist_ok", False))
-                return broker.create_topic(Topic.from_dict(body), exist_ok=exist_ok).to_dict()
-            case "alter_topic":
-                return broker.alter_topic(str(body.pop("name")), body).to_dict()
-            case "delete_topic":
-                broker.delete_topic(str(body["name"]))
-                return {}
-            case "describe_topic":
-                return broker.topic(str(body["name"])).to_dict()
-            case "list_topics":
-                return {"topics": [topic.to_dict() for topic in broker.topics()]}
-            case "redrive":
-                return broker.redrive(body)
-            case "assignments":
-                return broker.assignments(str(body["name"]))
-            case "cluster":
-                servers = body.get("servers") is True
-                return broker.cluster(str(body.get("topic") or ""), servers=servers)
-            case "stats":
-                return broker.stats(body.get("topic"))
-            case "counts":
-                return broker.counts(body)
-            case "histogram":
-                return broker.histogram(body)
-            case "move_where":
-                return broker.move_where(body)
-            case "cancel_where":
-                return broker.cancel_where(body)
-            case "clock":
-                return {"broker_us": broker.clock.utc_us()}
-        if name in CRON_ACTIONS:
-            return broker.cron(name, body)
-        if name in administration.ACTIONS:  # they hold once the directory is served to others
-            return administration.act(broker.keys, name, body, is_near=True)
-        raise BadRequest("action", "a known action", name)
+            return future
 
     def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:
         """Rows without leasing."""
@@ -254,8 +207,8 @@ class LocalTransport:
         try:
             self._check_open()
             values = {name: value for name, value in ticket.items() if name != "op"}
-            batch = self._broker.peek(values)
-            future.set_result(pa.Table.from_batches([batch]))
+            schema, batches = self._broker.read(ticket["op"], values)
+            future.set_result(pa.Table.from_batches(batches, schema))
         except DejaQError as error:
             future.set_exception(error)
         return future

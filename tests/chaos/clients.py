@@ -16,7 +16,7 @@ from tests.chaos.notes import Notes, noted
 from tests.checker.history import Cancel, Move, Outcome, Send, Settle
 
 CONSUMER_LEASE_MS = 2_000
-KEYS = 200
+KEYS = 40
 KNOWN = 300
 
 
@@ -135,6 +135,8 @@ class _Producer:
                 if fine:
                     note.id = message_id
                     self._known.append(message_id)
+                else:
+                    note.told_id = message_id
         del self._known[:-KNOWN]
 
     def _unknown(self, error: DejaQError) -> None:

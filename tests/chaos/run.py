@@ -27,6 +27,7 @@ from tests.chaos.machines import (
 )
 from tests.chaos.network import Network
 from tests.chaos.notes import Notes
+from tests.chaos.registers import Registers
 from tests.checker.history import History
 from tests.checker.judge import judge
 
@@ -54,6 +55,7 @@ class Report:
     """What a run has seen.
 
     Attributes:
+        registers: what was asked of keys, topics and transactions.
         gaps_s: by kind: from the end of a fault until a message that was sent after it has come.
         faults: everything that was promised and not kept; empty = all is well.
     """
@@ -63,6 +65,7 @@ class Report:
     kinds: Counter[str] = field(default_factory=Counter)
     operations: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
+    registers: str = ""
     seconds: float = 0.0
     drain_seconds: float = 0.0
 
@@ -78,6 +81,7 @@ class Report:
             lines.append(f"{kind:<14}{self.kinds[kind]:>6}{middle:>34}{most:>7}")
         counted = ", ".join(f"{n:,} {what}" for what, n in self.operations.items())
         lines.append(f"{self.seconds:.0f} s, {counted}; drained in {self.drain_seconds:.1f} s")
+        lines.append(self.registers)
         lines += [f"FAULT {fault}" for fault in self.faults[:30]]
         broken = f"{len(self.faults)} faults"
         kept = "nothing lost, nothing early, nothing twice, no stale ack accepted"
@@ -190,6 +194,9 @@ class Chaos:
         url = "dejaq://" + ",".join(f"{b.address}:{PORT}" for b in self.brokers.values())
         self.clients = Clients(url, notes, self.topics, self.report.seed)
         self.notes = notes
+        urls = [f"dejaq://{broker.address}:{PORT}" for broker in self.brokers.values()]
+        self.registers = Registers(self.clients.client, urls, self.report.seed)
+        self.registers.begin()
         with self.clients.client(30_000) as client:
             for topic in self.topics:
                 client.create_topic(topic, partitions=2)
@@ -259,6 +266,7 @@ class Chaos:
             self.wait_ready(broker.name)
         self._drain()
         self.clients.stop_consuming()
+        self.registers.end()
 
     def _drain(self) -> None:
         left: dict[str, int] = {}
@@ -285,7 +293,9 @@ class Chaos:
                 for fault in found[:STORIES]:
                     file.write(f"{topic}: {fault}\n{history.text(fault.id)}\n\n")
             self._count(history)
-        self.report.faults += self.notes.unexpected
+        self.report.faults += [f"registers: {fault}" for fault in self.registers.judge()]
+        self.report.registers = self.registers.text()
+        self.report.faults += [*self.notes.unexpected, *self.registers.unexpected]
         for broker in self.brokers.values():
             self.report.faults += broker.faults
             if "Traceback" in broker.log.read_text(errors="replace"):

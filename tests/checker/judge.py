@@ -4,7 +4,7 @@ Rules 1 to 6, 9 to 12 are judged message by message, so that a million operation
 order and fairness (7, 8) dispatch by dispatch (judge_turns.py); dead letters, lives and cron
 entries (17, 18) by judge_ends.py; keys and transactions as registers, whose answers must be one
 linear order (linear_registers.py). What is unknown counts as both done and not done: a fault is
-told only if it is one either way. Rules 13 to 16 are not judged: they have tests of their own.
+told only if it is one either way. Not judged: rules 13 to 16, which have tests of their own.
 """
 
 from __future__ import annotations

@@ -209,5 +209,6 @@ def send(broker: Broker, topic: str, payloads: list[str], delay_ms: int = 3_600_
 
 def payloads(broker: Broker, topic: str) -> list[str]:
     """What is in a topic."""
-    rows = broker.peek({"topic": topic, "limit": 1_000}).to_pylist()
+    _, [page] = broker.read("peek", {"topic": topic, "limit": 1_000})
+    rows = page.to_pylist()
     return sorted(row["payload"].decode() for row in rows)

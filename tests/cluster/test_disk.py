@@ -17,6 +17,8 @@ from typing import NoReturn
 import pytest
 
 from dejaqueue import Client
+from dejaqueue.clock import SystemClock, Wake
+from dejaqueue.connections.nats.settling import UNDONE_MS
 from dejaqueue.errors import Fenced, ResourceExhausted, Unavailable
 from dejaqueue.journal.records.interface import RecordLog
 from dejaqueue.journal.records.nats.store import NatsRecordStore
@@ -98,30 +100,54 @@ def test_a_server_that_switched_itself_off_comes_back__with_one_more_node_gone(
         servers.stop()
 
 
-def test_a_copy_that_a_disk_did_not_take_is_whole_again_when_it_takes_writes(
-    tmp_path: Path,
-) -> None:
+@pytest.fixture
+def unsound_disk(tmp_path: Path) -> Iterator[LossyMount]:
+    """Node c's disk, which can be made read-only."""
     if lossy_mount.missing():
         pytest.skip(lossy_mount.missing())
     disk = LossyMount(tmp_path / "mount")
     disk.mount()
+    (tmp_path / "c").symlink_to(disk.at)
+    yield disk
+    disk.close()
+
+
+def test_a_copy_that_a_disk_did_not_take_is_whole_again_when_it_takes_writes(
+    tmp_path: Path, unsound_disk: LossyMount
+) -> None:
+    servers = NatsServers(tmp_path, 3)
     try:
-        (tmp_path / "c").symlink_to(disk.at)
-        servers = NatsServers(tmp_path, 3)
-        try:
-            with opened(servers) as log:
-                write(log, 10, 1_000)
-                until(lambda: is_whole(servers, "a"), WELL_MS)
-                disk.ask("read_only 1")
-                write(log, 10, 1_000)
-                disk.ask("read_only 0")
-                write(log, 10, 1_000)
-                until(lambda: is_whole(servers, "a"), WELL_MS)
-                assert log.last() == 30
-        finally:
-            servers.stop()
+        with opened(servers) as log:
+            write(log, 10, 1_000)
+            until(lambda: is_whole(servers, "a"), WELL_MS)
+            unsound_disk.ask("read_only 1")
+            write(log, 10, 1_000)
+            until(lambda: not is_whole(servers, "a"), WELL_MS)
+            unsound_disk.ask("read_only 0")
+            write(log, 10, 1_000)
+            until(lambda: is_whole(servers, "a"), WELL_MS)
+            assert log.last() == 30
     finally:
-        disk.close()
+        servers.stop()
+
+
+def test_a_log_does_not_vanish_because_a_server_could_not_make_its_copy(
+    tmp_path: Path, unsound_disk: LossyMount
+) -> None:
+    servers = NatsServers(tmp_path, 3)
+    try:
+        store = patiently(lambda: NatsRecordStore(servers.url))
+        try:
+            log = patiently(lambda: store.open("t", 0))
+            unsound_disk.ask("read_only 1")  # a server that is late is making its copy now
+            write(log, 10, 1_000)
+            clock = SystemClock()
+            clock.wait_until(clock.now_us() + UNDONE_MS * 1_000, Wake())
+            assert [number for number, _ in log.read(1, 11)] == list(range(1, 11))
+        finally:
+            store.close()
+    finally:
+        servers.stop()
 
 
 def test_producers_wait_before_a_disk_is_full_and_consumers_go_on(tmp_path: Path) -> None:

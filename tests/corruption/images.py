@@ -137,7 +137,7 @@ def fill(started: Started) -> None:
     for kind in KINDS:
         broker.create_topic(Topic(str(kind), kind=kind, partitions=2, max_attempts=3))
     broker.keys.create("somebody", ["admin:*"])
-    broker.cron("cron_put", {"topic": "cron", "entries": [
+    broker.call("cron_put", {"topic": "cron", "entries": [
         {"name": f"e{n}", "every_ms": 1_000, "payload": ""} for n in range(5)
     ]})  # fmt: skip
     for turn in range(14):

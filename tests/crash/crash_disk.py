@@ -263,7 +263,7 @@ class RecordingFiles(FileSystem):
         """Something was done."""
         self._on_change(what)
 
-    # ── what a journal asks ──────────────────────────────────────────────────────────────────────
+    # --- what a journal asks -------------------------------------------------------------------
 
     def open(self, path: Path, *, create: bool = False) -> OpenFile:
         """See FileSystem.open; a file that is made anew has another inode."""
@@ -314,7 +314,7 @@ class RecordingFiles(FileSystem):
         """See FileSystem.free_bytes."""
         return self._disk.free_bytes(directory)
 
-    # ── what a crash leaves ──────────────────────────────────────────────────────────────────────
+    # --- what a crash leaves -------------------------------------------------------------------
 
     def states(self, random: np.random.Generator) -> Iterator[State]:
         """What a crash at this instant may leave; some of it twice."""

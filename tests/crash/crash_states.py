@@ -201,7 +201,7 @@ class Life:
         self.promise.live.difference_update(gone)
         journal.free(np.array([one << limits.ROW_BITS for one in gone], dtype=np.int64))
 
-    # ── the crash ────────────────────────────────────────────────────────────────────────────────
+    # --- the crash -----------------------------------------------------------------------------
 
     def crash(self, call: str) -> None:
         """Try the disks that a crash at this instant may leave."""

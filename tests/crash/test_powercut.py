@@ -124,7 +124,7 @@ def test_directories_that_were_renamed_and_removed_come_back(tmp_path: Path) -> 
     os.close(fd)
 
 
-# ── with FUSE ────────────────────────────────────────────────────────────────────────────────────
+# --- with FUSE --------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def some_appends(seed: int, count: int, rows: int = 3) -> list[list[Entry]]:
     ]
 
 
-# ── a crash at every byte ────────────────────────────────────────────────────────────────────────
+# --- a crash at every byte --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rest", ["zeros", "garbage", "cut off"])
@@ -108,7 +108,7 @@ def test_a_torn_append_may_be_torn_anywhere() -> None:
         assert store.open("topic", 0).tail == before + place + 1
 
 
-# ── rot ──────────────────────────────────────────────────────────────────────────────────────────
+# --- rot --------------------------------------------------------------------------------------
 
 
 def test_every_bit_flip_is_found_or_harmless() -> None:
@@ -203,7 +203,7 @@ def test_a_journal_that_ends_before_its_snapshot_is_refused() -> None:
         open_store(disk).open("topic", 0)
 
 
-# ── power cuts ───────────────────────────────────────────────────────────────────────────────────
+# --- power cuts -------------------------------------------------------------------------------
 
 
 def _work(files: FaultyFileSystem, random: np.random.Generator) -> tuple[list[Entry], list[Entry]]:
@@ -306,7 +306,7 @@ def test_where_a_segment_ends_survives_once_those_behind_it_are_deleted(again: b
     assert read_rows(journal, list(kept)) == list(kept.values())
 
 
-# ── failing syncs ────────────────────────────────────────────────────────────────────────────────
+# --- failing syncs ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("nth", range(12))
@@ -328,7 +328,7 @@ def test_the_first_failed_sync_is_final(nth: int) -> None:
     assert dict(files.calls) == calls, "a failed journal went on"
 
 
-# ── full disks ───────────────────────────────────────────────────────────────────────────────────
+# --- full disks -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("operation", ["allocate", "write"])
@@ -447,7 +447,7 @@ def test_a_small_disk_runs_full_and_empties_again(small_disk: Path) -> None:
     store.close()
 
 
-# ── other processes ──────────────────────────────────────────────────────────────────────────────
+# --- other processes --------------------------------------------------------------------------
 
 _HOLD = """
 import sys
@@ -510,7 +510,7 @@ def test_a_killed_process_leaves_what_it_acked(tmp_path: Path) -> None:
         store.close()
 
 
-# ── snapshots ────────────────────────────────────────────────────────────────────────────────────
+# --- snapshots --------------------------------------------------------------------------------
 
 
 def _two_snapshots(disk: MemoryFileSystem) -> list[dict[str, object]]:

@@ -92,7 +92,7 @@ class VolatileFiles:
         self._always: dict[str, int] = {}
         self._next_gone = 0
 
-    # ── failures ─────────────────────────────────────────────────────────────────────────────────
+    # --- failures ------------------------------------------------------------------------------
 
     def fail(self, operation: str, *, after: int, number: int) -> None:
         """Fail one call of an operation: the next, or the one after so many."""
@@ -117,7 +117,7 @@ class VolatileFiles:
         """Whether writes find no room."""
         return self._always.get("write") == errno.ENOSPC
 
-    # ── bytes ────────────────────────────────────────────────────────────────────────────────────
+    # --- bytes ---------------------------------------------------------------------------------
 
     def write(self, fd: int, content: bytes, offset: int) -> None:
         """Write; a planned failure writes the first half, as a full disk may."""
@@ -178,7 +178,7 @@ class VolatileFiles:
         grew = held is not None and any(c.size_before != facts.st_size for c in held.changes)
         return grew or any(one.old is None for one in mine)
 
-    # ── names ────────────────────────────────────────────────────────────────────────────────────
+    # --- names ---------------------------------------------------------------------------------
 
     def named(self, path: Path, *, is_directory: bool = False) -> None:
         """A name was made."""
@@ -237,7 +237,7 @@ class VolatileFiles:
         if one.gone is not None:
             one.gone.unlink()
 
-    # ── power ────────────────────────────────────────────────────────────────────────────────────
+    # --- power ---------------------------------------------------------------------------------
 
     @property
     def unsynced(self) -> int:

@@ -5,6 +5,7 @@ Not covered: that the words are true; snippets and rule tests do what a machine 
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dejaqueue.settings import BrokerSettings
 from dev.reaper import marks
 from tests.tidy import house_rules as house
 
@@ -89,6 +91,77 @@ def test_files_that_are_named_exist() -> None:
     assert not missing, "\n" + "\n".join(missing)
 
 
+FILE_WORD = re.compile(
+    r"(?<![\w./:*{}<>-])(?:\.\.\./)?((?:[\w.-]+/)*[\w-]+"
+    r"\.(?:py|md|sh|json|svg|toml|ya?ml|go|java|txt|cfg|proto|html))\b(?![\w/*.(])"
+)
+WRITTEN_BY_PROGRAMS = {
+    "audit.html",
+    "cassandra.yaml",
+    "cluster.json",
+    "keys.json",
+    "people.csv",
+    "topics.json",
+}
+"""Files that a page names because somebody has or gets them, not because they are here."""
+
+
+def endings(paths: list[str]) -> set[str]:
+    """Every way to name these files: with all folders before the name, or with the last few."""
+    found = set()
+    for path in paths:
+        parts = path.split("/")
+        found |= {"/".join(parts[first:]) for first in range(len(parts))}
+    return found
+
+
+def files_named(text: str) -> list[str]:
+    """The files that a text names. Not what has a place to fill in (NAME.py), nor what links do."""
+    words = FILE_WORD.findall(re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    words = [word for word in words if not word.startswith("../")]
+    return [word for word in words if not Path(word).stem.isupper() or word.endswith(".md")]
+
+
+def test_every_file_that_a_page_or_a_door_plate_names_exists() -> None:
+    tracked = house.tracked_files()
+    known = endings(tracked) | WRITTEN_BY_PROGRAMS
+    missing = []
+    for path in tracked:
+        if path.endswith(".md"):
+            text = house.read(path).text
+        elif path.endswith(".py"):
+            text = ast.get_docstring(ast.parse(house.read(path).text)) or ""
+        else:
+            continue
+        missing += [f"{path}: {name}" for name in files_named(text) if name not in known]
+    assert not missing, "\n" + "\n".join(missing)
+
+
+def test_a_file_that_is_named_and_is_not_there_is_found() -> None:
+    text = "See broker/gone.py, `worker.py`; https://a.org/b.json, NAME.py and *.py are none."
+    assert files_named(text) == ["broker/gone.py", "worker.py"]
+    assert "broker/gone.py" not in endings(house.tracked_files())
+
+
+def test_every_setting_that_a_page_names_exists() -> None:
+    fields = BrokerSettings.model_fields
+    groups = {name: getattr(field.annotation, "model_fields", {}) for name, field in fields.items()}
+    strange = []
+    for page in PAGES:
+        # A file of this name (`cluster.txt`) and a module's function (`clock.wait_until`) are none.
+        text = (ROOT / page).read_text(encoding="utf-8")
+        named = re.findall(r"`([a-z_]+)\.([a-z_]+)(?: = [^`]*)?`", text)
+        strange += [
+            f"{page}: {group}.{name}"
+            for group, name in named
+            if groups.get(group) and name not in groups[group] and name not in NO_SETTINGS
+        ]
+    assert strange == []
+
+
+NO_SETTINGS = {"py", "txt", "wait_until"}
+
+
 AGES_BADLY = re.compile(
     r"in this version|not yet implemented|cannot be changed later|this version \w+", re.I
 )
@@ -97,11 +170,12 @@ AGES_BADLY = re.compile(
 def test_no_page_speaks_of_the_day_it_was_written() -> None:
     # Such a sentence is true once, and nobody looks at it again when it no longer is.
     found = []
-    for page in PAGES:
-        if page.is_relative_to("docs/adr") or page.name == "CHANGELOG.md":
+    for path in house.tracked_files():
+        if path.startswith("docs/adr/") or path in ("CHANGELOG.md", "tests/docs/test_pages.py"):
             continue
-        text = (ROOT / page).read_text(encoding="utf-8")
-        found += [f"{page}: {match[0]}" for match in AGES_BADLY.finditer(text)]
+        if path.endswith((".md", ".py", ".toml", ".sh", ".go", ".java", ".yml", ".html")):
+            text = house.read(path).text
+            found += [f"{path}: {match[0]}" for match in AGES_BADLY.finditer(text)]
     assert not found, "\n" + "\n".join(found)
 
 
@@ -149,3 +223,10 @@ def test_every_target_that_is_promised_has_a_rule() -> None:
         promised.update(re.findall(r"^(?:\$ | {4})make ([a-z-]+)", written, re.MULTILINE))
     assert "demo-cluster" in promised
     assert sorted(promised - rules) == []
+
+
+def test_the_glossary_has_each_word_once() -> None:
+    text = (ROOT / "docs/reference/glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\| ([^|]+?) \|", text.partition("## Words that are not")[0], re.MULTILINE)
+    assert len(words) > 50
+    assert sorted({word for word in words if words.count(word) > 1}) == []

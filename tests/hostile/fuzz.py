@@ -362,7 +362,7 @@ class Judged:
         after: dict[str, Any] = {}
         for number in range(2):
             ticket = {"topic": self._topic, "partition": number, "limit": 10_000}
-            rows = self._broker.peek(ticket | after)
+            rows = next(self._broker.read("peek", ticket | after)[1])
             for name, column in zip(rows.schema.names, rows.columns, strict=True):
                 try:
                     if CANARY[:6].decode() in repr(column.to_pylist()):

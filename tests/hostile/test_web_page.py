@@ -189,7 +189,7 @@ def fill(site: Site) -> dict[str, int]:
 
 def live(site: Site) -> dict[str, int]:
     """How many messages each topic has that nobody holds."""
-    return {name: row["scheduled"] for name, row in site.broker.stats()["topics"].items()}
+    return {name: row["scheduled"] for name, row in site.broker.call("stats")["topics"].items()}
 
 
 @needs_browser

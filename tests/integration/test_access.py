@@ -224,7 +224,10 @@ def test_a_request_that_waits_with_a_revoked_key_gets_nothing(site: Site) -> Non
     assert waiting.wait(20)
     with client_of(site, "manage mine") as looker:
         until_ms = SystemClock().now_ms() + 20_000
-        while not site.broker.stats(MINE)["consumers"] and SystemClock().now_ms() < until_ms:
+        while (
+            not site.broker.call("stats", {"topic": MINE})["consumers"]
+            and SystemClock().now_ms() < until_ms
+        ):
             pass
         revoke(site, "consume mine")
         with client_of(site, "produce mine") as sender:

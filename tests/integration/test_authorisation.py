@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from dejaqueue.access import audit, rules
+from dejaqueue.access import audit, calls, rules
 from dejaqueue.access.roles import Role
+from dejaqueue.access.routes import RULES
 from dejaqueue.client.flight_errors import error_of
 from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.errors import BadRequest, DejaQError, Forbidden, NotAllowed, Unauthenticated
@@ -240,7 +241,7 @@ def attempt(call: Any) -> BaseException | None:
 def test_every_action_has_a_rule_and_a_line_here(site: Site) -> None:
     with flight.FlightClient(site.flight.url.replace("dejaq", "grpc")) as client:
         served = {action.type for action in client.list_actions(options(site.keys["root"]))}
-    assert served == set(ACTIONS) == set(rules.FLIGHT_ACTIONS)
+    assert served == set(ACTIONS) == set(calls.ACTIONS)
 
 
 def test_every_way_in_is_known() -> None:
@@ -249,7 +250,7 @@ def test_every_way_in_is_known() -> None:
     ours = {name for name in vars(flight_server._Service) if hasattr(flight.FlightServerBase, name)}
     assert {name for name in ours if not name.startswith("_")} == ways
     assert set(WRITE_OPS) == set(rules.WRITES)
-    assert set(STREAMS) >= {*WRITE_OPS, *rules.FLIGHT_TICKETS}
+    assert set(STREAMS) >= {*WRITE_OPS, *calls.TICKETS}
 
 
 def test_ways_that_are_not_served_say_nothing_either(site: Site) -> None:
@@ -477,7 +478,7 @@ def routes(site: Site) -> set[tuple[str, str]]:
 
 def test_every_route_has_a_rule_and_a_line_here(site: Site) -> None:
     served = routes(site)
-    assert served == set(ROUTES) == set(rules.HTTP_ROUTES)
+    assert served == set(ROUTES) == set(RULES)
 
 
 def test_a_route_is_for_its_roles_alone(site: Site) -> None:
@@ -516,14 +517,14 @@ def test_what_administers_has_one_line_each(site: Site, caplog: pytest.LogCaptur
         try:
             act(site, "root", name, body)
         except DejaQError as error:
-            assert isinstance(error, NotAllowed) == rules.FLIGHT_ACTIONS[name].peers
-        if rules.FLIGHT_ACTIONS[name].audited or rules.FLIGHT_ACTIONS[name].peers:  # refused
+            assert isinstance(error, NotAllowed) == calls.ACTIONS[name].rule.peers
+        if calls.ACTIONS[name].rule.audited or calls.ACTIONS[name].rule.peers:  # refused
             wanted.append(("root", name, body.get("name" if "topic" in name else "topic", "")))
     with httpx.Client(base_url=site.http_url, timeout=30) as client:
         for (method, path), (_, body) in ROUTES.items():
             make_topics(site.broker)
             request(client, method, path, body, site.keys["root"])
-            if rules.HTTP_ROUTES[method, path].audited:
+            if RULES[method, path].audited:
                 has_topic = any(name in path for name in ("topics", "queues"))
                 wanted.append(("root", f"{method} {path}", MINE if has_topic else ""))
     assert lines(caplog) == wanted

@@ -265,9 +265,9 @@ def test_doqs_api_hands_out_all_rows(site: Site) -> None:
 
 def test_the_history_can_be_read(site: Site) -> None:
     rows: list[dict[str, Any]] = []
-    for file in site.broker.history_files({"name": "t"})["files"]:
+    for file in site.broker.call("history_files", {"name": "t"})["files"]:
         named = {"topic": "t", "partition": file["partition"], "file": file["name"]}
-        for batch in site.broker.read_history(named)[1]:
+        for batch in site.broker.read("history", named)[1]:
             rows += batch.to_pylist()
     assert sorted(row["key"] for row in rows if row["change"] == "enqueued") == sorted(EXPECTED)
 

@@ -147,13 +147,13 @@ def test_sends_and_deliveries_go_through(pair: Pair) -> None:
         assert sorted(take(client, 5_001)) == sorted(payloads(5_001))
         client.send_batch(THERE, [{"payload": b"silent"}], acks="none")
         assert take(client, 1) == [b"silent"]
-    assert pair.far_broker.stats(THERE)["ready"] == 0
+    assert pair.far_broker.call("stats", {"topic": THERE})["ready"] == 0
 
 
 def test_actions_and_rows_go_through(pair: Pair) -> None:
     with through(pair) as client:
         client.send_batch(THERE, [{"payload": one, "delay": 3_600} for one in payloads(50)])
-        near, far = client.stats(THERE), pair.far_broker.stats(THERE)
+        near, far = client.stats(THERE), pair.far_broker.call("stats", {"topic": THERE})
         assert near == far
         assert client.peek(THERE, limit=10).num_rows == 10
     transport = FlightTransport(pair.near.url)
@@ -346,4 +346,4 @@ def test_a_batch_whose_offsets_lie_is_answered_and_not_written_out_again(pair: P
     assert isinstance(malformed.error, BadRequest)
     assert "column payload" in str(malformed.error)
     assert b"column payload" in (stream.trailers or b"")
-    assert pair.far_broker.stats(THERE)["scheduled"] == 2
+    assert pair.far_broker.call("stats", {"topic": THERE})["scheduled"] == 2

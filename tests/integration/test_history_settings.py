@@ -54,9 +54,9 @@ def url(site: Site) -> str:
 def changes(site: Site, topic: str) -> list[str]:
     """What was recorded of a topic."""
     found = []
-    for file in site.broker.history_files({"name": topic})["files"]:
+    for file in site.broker.call("history_files", {"name": topic})["files"]:
         named = {"topic": topic, "partition": file["partition"], "file": file["name"]}
-        for batch in site.broker.read_history(named)[1]:
+        for batch in site.broker.read("history", named)[1]:
             found += batch.column("change").to_pylist()
     return found
 

@@ -77,7 +77,7 @@ class Served:
             except Exception:  # noqa: BLE001 - it is there, perhaps with other settings by now
                 continue
             if topic.kind is TopicKind.CRON:
-                self.broker.cron(
+                self.broker.call(
                     "cron_put", {"topic": "cron", "entries": [{"name": "entry", "every_ms": 9_000}]}
                 )
             else:

@@ -18,11 +18,10 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from dejaqueue.access import administration
+from dejaqueue.access import calls
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.key_ring import InMemory
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
@@ -41,14 +40,7 @@ INSIDE = re.compile(
 """What no caller is told."""
 TAIL = re.compile(r"(\. Detail: [A-Za-z: ]{1,45}){1,2}")
 """What Arrow writes behind a status; gRPC's client adds what it knows itself."""
-ACTIONS = [
-    "create_topic", "alter_topic", "delete_topic", "describe_topic", "list_topics", "redrive",
-    "stats", "scan_ranges", "history_files", "claim", "extend_claims", "ack_claims", "assignments",
-    "cluster", "remove_node", "repair_node", "node_progress", "counts", "histogram", "move_where",
-    "cancel_where", "clock", "begin_transaction", "commit_transaction", "commit_epoch",
-    "abort_transaction", "transactions", "note_write", "writes",
-    *CRON_ACTIONS, *administration.ACTIONS,
-]  # fmt: skip
+ACTIONS = [name for name, call in calls.ACTIONS.items() if not call.rule.peers]
 ROWS = pa.record_batch({"payload": pa.array([b"x"], pa.binary())})
 Call = Callable[[flight.FlightClient], object]
 
@@ -140,7 +132,7 @@ def far_broker() -> Iterator[Broker]:
     rows = pa.record_batch({"payload": pa.array([b"x"], pa.binary()), "due": in_an_hour})
     answered: list[Reply] = []
     broker.open_write(WriteStream(THERE)).submit(1, rows, answered.append)
-    assert broker.peek({"topic": THERE, "limit": 9}).num_rows == 1
+    assert next(broker.read("peek", {"topic": THERE, "limit": 9})[1]).num_rows == 1
     yield broker
     broker.stop()
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from dejaqueue.access.senders import Sender
+from dejaqueue.access.senders import Requester, Sender
 from dejaqueue.client import Client
 from dejaqueue.errors import Forbidden
 from dejaqueue.model import RowStatus, Topic
@@ -47,7 +47,7 @@ def call(site: Site, caller: str, method: str, path: str, body: Any = None) -> h
 
 
 def left(site: Site) -> list[bytes]:
-    found = site.broker.peek({"topic": TOPIC}).column("payload").to_pylist()
+    found = next(site.broker.read("peek", {"topic": TOPIC})[1]).column("payload").to_pylist()
     return sorted(found)
 
 
@@ -127,7 +127,7 @@ def test_over_doq__other_metadata_leave_a_message_its_senders(site: Site) -> Non
     assert call(site, "taker", "GET", path).json()["id"] == found
     returned = {"priority": 1, "metadata": {"tries": "1"}}
     assert call(site, "taker", "POST", f"{path}/{found}/nack", returned).status_code == 200
-    again = site.broker.peek({"topic": "q"}, Sender("c", own=True))
+    again = next(site.broker.read("peek", {"topic": "q"}, Requester(Sender("c", own=True)))[1])
     assert again.num_rows == 1
 
 

@@ -148,7 +148,7 @@ def test_a_raw_stream_of_flight_is_not_cut(
         writer.write_with_metadata(row, number.to_bytes(4, "little"))
         assert replies.read() is not None
     writer.close()
-    found = site.broker.stats()["topics"]["t"]
+    found = site.broker.call("stats")["topics"]["t"]
     assert found["scheduled"] == 3
     bare.close()
 

@@ -52,7 +52,7 @@ def send(flight: FlightTransport, payload: bytes, number: int = 1, **options: An
 
 
 def payloads(site: Site) -> list[bytes]:
-    found = site.broker.peek({"topic": TOPIC}).column("payload").to_pylist()
+    found = next(site.broker.read("peek", {"topic": TOPIC})[1]).column("payload").to_pylist()
     return sorted(found)
 
 

@@ -71,7 +71,7 @@ def _send(site: Site) -> None:
 
 
 def _state(site: Site) -> dict[str, Any]:
-    stats = site.broker.stats(THEIRS)
+    stats = site.broker.call("stats", {"topic": THEIRS})
     numbers = {name: stats[name] for name in ("scheduled", "leased", "enqueued", "delivered")}
     keys = [(key.id, str(key.grants)) for key in site.broker.keys.all()]
     topics = [topic.to_dict() for topic in site.broker.topics()]

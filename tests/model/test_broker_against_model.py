@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from dejaqueue.access.senders import NOBODY, Sender
+from dejaqueue.access.senders import NOBODY, Requester, Sender
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.frames import SettleOp
 from tests.rules.broker_fixture import TOPIC, BrokerFixture, RecordingConsumer
@@ -210,12 +210,14 @@ class BrokerMachine(RuleBasedStateMachine):
             if not message.leased and sender.owner in (None, message.sender)
         ]
         if cancels:
-            found = self.broker.broker.cancel_where({"topic": TOPIC}, sender)
+            found = self.broker.broker.call("cancel_where", {"topic": TOPIC}, Requester(sender))
             for message in chosen:
                 del self.live[message.sequence]
         else:
             due_ms = self.broker.now_ms + 40
-            found = self.broker.broker.move_where({"topic": TOPIC, "due": due_ms}, sender)
+            found = self.broker.broker.call(
+                "move_where", {"topic": TOPIC, "due": due_ms}, Requester(sender)
+            )
             for message in chosen:
                 message.due_ms = due_ms
         assert found["count"] == len(chosen)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dejaqueue.access.senders import NOBODY, Sender
+from dejaqueue.access.senders import NOBODY, Requester, Sender
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.dead_letters import Arrived, Parcel
 from dejaqueue.broker.dispatch import Push
@@ -172,11 +172,12 @@ class BrokerFixture:
     def peek(
         self, topic: str = TOPIC, *, sender: Sender = NOBODY, **ticket: Any
     ) -> list[dict[str, Any]]:
-        rows = self.broker.peek({"topic": topic, **ticket}, sender).to_pylist()
+        _, [page] = self.broker.read("peek", {"topic": topic, **ticket}, Requester(sender))
+        rows = page.to_pylist()
         return [row | {"headers": dict(row["headers"] or ())} for row in rows]
 
     def counts(self, topic: str = TOPIC) -> dict[str, Any]:
-        return self.broker.stats(topic)
+        return self.broker.call("stats", {"topic": topic})
 
     @property
     def now_ms(self) -> int:

@@ -209,7 +209,7 @@ def test_stored_text_that_is_none_breaks_nobody(make_broker: MakeBroker) -> None
     peeked = broker.peek(limit=9)
     assert [row["key"] for row in peeked] == ["0", MENDED, "2"]
     assert [row["headers"]["name"] for row in peeked] == ["0", MENDED, "2"]
-    [schema_and_rows] = [broker.broker.scan({"topic": TOPIC, "partition": 0})]
+    [schema_and_rows] = [broker.broker.read("scan", {"topic": TOPIC, "partition": 0})]
     scanned = [row for batch in schema_and_rows[1] for row in batch.to_pylist()]
     assert [row["key"] for row in scanned] == ["0", MENDED, "2"]
     got = broker.consumer().get()

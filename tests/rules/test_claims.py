@@ -21,26 +21,26 @@ LEASE_MS = 60_000
 
 def claim(broker: BrokerFixture, rows: int, partition: int = 0, **more: Any) -> tuple[int, int]:
     body = {"topic": TOPIC, "partition": partition, "rows": rows, "lease_ms": LEASE_MS}
-    answer = broker.broker.claim(body | more)
+    answer = broker.broker.call("claim", body | more)
     return -1 if answer["claim"] is None else answer["claim"], answer["rows"]
 
 
 def read(broker: BrokerFixture, number: int, **more: Any) -> list[bytes]:
     ticket = {"topic": TOPIC, "partition": 0, "claim": number, "columns": ["payload"]}
-    schema, batches = broker.broker.read_claim(ticket | more)
+    schema, batches = broker.broker.read("claim", ticket | more)
     found: list[bytes] = pa.Table.from_batches(batches, schema).column(0).to_pylist()
     return found
 
 
 def ack(broker: BrokerFixture, *numbers: int) -> dict[str, Any]:
     body = {"topic": TOPIC, "claims": {"0": list(numbers)}}
-    lost: dict[str, Any] = broker.broker.settle_claims(body, ack=True)["lost"]
+    lost: dict[str, Any] = broker.broker.call("ack_claims", body)["lost"]
     return lost
 
 
 def extend(broker: BrokerFixture, *numbers: int) -> dict[str, Any]:
     body = {"topic": TOPIC, "claims": {"0": list(numbers)}, "lease_ms": LEASE_MS}
-    lost: dict[str, Any] = broker.broker.settle_claims(body, ack=False)["lost"]
+    lost: dict[str, Any] = broker.broker.call("extend_claims", body)["lost"]
     return lost
 
 
@@ -132,7 +132,7 @@ def test_other_orders_than_time_hold_too(make_broker: MakeBroker) -> None:
 
 def dues(broker: BrokerFixture, number: int, **more: Any) -> list[int | None]:
     ticket = {"topic": TOPIC, "partition": 0, "claim": number, "columns": ["due"]}
-    schema, batches = broker.broker.read_claim(ticket | more)
+    schema, batches = broker.broker.read("claim", ticket | more)
     found: list[int | None] = pa.Table.from_batches(batches, schema).column(0).to_pylist()
     return found
 
@@ -159,7 +159,7 @@ def test_a_claim_says_how_many_more_are_due(make_broker: MakeBroker) -> None:
     now_ms = broker.now_ms
     broker.send([b"%d" % number for number in range(10)], [now_ms] * 9 + [now_ms + 5_000])
     body = {"topic": TOPIC, "partition": 0, "rows": 4}
-    assert [broker.broker.claim(body)["ready"] for _ in range(4)] == [5, 1, 0, 0]
+    assert [broker.broker.call("claim", body)["ready"] for _ in range(4)] == [5, 1, 0, 0]
 
 
 @pytest.mark.parametrize("kind", [TopicKind.TIMELINE, TopicKind.PRIORITY])
@@ -170,8 +170,8 @@ def test_of_a_large_partition_it_may_be_less(
     broker = make_broker(kind=kind)
     send(broker, 20)
     body = {"topic": TOPIC, "partition": 0, "rows": 15}
-    assert 5 <= broker.broker.claim(body)["ready"] <= 20
-    assert broker.broker.claim(body)["ready"] == 0
+    assert 5 <= broker.broker.call("claim", body)["ready"] <= 20
+    assert broker.broker.call("claim", body)["ready"] == 0
 
 
 def test_a_paused_topic_gives_none(make_broker: MakeBroker) -> None:
@@ -196,7 +196,7 @@ def test_a_wrong_claim_is_refused(
     broker = make_broker()
     whole = {"topic": TOPIC, "partition": 0, "rows": 1}
     with pytest.raises(BadRequest) as refused:
-        broker.broker.claim(whole | body)
+        broker.broker.call("claim", whole | body)
     assert refused.value.field == field
 
 
@@ -205,7 +205,9 @@ def test_a_wrong_list_of_claims_is_refused(make_broker: MakeBroker, claims: obje
     broker = make_broker()
     for is_ack in (True, False):
         with pytest.raises(BadRequest, match="claims"):
-            broker.broker.settle_claims({"topic": TOPIC, "claims": claims}, ack=is_ack)
+            broker.broker.call(
+                "ack_claims" if is_ack else "extend_claims", {"topic": TOPIC, "claims": claims}
+            )
 
 
 def test_a_topic_whose_partitions_belong_to_consumers_is_not_claimed(

@@ -20,7 +20,9 @@ def send_to(broker: BrokerFixture, partition: int, payloads: list[bytes]) -> Non
 
 
 def partitions_of(broker: BrokerFixture) -> list[str]:
-    return [row["consumer"] for row in broker.broker.assignments("t")["partitions"]]
+    return [
+        row["consumer"] for row in broker.broker.call("assignments", {"name": "t"})["partitions"]
+    ]
 
 
 def test_each_partition_has_one_consumer(make_broker: MakeBroker) -> None:
@@ -48,7 +50,7 @@ def test_a_hand_over_waits_until_the_leases_are_settled(make_broker: MakeBroker)
     send_to(broker, 1, [b"d"])
     assert two.take_all() == []
     assert one.payloads() == [b"c"]  # it goes on with what it keeps
-    row = broker.broker.assignments("t")["partitions"][1]
+    row = broker.broker.call("assignments", {"name": "t"})["partitions"][1]
     assert (row["consumer"], row["next"]) == ("one", "two")
     one.ack(held[1])
     assert two.payloads() == [b"d"]
@@ -85,7 +87,7 @@ def test_a_clean_end_hands_over_at_once(make_broker: MakeBroker) -> None:
     one, two = broker.consumer(consumer="one"), broker.consumer(consumer="two")
     broker.send([b"a", b"b"])
     assert one.payloads() == [b"a", b"b"]
-    assert broker.broker.assignments("t")["standby"] == ["two"]
+    assert broker.broker.call("assignments", {"name": "t"})["standby"] == ["two"]
     one.session.close(release=True)
     assert two.payloads() == [b"a", b"b"]
 
@@ -140,7 +142,7 @@ def test_assignment_changes_while_messages_flow(make_broker: MakeBroker) -> None
     assert one.payloads() + two.payloads() == [b"a", b"b"]
     assert set(partitions_of(broker)) <= {"one", "two", ""}
     broker.broker.alter_topic("t", {"assignment": "shared"})
-    assert broker.broker.assignments("t")["assignment"] == "shared"
+    assert broker.broker.call("assignments", {"name": "t"})["assignment"] == "shared"
 
 
 def test_a_paused_topic_hands_out_nothing(make_broker: MakeBroker) -> None:

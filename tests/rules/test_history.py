@@ -37,9 +37,9 @@ HOUR_MS = 3_600_000
 def history(broker: BrokerFixture, topic: str = TOPIC, **ticket: Any) -> pa.Table:
     """All that was recorded of a topic, file by file."""
     batches = []
-    for file in broker.broker.history_files({"name": topic})["files"]:
+    for file in broker.broker.call("history_files", {"name": topic})["files"]:
         named = {"topic": topic, "partition": file["partition"], "file": file["name"]}
-        batches += list(broker.broker.read_history(named | ticket)[1])
+        batches += list(broker.broker.read("history", named | ticket)[1])
     return pa.Table.from_batches(batches) if batches else HISTORY.empty_table()
 
 
@@ -218,7 +218,7 @@ def test_each_hour_has_files_of_its_own(on_files: MakeBroker) -> None:
     for _ in range(3):
         broker.send([b"a"])
         broker.clock.advance(ms=HOUR_MS)
-    files = broker.broker.history_files({"name": TOPIC})["files"]
+    files = broker.broker.call("history_files", {"name": TOPIC})["files"]
     assert len(files) == 3
     assert len({file["hour_ms"] for file in files}) == 3
     assert all(file["hour_ms"] % HOUR_MS == 0 for file in files)
@@ -226,10 +226,10 @@ def test_each_hour_has_files_of_its_own(on_files: MakeBroker) -> None:
         assert after["first"] == before["last"] + 1
     for file in files:
         named = {"topic": TOPIC, "partition": 0, "file": file["name"]}
-        (batch,) = broker.broker.read_history(named)[1]
+        (batch,) = broker.broker.read("history", named)[1]
         assert batch.column("at_ms")[0].as_py() // HOUR_MS * HOUR_MS == file["hour_ms"]
     wanted = {"at_from": files[1]["hour_ms"], "at_to": files[2]["hour_ms"]}
-    assert broker.broker.history_files({"name": TOPIC} | wanted)["files"] == [files[1]]
+    assert broker.broker.call("history_files", {"name": TOPIC} | wanted)["files"] == [files[1]]
 
 
 def test_a_file_grows_only_so_large(on_files: MakeBroker) -> None:
@@ -237,7 +237,7 @@ def test_a_file_grows_only_so_large(on_files: MakeBroker) -> None:
     broker.broker.settings.history.__dict__["roll_bytes"] = 1
     for _ in range(4):
         broker.send([b"a"] * 30_000)
-    assert len(broker.broker.history_files({"name": TOPIC})["files"]) >= 2
+    assert len(broker.broker.call("history_files", {"name": TOPIC})["files"]) >= 2
     assert history(broker).num_rows == 120_000
 
 
@@ -451,17 +451,17 @@ def test_a_reader_chooses_columns_and_times(on_files: MakeBroker) -> None:
 def test_bad_tickets_are_refused(on_files: MakeBroker, ticket: dict[str, Any], text: str) -> None:
     broker = on_files(history=True)
     broker.send([b"a"])
-    (file,) = broker.broker.history_files({"name": TOPIC})["files"]
+    (file,) = broker.broker.call("history_files", {"name": TOPIC})["files"]
     good = {"topic": TOPIC, "partition": 0, "file": file["name"]}
     with pytest.raises(BadRequest, match=text):
-        broker.broker.read_history(good | ticket)
+        broker.broker.read("history", good | ticket)
 
 
 def test_a_file_that_was_pruned_since_is_an_error(on_files: MakeBroker, tmp_path: Path) -> None:
     broker = on_files(history=True)
     broker.send([b"a"])
-    (file,) = broker.broker.history_files({"name": TOPIC})["files"]
+    (file,) = broker.broker.call("history_files", {"name": TOPIC})["files"]
     Files(tmp_path / "journal" / "history").drop(TOPIC)
     ticket = {"topic": TOPIC, "partition": 0, "file": file["name"]}
     with pytest.raises(Refused, match="too old"):
-        list(broker.broker.read_history(ticket)[1])
+        list(broker.broker.read("history", ticket)[1])

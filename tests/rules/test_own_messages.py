@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dejaqueue.access.senders import NOBODY, Sender
+from dejaqueue.access.senders import NOBODY, Requester, Sender
 from dejaqueue.broker.cron.calls import CronCalls
 from dejaqueue.broker.requests import EnqueueRequest
 from dejaqueue.engine.arrays import Words
@@ -138,16 +138,19 @@ def test_filters_counts_and_looks_see_ones_own(make_broker: MakeBroker) -> None:
     assert payloads(broker, A, keys=["a1", "b1", "n"]) == [b"a1"]
     assert payloads(broker, Sender("c", own=True)) == []
     call = {"topic": "t"}
-    rows = broker.broker.counts(call, A)["rows"]
+    rows = broker.broker.call("counts", call, Requester(A))["rows"]
     assert {row["state"]: row["count"] for row in rows} == {
         "scheduled": 20, "ready": 0, "leased": 0, "dead": 0, "staged": 0, "staged_ack": 0,
     }  # fmt: skip
     span = {"due_from": 0, "due_to": broker.now_ms + 10_000, "bucket_ms": 1 << 40}
-    assert sum(broker.broker.histogram(call | span, B)["counts"]) == 30
-    assert sum(broker.broker.histogram(call | span | {"exact": False}, B)["counts"]) == 30
-    assert broker.broker.cancel_where(call | {"dry_run": True}, A)["count"] == 20
-    assert broker.broker.move_where(call | {"by_ms": 5}, B)["count"] == 30
-    assert broker.broker.cancel_where(call, A)["count"] == 20
+    assert sum(broker.broker.call("histogram", call | span, Requester(B))["counts"]) == 30
+    assert (
+        sum(broker.broker.call("histogram", call | span | {"exact": False}, Requester(B))["counts"])
+        == 30
+    )
+    assert broker.broker.call("cancel_where", call | {"dry_run": True}, Requester(A))["count"] == 20
+    assert broker.broker.call("move_where", call | {"by_ms": 5}, Requester(B))["count"] == 30
+    assert broker.broker.call("cancel_where", call, Requester(A))["count"] == 20
     assert payloads(broker, A) == []
     assert len(payloads(broker)) == 31
 
@@ -160,7 +163,9 @@ def test_pages_by_time_are_whole__whatever_lies_between(make_broker: MakeBroker)
     found: list[bytes] = []
     after = None
     for _ in range(100):
-        page = broker.broker.peek({"topic": "t", "limit": 1, "after": after}, A)
+        page = next(
+            broker.broker.read("peek", {"topic": "t", "limit": 1, "after": after}, Requester(A))[1]
+        )
         found += page.column("payload").to_pylist()
         after = (page.schema.metadata or {}).get(b"next")
         if after is None:
@@ -215,7 +220,7 @@ def test_dead_letters_and_what_comes_back_of_them_stay_their_senders(
     assert sorted(row["payload"] for row in letters) == [b"a0", b"a1", b"a2"]
     assert len(broker.peek("t.dead")) == 6
     consumer.session.close(release=True)
-    assert broker.broker.redrive({"topic": "t.dead"})["moved"] == 6
+    assert broker.broker.call("redrive", {"topic": "t.dead"})["moved"] == 6
     broker.letters_arrive(1)
     assert payloads(broker, A) == [b"a0", b"a1", b"a2"]
     assert payloads(broker, B) == [b"b0", b"b1", b"b2"]
@@ -236,19 +241,19 @@ def test_firings_are_those_of_who_put_the_entry(make_broker: MakeBroker) -> None
     broker.broker.create_topic(Topic("c", kind=TopicKind.CRON))
     for sender in (A, B):
         entry = CronEntry(sender.name, every_ms=60_000, payload=sender.name.encode()).to_dict()
-        broker.broker.cron("cron_put", {"topic": "c", "entries": [entry]}, sender)
+        broker.broker.call("cron_put", {"topic": "c", "entries": [entry]}, Requester(sender))
     for paused in (True, False):  # by another one: it stays whose it was
         body = {"topic": "c", "names": ["a"], "paused": paused}
-        broker.broker.cron("cron_pause", body, B)
+        broker.broker.call("cron_pause", body, Requester(B))
     broker.advance(60_000)
     assert [row["payload"] for row in broker.peek("c", sender=A)] == [b"a"]
-    broker.broker.cron("cron_run", {"topic": "c", "name": "a"}, B)
+    broker.broker.call("cron_run", {"topic": "c", "name": "a"}, Requester(B))
     assert [row["payload"] for row in broker.peek("c", sender=A)] == [b"a", b"a"]
     calls = CronCalls(broker.broker.runtime("c"))
     assert "sender" not in calls.get("a").to_dict()
     with pytest.raises(Exception, match="entry.sender"):
         entry = {"name": "x", "every_ms": 60_000, "sender": "b"}
-        broker.broker.cron("cron_put", {"topic": "c", "entries": [entry]}, A)
+        broker.broker.call("cron_put", {"topic": "c", "entries": [entry]}, Requester(A))
 
 
 def test_nobody_owns_nothing(make_broker: MakeBroker) -> None:

@@ -1,6 +1,6 @@
 """Rule 12: a batch to one partition is applied whole or not at all.
 
-Not covered here: transactions over many batches, which this version does not have; batches that a
+Not covered here: transactions over many batches (test_rule_12_transactions.py); batches that a
 crash cuts short (tests/crash/test_segment_journal.py).
 """
 

@@ -76,7 +76,7 @@ def commit_epoch(broker: BrokerFixture, epoch: int, *hands: str, left_ms: int = 
 
 
 def counts(broker: BrokerFixture) -> dict[str, int]:
-    rows = broker.broker.counts({"topic": TOPIC})["rows"]
+    rows = broker.broker.call("counts", {"topic": TOPIC})["rows"]
     return {row["state"]: row["count"] for row in rows if row["count"]}
 
 

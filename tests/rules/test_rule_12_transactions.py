@@ -136,7 +136,7 @@ def test_consume_process_produce__input_and_output_change_together(make_broker: 
     assert consumer.payloads() == [b"output"]
     broker.advance(100_000)
     assert consumer.payloads() == [b"output"]
-    counts = broker.broker.stats(TOPIC)
+    counts = broker.broker.call("stats", {"topic": TOPIC})
     assert counts["acked"] == 1
 
 
@@ -157,7 +157,7 @@ def test_its_time_is_over__it_is_aborted_and_a_late_commit_refused(make_broker: 
     send(broker, name, [b"b"], partition=1)
     broker.advance(5_000)
     ends_down(broker, TOPIC)
-    counts = broker.broker.stats(TOPIC)
+    counts = broker.broker.call("stats", {"topic": TOPIC})
     with pytest.raises(Refused, match="aborted"):
         decide(broker, name, "t/0", "t/1")
     assert consumer.payloads() == []

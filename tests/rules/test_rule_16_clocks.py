@@ -35,7 +35,7 @@ def test_a_client_with_a_bad_clock_gets_nothing_ahead_and_is_named(
     broker.send([b"a"], [broker.now_ms + 20])
     broker.settle_down()
     assert consumer.payloads() == []
-    [described] = broker.broker.stats(TOPIC)["consumers"]
+    [described] = broker.broker.call("stats", {"topic": TOPIC})["consumers"]
     assert described["clock_offset_us"] == offset_us
     assert described["lease_ahead_ms"] == 0
     broker.advance(20)

@@ -43,7 +43,7 @@ class CronFixture(BrokerFixture):
         self.advance(instant_ms - self.now_ms)
 
     def call(self, action: str, **body: Any) -> dict[str, Any]:
-        return self.broker.cron(f"cron_{action}", {"topic": TOPIC, **body})
+        return self.broker.call(f"cron_{action}", {"topic": TOPIC, **body})
 
     def put(self, name: str = "e", **fields: Any) -> dict[str, Any]:
         made: dict[str, Any]
@@ -394,7 +394,7 @@ def test_a_wrong_entry_is_refused_by_name(
 def test_only_cron_topics_have_entries() -> None:
     plain = BrokerFixture()
     with pytest.raises(BadRequest, match="kind cron"):
-        plain.broker.cron("cron_list", {"topic": TOPIC})
+        plain.broker.call("cron_list", {"topic": TOPIC})
     plain.stop()
 
 

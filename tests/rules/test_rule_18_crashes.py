@@ -122,7 +122,7 @@ def test_a_letter_sent_back_arrives_once(
     die(broker, [b"a", b"b"])
     broker.letters_arrive()
     lose(broker)
-    assert broker.broker.redrive({"topic": DEAD})["moved"] == 2
+    assert broker.broker.call("redrive", {"topic": DEAD})["moved"] == 2
     broker.arrivals.get(timeout=10)
     ending(broker)
     assert broker.counts(DEAD)["dead"] == 2
@@ -164,7 +164,7 @@ def test_letters_wait_for_a_topic_that_is_gone(on_files: MakeBroker) -> None:
     die(broker, [b"a"])
     broker.letters_arrive()
     lose_parcels(broker)
-    assert broker.broker.redrive({"topic": DEAD, "to": "other"})["moved"] == 1
+    assert broker.broker.call("redrive", {"topic": DEAD, "to": "other"})["moved"] == 1
     broker.broker.delete_topic("other")
     broker.crash()
     assert broker.counts(DEAD)["dead"] == 1

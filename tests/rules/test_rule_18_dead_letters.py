@@ -1,10 +1,12 @@
 """Rule 18: dead letters keep payload, headers, reason, attempts and origin, and can be sent back.
 
 Also here: when a message dies (attempts, expiry, a consumer's word). Not covered: crashes between
-the steps of a transfer (test_rule_18_crashes.py), waits between attempts (test_backoff.py).
+the steps of a transfer (test_rule_18_crashes.py), waits between attempts (test_rule_05_backoff.py).
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import pyarrow as pa
 
@@ -188,7 +190,7 @@ def test_a_letter_sent_back_is_what_it_was(make_broker: MakeBroker) -> None:
         headers=pa.array([[("trace", "1")]], pa.map_(pa.utf8(), pa.utf8())),
     )
     broker.advance(5)
-    assert broker.broker.redrive({"topic": DEAD}) == {"moved": 1, "left": 0, "next": None}
+    assert broker.broker.call("redrive", {"topic": DEAD}) == {"moved": 1, "left": 0, "next": None}
     broker.letters_arrive()
     [row] = broker.peek()
     del row["id"]
@@ -212,7 +214,7 @@ def test_letters_are_chosen_by_reason_group_and_id(make_broker: MakeBroker) -> N
     broker.broker.create_topic(Topic("other"))
     dead(broker, [b"a", b"b", b"c"], group=pa.array(["x", "y", "x"]))
     ids = [row["id"] for row in broker.peek(DEAD)]
-    redrive = broker.broker.redrive
+    redrive = partial(broker.broker.call, "redrive")
     assert redrive({"topic": DEAD, "reason": "no such"})["moved"] == 0
     assert redrive({"topic": DEAD, "reason": "lease ended", "group": "y"})["moved"] == 1
     broker.letters_arrive()
@@ -228,7 +230,7 @@ def test_a_letter_whose_key_is_taken_stays(make_broker: MakeBroker) -> None:
     broker = make_broker(max_attempts=1)
     dead(broker, [b"old", b"other"], key=pa.array(["k", "l"]))
     broker.send([b"new"], keys=["k"])
-    assert broker.broker.redrive({"topic": DEAD}) == {"moved": 1, "left": 1, "next": None}
+    assert broker.broker.call("redrive", {"topic": DEAD}) == {"moved": 1, "left": 1, "next": None}
     broker.letters_arrive()
     assert sorted(row["payload"] for row in broker.peek()) == [b"new", b"other"]
     assert [row["payload"] for row in broker.peek(DEAD)] == [b"old"]
@@ -239,13 +241,13 @@ def test_a_letter_that_a_consumer_has_stays(make_broker: MakeBroker) -> None:
     dead(broker, [b"a"])
     consumer = broker.consumer(topic=DEAD)
     assert consumer.payloads() == [b"a"]
-    assert broker.broker.redrive({"topic": DEAD})["moved"] == 0
+    assert broker.broker.call("redrive", {"topic": DEAD})["moved"] == 0
 
 
 def test_what_never_was_a_dead_letter_has_no_way_back(make_broker: MakeBroker) -> None:
     broker = make_broker(dead_letter="graveyard")
     broker.broker.create_topic(Topic("graveyard"))
-    redrive = broker.broker.redrive
+    redrive = partial(broker.broker.call, "redrive")
     broker.send([b"a"])
     assert redrive({"topic": TOPIC}) == {"moved": 0, "left": 1, "next": None}
     assert redrive({"topic": TOPIC, "to": "graveyard"})["moved"] == 1

@@ -19,7 +19,7 @@ from tests.rules.conftest import MakeBroker
 
 
 def scan(broker: BrokerFixture, **ticket: Any) -> pa.Table:
-    schema, batches = broker.broker.scan({"topic": TOPIC, "partition": 0} | ticket)
+    schema, batches = broker.broker.read("scan", {"topic": TOPIC, "partition": 0} | ticket)
     return pa.Table.from_batches(batches, schema)
 
 
@@ -38,7 +38,7 @@ def test_a_stretch_of_a_partition_comes_in_order_of_its_ids(make_broker: MakeBro
     assert ids(broker) == list(range(2_000))
     assert ids(broker, first=500, end=510) == list(range(500, 510))
     assert ids(broker, first=2_000) == []
-    assert broker.broker.scan_ranges(TOPIC) == {
+    assert broker.broker.call("scan_ranges", {"name": TOPIC}) == {
         "partitions": [{"partition": 0, "first": 0, "end": 2_000, "live": 2_000}]
     }
 
@@ -46,7 +46,7 @@ def test_a_stretch_of_a_partition_comes_in_order_of_its_ids(make_broker: MakeBro
 def test_what_comes_in_meanwhile_is_not_waited_for(make_broker: MakeBroker) -> None:
     broker = make_broker()
     broker.send([b"a"])
-    _, batches = broker.broker.scan({"topic": TOPIC, "partition": 0})
+    _, batches = broker.broker.read("scan", {"topic": TOPIC, "partition": 0})
     first = next(batches)
     broker.send([b"b"])
     assert first.column("payload").to_pylist() == [b"a"]
@@ -59,7 +59,9 @@ def test_batches_are_as_large_as_their_payloads_let_them(
     monkeypatch.setattr(scanning, "BATCH_BYTES", 20_000)
     broker = make_broker()
     broker.send([b"x" * 1_000] * 1_000)
-    _, batches = broker.broker.scan({"topic": TOPIC, "partition": 0, "columns": ["payload"]})
+    _, batches = broker.broker.read(
+        "scan", {"topic": TOPIC, "partition": 0, "columns": ["payload"]}
+    )
     sizes = [batch.num_rows for batch in batches]
     assert sum(sizes) == 1_000
     assert 15 <= max(sizes[1:]) <= 20
@@ -114,7 +116,9 @@ def test_every_column_has_its_type_and_says_what_is(make_broker: MakeBroker) -> 
 def test_a_message_that_is_finished_on_the_way_is_left_out(make_broker: MakeBroker) -> None:
     broker = make_broker(partitions=1)
     broker.send([b"x" * 3_000] * 500)
-    _, batches = broker.broker.scan({"topic": TOPIC, "partition": 0, "columns": ["id", "key"]})
+    _, batches = broker.broker.read(
+        "scan", {"topic": TOPIC, "partition": 0, "columns": ["id", "key"]}
+    )
     got = next(batches).num_rows
     broker.cancel(list(range(got, 500)))
     rest = sum(batch.num_rows for batch in batches)

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dev.reaper import start_reaper
-from tests.simulation.planted import BROKER, CLUSTER, KEYS, REGISTERS, Garden
+from tests.simulation.planted import BROKER, CLIENTS, CLUSTER, KEYS, REGISTERS, Garden
 
 
 def plant(garden: Garden, names: list[str]) -> int:
@@ -33,7 +33,7 @@ def main() -> int:
     """Plant each, or those that are named; 1 if one was not found."""
     start_reaper()
     wanted, missed = sys.argv[1:], 0
-    for garden in (BROKER, CLUSTER, KEYS, REGISTERS):
+    for garden in (BROKER, CLUSTER, KEYS, REGISTERS, CLIENTS):
         missed += plant(garden, [n for n in garden.mutants if not wanted or n in wanted])
     return int(missed > 0)
 

@@ -71,7 +71,7 @@ class Planner:
         def arrive() -> None:
             body = {"topic": "cron", "entries": [entry.to_dict()]}
             try:
-                connection.machine.require().cron("cron_put", body)
+                connection.machine.require().call("cron_put", body)
             except DejaQError as error:
                 connection.to_client(partial(told, error))
             else:

@@ -12,10 +12,11 @@ import pytest
 
 from tests.simulation import mutants, mutants_kinds
 from tests.simulation.cluster import mutants as cluster_mutants
-from tests.simulation.cluster import mutants_keys, mutants_registers
+from tests.simulation.cluster import mutants_clients, mutants_keys, mutants_registers
 from tests.simulation.cluster.keys import simulate_keys
 from tests.simulation.cluster.registers import simulate_registers
 from tests.simulation.cluster.run import simulate_cluster
+from tests.simulation.cluster.run_clients import simulate_clients
 from tests.simulation.run import Run, simulate
 
 assert mutants_kinds
@@ -65,4 +66,7 @@ CLUSTER = Garden(cluster_mutants.MUTANTS, simulate_cluster, _HERE / "cluster" / 
 KEYS = Garden(mutants_keys.MUTANTS, simulate_keys, _HERE / "cluster" / "found_by_keys.json")
 REGISTERS = Garden(
     mutants_registers.MUTANTS, simulate_registers, _HERE / "cluster" / "found_by_registers.json"
+)
+CLIENTS = Garden(
+    mutants_clients.MUTANTS, simulate_clients, _HERE / "cluster" / "found_by_clients.json"
 )

@@ -42,6 +42,28 @@ def test_files_are_short() -> None:
     assert_none([path for path in listed if path not in FILES])
 
 
+def test_functions_have_few_parameters() -> None:
+    listed = exceptions.MANY_PARAMETERS
+    assert_none(found_in(lambda source: house.too_many_parameters(source, listed), SRC))
+    defined = {
+        f"{source.path}::{name}" for source in SRC for name, _ in house.functions(source.tree)
+    }
+    assert_none(sorted(set(listed) - defined))
+
+
+def test_a_whole_partition_is_taken_by_its_own_room_only() -> None:
+    listed = exceptions.TAKES_A_PARTITION
+    assert_none(found_in(lambda source: house.takes_a_partition(source, listed), SRC))
+    for path in listed:
+        others = [one for one in listed if one != path]
+        inside = [source for source in SRC if source.path.startswith(path)]
+        assert found_in(lambda source: house.takes_a_partition(source, others), inside), path  # noqa: B023
+
+
+def test_sections_are_headed_alike() -> None:
+    assert_none(found_in(house.odd_rulers, SOURCES))
+
+
 def test_functions_are_short() -> None:
     listed = exceptions.LONG_FUNCTIONS
     assert_none(found_in(lambda source: house.too_long_functions(source, listed), SRC))
@@ -135,6 +157,10 @@ BROKEN: list[tuple[Callable[[Source], list[str]], str, str]] = [
     (house.loose_requirements, "r.txt", "--index-url x\nnumpy==2.0 --hash=sha256:00\n"),
     (house.proves_nothing, "tests/test_a.py", "def test_a():\n    print(1)\n"),
     (house.loose_ends, "src/a.py", "x = 1  # TO" + "DO later\n"),
+    (house.odd_rulers, "src/a.py", "# " + "── topics ──────\n"),
+    (house.odd_rulers, "src/a.py", "    # " + "---- topics ----\n"),
+    (house.odd_rulers, "src/a.py", "# " + "--- topics ────\n"),
+    (house.odd_rulers, "src/a.py", "#" + "======\n"),
 ]
 
 WHOLE: list[tuple[Callable[[Source], list[str]], str, str]] = [
@@ -156,6 +182,7 @@ WHOLE: list[tuple[Callable[[Source], list[str]], str, str]] = [
     (house.loose_requirements, "r.txt", "numpy==2.0 ; x < '3' \\\n    --hash=sha256:00\n"),
     (house.proves_nothing, "tests/test_a.py", "def test_a():\n    check_state(1)\n"),
     (house.loose_ends, "src/a.py", "x = 1  # TODO(#12) later\n"),
+    (house.odd_rulers, "src/a.py", "# --- topics\n# --- more -----\nx = 1  # - one\n"),
 ]
 
 
@@ -171,13 +198,37 @@ def test_what_keeps_the_rule_passes(
     assert rule(Source(path, text)) == []
 
 
-def test_a_long_file_is_found__and_a_stale_exception_too() -> None:
+def test_a_long_file_needs_a_sentence__and_a_stale_one_is_found() -> None:
     long = Source("src/a.py", "x = 1\n" * 601)
     assert house.too_long_file(long, {}) != []
-    assert house.too_long_file(long, {"src/a.py": 601}) == []
-    assert house.too_long_file(long, {"src/a.py": 600}) != []
-    assert house.too_long_file(Source("src/a.py", "x = 1\n"), {"src/a.py": 601}) != []
+    assert house.too_long_file(long, {"src/a.py": "It is one list of names."}) == []
+    assert house.too_long_file(long, {"src/a.py": "later"}) != []
+    short = Source("src/a.py", "x = 1\n")
+    assert house.too_long_file(short, {"src/a.py": "It is one list of names."}) != []
     assert house.too_long_file(Source("tests/a.py", "x = 1\n" * 601), {}) == []
+
+
+def test_many_parameters_need_a_sentence__and_a_stale_one_is_found() -> None:
+    text = "class A:\n  def f(self, a, b, c, d, e, f, g, h{}): ...\n"
+    eight, nine = (Source("src/a.py", text.format(more)) for more in ("", ", *, i=0"))
+    place = "src/a.py::A.f"
+    assert house.too_many_parameters(eight, {}) == []
+    assert house.too_many_parameters(nine, {}) != []
+    assert house.too_many_parameters(nine, {place: "Users give each by its name."}) == []
+    assert house.too_many_parameters(nine, {place: "later"}) != []
+    assert house.too_many_parameters(eight, {place: "Users give each by its name."}) != []
+
+
+def test_a_whole_partition_taken_elsewhere_is_found() -> None:
+    text = "def f(partition: Partition | None) -> None: ...\n"
+    assert house.takes_a_partition(Source("src/dejaqueue/http/a.py", text), ()) != []
+    assert (
+        house.takes_a_partition(Source("src/dejaqueue/http/a.py", text), ["src/dejaqueue/http/"])
+        == []
+    )
+    assert house.takes_a_partition(Source("src/dejaqueue/broker/partition/a.py", text), ()) == []
+    core = "def f(core: PartitionCore) -> None: ...\n"
+    assert house.takes_a_partition(Source("src/dejaqueue/http/a.py", core), ()) == []
 
 
 def test_a_long_function_is_found__and_a_stale_exception_too() -> None:

@@ -33,6 +33,9 @@ FAULTS = [
     ),
     ("Spark's executors", "spark/options.py", "import dejaqueue.engine.commands"),
     ("The broker knows no sockets", "journal/interface.py", "import socket"),
+    ("The broker's door", "http/answers.py", "import dejaqueue.broker.partition"),
+    ("The broker's door", "http/routes/topics.py", "import dejaqueue.broker.doq.messages"),
+    ("The broker's door", "flight/server.py", "import dejaqueue.broker.calls.calls"),
     ("Journal backends", "journal/segments/files.py", "import dejaqueue.journal.memory"),
     (
         "Coordinator backends",

@@ -128,3 +128,8 @@ def facts(action: str, body: Mapping[str, Any]) -> dict[str, Any]:
         text = str(body.get("key"))
         found["key"] = id_of(text) or text  # never a whole key
     return found
+
+
+def facts_of_answer(action: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a call's answer is worth a place in the log: the id of the key that it is about."""
+    return {"key_id": answer.get("id", "")} if action in ("create_key", "revoke_key") else {}

@@ -1,4 +1,4 @@
-"""Senders: under which name a caller's messages, producers and transactions are kept.
+"""Senders: under which name a caller's messages, producers and transactions are kept; requesters.
 
 Room: access. Pure values; the doors ask the caller's principal for one, the broker uses it.
 Holds: two principals never share a producer or a transaction, whatever names they choose; nobody
@@ -12,6 +12,7 @@ its batches remembered and its messages its own.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -62,3 +63,22 @@ NOBODY = Sender()
 """Whoever calls while no key is needed, and a program that runs a broker in itself."""
 THE_BROKER = Sender(is_broker=True)
 """For what travels from topic to topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """Who makes a call, as far as the call itself needs to know; its rule was asked before.
+
+    Attributes:
+        sender: whose messages the call is about.
+        may_receive: says whether the caller may send dead letters to a topic.
+        is_near: the caller is on this machine, and so may make the first API key.
+    """
+
+    sender: Sender = NOBODY
+    may_receive: Callable[[str], bool] = lambda _topic: True
+    is_near: bool = False
+
+
+ANYBODY = Requester()
+"""A program that calls the broker in its own process."""

@@ -10,33 +10,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
-
-import pyarrow as pa
 
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.access.quotas import Account, Quotas
-from dejaqueue.access.senders import NOBODY, Sender
-from dejaqueue.broker import browse, by_filter, claims, deleting, handing_over, news, notes, scan
+from dejaqueue.access.senders import ANYBODY, NOBODY, Requester, Sender
+from dejaqueue.broker import deleting, handing_over, news
+from dejaqueue.broker.calls import calls
 from dejaqueue.broker.counting import BrokerCounts
-from dejaqueue.broker.cron.calls import act as cron_act
 from dejaqueue.broker.dead_letters import Carrier
 from dejaqueue.broker.dispatch import Sink
-from dejaqueue.broker.history import reading as history_reading
 from dejaqueue.broker.history.history import History, directory_of
 from dejaqueue.broker.opening import OPENERS
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.partition_worker import PartitionWorker
-from dejaqueue.broker.peek import peek
 from dejaqueue.broker.peers import Peers
-from dejaqueue.broker.redrive import redrive
 from dejaqueue.broker.room import Room
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.broker.session import ConsumerSession
 from dejaqueue.broker.shared import Shared, in_shards
 from dejaqueue.broker.staging import StageOf
-from dejaqueue.broker.stats import topic_stats
 from dejaqueue.broker.threads import Threads
 from dejaqueue.broker.timekeeping import broker_clock
 from dejaqueue.broker.topics import Catalogue
@@ -302,7 +296,7 @@ class Broker:
     def take(self, name: str) -> None:
         """Serve a topic from now on, as its owner in a cluster. Raises TopicUnknown."""
         with self._lock:
-            self._check_running()
+            self.check_running()
             if name in self._topics:
                 return
             runtime = self._topics[name] = self._serve(name)
@@ -353,11 +347,11 @@ class Broker:
 
     def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic:
         """Make a topic. Raises BadRequest, TopicExists."""
-        self._check_running()
+        self.check_running()
         if self.shared is not None and topic.name in self._catalogue.changing():
             self.shared.settled(topic.name)
         with self._lock:
-            self._check_running()
+            self.check_running()
             self.history.check(topic.history)
             if self.shared is None and topic.name in self._catalogue.leaving():
                 deleting.finish(topic.name, self.store, self._catalogue)
@@ -373,7 +367,7 @@ class Broker:
     def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic:
         """Change settings of a topic; they hold at once. Raises BadRequest, TopicUnknown."""
         with self._lock:
-            self._check_running()
+            self.check_running()
             self.history.check(changes.get("history"))
             topic = self._catalogue.alter(name, changes)
             for served in self.served_names(topic):
@@ -389,13 +383,13 @@ class Broker:
                 waits for them.
         """
         if self.shared is not None:
-            self._check_running()
+            self.check_running()
             self._catalogue.delete(name)
             self.catalogue_changed()
             self.shared.settled(name)
             return
         with self._lock:
-            self._check_running()
+            self.check_running()
             self._catalogue.delete(name)
             runtime = self._topics.pop(name)
         self._endings.close([runtime])
@@ -405,15 +399,16 @@ class Broker:
 
     def topics(self) -> list[Topic]:
         """Every topic, by name."""
-        self._check_running()
+        self.check_running()
         return self._catalogue.all()
 
     def topic(self, name: str, *, newest: bool = False) -> Topic:
         """The topic of this name, or TopicUnknown; `newest`: as of now, whoever changed it."""
-        self._check_running()
+        self.check_running()
         return self._catalogue.newest(name) if newest else self._catalogue.get(name)
 
-    def _check_running(self) -> None:
+    def check_running(self) -> None:
+        """Raise Unavailable unless the broker takes calls."""
         if not self._running:
             raise Unavailable("the broker is not running", 1_000)
 
@@ -444,19 +439,45 @@ class Broker:
         runtime = self.runtime(options.topic)
         return ConsumerSession(runtime, options, sink, self.clock, self.settings.clock)
 
-    def cron(self, action: str, body: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
-        """One of cron.calls.ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown."""
-        return cron_act(self.runtime, self.clock.utc_ms(), action, body, sender)
+    # --- calls --------------------------------------------------------------------------------
 
-    def redrive(
-        self, values: dict[str, Any], may_receive: Callable[[str], bool] = lambda _: True
+    def call(
+        self, name: str, body: dict[str, Any] | None = None, by: Requester = ANYBODY
     ) -> dict[str, Any]:
-        """Send a page of dead letters back, to topics that may receive them (broker/redrive.py)."""
-        return redrive(self, values, may_receive)
+        """Make a call of the table in access/calls.py, and wait for its answer.
 
-    def assignments(self, name: str) -> dict[str, Any]:
-        """Which consumer has which partition of a topic. Raises TopicUnknown."""
-        return self.runtime(name).assignments()
+        Args:
+            body: checked against the call's row; it is not changed.
+            by: who asks. Whether it may is for the server to check, before.
+
+        Raises:
+            BadRequest, TopicUnknown, Unavailable, Elsewhere; others as the call says.
+        """
+        found = calls.answer(self, name, body or {}, by)
+        return found.result() if isinstance(found, Future) else found
+
+    def ask(
+        self, name: str, body: dict[str, Any] | None = None, by: Requester = ANYBODY
+    ) -> Future[dict[str, Any]]:
+        """As `call`, but a call that waits for several partitions answers later. Raises the same
+        errors, of these calls some by the future."""
+        found = calls.answer(self, name, body or {}, by)
+        if isinstance(found, Future):
+            return found
+        done: Future[dict[str, Any]] = Future()
+        done.set_result(found)
+        return done
+
+    def read(self, op: str, ticket: dict[str, Any], by: Requester = ANYBODY) -> calls.Rows:
+        """Make a call that is answered with batches: `peek`, `scan`, `claim` or `history`.
+
+        Returns:
+            The schema, and the batches as they are read; `peek` has one.
+
+        Raises:
+            BadRequest, TopicUnknown, Unavailable, Elsewhere, Refused.
+        """
+        return calls.rows(self, op, ticket, by)
 
     def cluster(self, topic: str = "", *, servers: bool = False) -> dict[str, Any]:
         """Which brokers there are, and which topic each serves.
@@ -486,6 +507,10 @@ class Broker:
             found["copies"] = self.store.copies(self._catalogue.journals(topic), count)
         return found
 
+    def consumers(self, name: str) -> list[dict[str, object]]:
+        """Who consumes a topic now. Raises TopicUnknown, Unavailable, Elsewhere."""
+        return self.runtime(name).dispatcher.describe()
+
     def journal_servers(self) -> list[dict[str, Any]]:
         """The servers that keep the journals, as they were last seen; see JournalStore.servers."""
         return self.store.servers(now=False) if self._running else []
@@ -503,98 +528,7 @@ class Broker:
         other = self.shared.elsewhere(topic)
         return other.url if isinstance(other, Elsewhere) else ""
 
-    # --- looking ------------------------------------------------------------------------------
-
     @property
     def is_shared(self) -> bool:
         """True for one of several brokers of a cluster."""
         return self.shared is not None
-
-    def stats(self, topic: str | None = None) -> dict[str, Any]:
-        """Counts of one topic, or of all (docs/reference/metrics.md)."""
-        if topic is not None:
-            return topic_stats(self.runtime(topic), self.clock.utc_ms())
-        return {
-            "uptime_ms": (self.clock.now_us() - self.started_us) // 1_000,
-            "topics": {
-                name: topic_stats(self.runtime(name), self.clock.utc_ms())
-                for name in sorted(self._topics)
-            },
-        }
-
-    def peek(self, ticket: dict[str, Any], sender: Sender = NOBODY) -> pa.RecordBatch:
-        """A batch of messages as they are, schema PEEK, without leasing (broker/peek.py)."""
-        topic = self.runtime(browse.topic_name(ticket))
-        return peek(topic, ticket, self.clock.utc_ms(), sender.owner)
-
-    def scan(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """All messages of a stretch of a partition, batch by batch (broker/scan.py)."""
-        topic = self.runtime(browse.topic_name(ticket))
-        checked = scan.parse(ticket, topic.partitions, self.clock.utc_ms())
-        return checked.schema, scan.scan(topic, checked)
-
-    def claim(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Lease what is due, for a reader that comes back to it (broker/claims.py)."""
-        return claims.claim(self.runtime(browse.topic_name(body)), body)
-
-    def settle_claims(self, body: dict[str, Any], *, ack: bool) -> dict[str, Any]:
-        """Ack or extend claims (broker/claims.py)."""
-        return claims.settle(self.runtime(browse.topic_name(body)), body, ack=ack)
-
-    def read_claim(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """The rows of a claim, batch by batch (broker/claims.py)."""
-        return claims.read(self.runtime(browse.topic_name(ticket)), ticket)
-
-    def scan_ranges(self, topic: str) -> dict[str, Any]:
-        """Where the messages of each partition lie, to plan scans of them. Raises TopicUnknown."""
-        return scan.ranges(self.runtime(topic))
-
-    def history_files(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Which files of history a topic has (broker/history/reading.py)."""
-        return history_reading.list_files(self.history, self._recorded(body["name"], body), body)
-
-    def read_history(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """A file of history, batch by batch (broker/history/reading.py)."""
-        name = browse.topic_name(ticket)
-        self._recorded(name, ticket)
-        checked = history_reading.parse(self.history.files, name, ticket)
-        return checked.schema, history_reading.read(name, checked)
-
-    def _recorded(self, name: str, values: dict[str, Any]) -> TopicRuntime | None:
-        """A topic whose history is asked for; None: it is served elsewhere, and what this broker
-        recorded of it is wanted."""
-        if history_reading.wants_here(values):
-            self.topic(name)
-            return self._topics.get(name)
-        return self.runtime(name)
-
-    def note_write(self, body: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
-        """Keep what became of a write (broker/notes.py)."""
-        topic = self.runtime(browse.topic_name(body))
-        return notes.note_write(topic, body, sender, self.clock.utc_ms())
-
-    def writes(self, body: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
-        """What was noted of the last writes into a topic (broker/notes.py)."""
-        return notes.writes(self.runtime(browse.topic_name(body)), body, sender)
-
-    def counts(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
-        """How many messages there are by state, group or tag (broker/browse.py)."""
-        topic = self.runtime(browse.topic_name(values))
-        return browse.counts(topic, values, self.clock.utc_ms(), sender.owner)
-
-    def histogram(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
-        """How many messages are due in each stretch of time (broker/browse.py)."""
-        topic = self.runtime(browse.topic_name(values))
-        return browse.histogram(topic, values, self.clock.utc_ms(), sender.owner)
-
-    # --- changing by filter -------------------------------------------------------------------
-
-    def move_where(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
-        """Move some of the messages that a filter selects (broker/by_filter.py)."""
-        topic = self.runtime(browse.topic_name(values))
-        return by_filter.move_where(topic, values, self.clock.utc_ms(), sender.owner)
-
-    def cancel_where(self, values: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
-        """Cancel some of the messages that a filter selects (broker/by_filter.py)."""
-        topic = self.runtime(browse.topic_name(values))
-        return by_filter.cancel_where(topic, values, self.clock.utc_ms(), sender.owner)

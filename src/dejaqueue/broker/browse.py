@@ -24,7 +24,7 @@ from dejaqueue.engine.selection import DUE_END_MS, Selection
 from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.model import MessageState, TagFilter, TopicKind
 from dejaqueue.schema.packing import UNIT
-from dejaqueue.wire.descriptors import check_fields, check_tags
+from dejaqueue.wire.descriptors import check_tags
 
 Answer = TypeVar("Answer")
 
@@ -37,17 +37,6 @@ STATES = {
     "staged_ack": (MessageState.STAGED_ACK,),
 }
 """Words for states. `ready` is what is scheduled and due by now."""
-SELECTION_FIELDS = [
-    "due_from",
-    "due_to",
-    "state",
-    "group",
-    "tags_any",
-    "tags_all",
-    "tags_none",
-    "priority_from",
-    "priority_to",
-]
 BY = ("state", "group", "tag")
 WAIT_SECONDS = 60
 """How long the caller waits for a worker."""
@@ -180,11 +169,6 @@ def histogram(
         `due_from`, `bucket_ms`, `counts`, and `error_max`: by how much the sum of the counts may
         be too high (0 unless `exact` is false).
     """
-    check_fields(
-        values,
-        ["topic", "bucket_ms", "exact", *SELECTION_FIELDS],
-        required=("topic", "due_from", "due_to", "bucket_ms"),
-    )
     selection = parse_selection(values, now_ms, STATES["scheduled"], owner)
     bucket_ms = whole(values, "bucket_ms", 0, limits.INSTANT_MS_MAX, low=1)
     span_ms = whole(values, "due_to", 0, DUE_END_MS) - selection.due_from_ms
@@ -254,7 +238,6 @@ def counts(
         `rows`: names and counts, most first, then by name; `next`: what to give as `after` for
         more of them, or None. By state all of them come at once.
     """
-    check_fields(values, ["topic", "by", "limit", "after"], required=("topic",))
     by = values.get("by", "state")
     if by not in BY:
         raise BadRequest("by", f"one of {', '.join(BY)}", by)

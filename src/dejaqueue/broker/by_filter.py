@@ -21,7 +21,6 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.broker.browse import (
-    SELECTION_FIELDS,
     STATES,
     answer_of,
     parse_selection,
@@ -39,7 +38,6 @@ from dejaqueue.wire.descriptors import check_fields
 
 CALL_COMMANDS_MAX = 32
 """Commands of one call; a caller that wants more comes again."""
-CHANGE_FIELDS = ["due", "by_ms", "set_priority", "set_group"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +137,6 @@ def move_where(
     Args:
         owner: of what this sender sent; None = anybody.
     """
-    known = ["topic", "after", "dry_run", *SELECTION_FIELDS, *CHANGE_FIELDS]
-    check_fields(values, known, required=("topic",))
     return _change(topic, values, _parse_change(values), now_ms, owner)
 
 
@@ -152,7 +148,6 @@ def cancel_where(
     Args:
         owner: of what this sender sent; None = anybody.
     """
-    check_fields(values, ["topic", "after", "dry_run", *SELECTION_FIELDS], required=("topic",))
     return _change(topic, values, Change(cancel=True), now_ms, owner)
 
 

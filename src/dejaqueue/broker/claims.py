@@ -29,13 +29,12 @@ from dejaqueue.engine.commands import Ack, Extend, Lease
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.model import Assignment, TopicKind
-from dejaqueue.wire.descriptors import check_fields, check_lease
+from dejaqueue.wire.descriptors import check_lease
 
 if TYPE_CHECKING:
     from dejaqueue.broker.partition import Partition
     from dejaqueue.broker.runtime import TopicRuntime
 
-TICKET_FIELDS = ["topic", "partition", "claim", "first", "end", "columns"]
 CLAIMS_MAX = 10_000
 """Claims in one call."""
 _CLAIMS_KEPT = 16
@@ -57,8 +56,6 @@ def claim(topic: TopicRuntime, body: dict[str, Any]) -> dict[str, Any]:
     Raises:
         BadRequest.
     """
-    known = ["topic", "partition", "rows", "bytes", "lease_ms"]
-    check_fields(body, known, required=("partition", "rows"))
     if topic.topic.assignment is Assignment.EXCLUSIVE:
         raise BadRequest("topic", "one whose assignment is shared", topic.topic.name)
     number = _partition(topic, body)
@@ -98,7 +95,6 @@ def settle(topic: TopicRuntime, body: dict[str, Any], *, ack: bool) -> dict[str,
     Raises:
         BadRequest.
     """
-    check_fields(body, ["topic", "claims"] if ack else ["topic", "claims", "lease_ms"])
     asked = _claims(topic, body.get("claims"))
     lease_ms = check_lease(body.get("lease_ms", topic.topic.lease_ms))
 
@@ -129,7 +125,6 @@ def read(topic: TopicRuntime, values: dict[str, Any]) -> tuple[pa.Schema, Iterat
     Raises:
         BadRequest. Refused: the claim is over.
     """
-    check_fields(values, TICKET_FIELDS, required=("partition", "claim"))
     partition = _partition(topic, values)
     number = whole(values, "claim", -1, limits.POSITION_MAX)
     most = limits.CLAIM_ROWS_MAX

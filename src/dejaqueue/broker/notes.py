@@ -16,14 +16,12 @@ from dejaqueue import limits
 from dejaqueue.access.senders import Sender
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import RowStatus
-from dejaqueue.wire.descriptors import check_fields
 
 if TYPE_CHECKING:
     from dejaqueue.broker.runtime import TopicRuntime
 
 NOTES_MAX = 64
 """Notes of a topic; the oldest goes first."""
-_FIELDS = ["topic", "label", "epoch", "committed", "counts"]
 _STATUSES = [status.name for status in RowStatus]
 
 
@@ -57,7 +55,6 @@ def note_write(
     runtime: TopicRuntime, body: dict[str, Any], sender: Sender, now_ms: int
 ) -> dict[str, Any]:
     """Keep how many rows of a write had which status. Raises BadRequest."""
-    check_fields(body, _FIELDS, required=("topic", "label", "counts"))
     epoch, committed, counts = body.get("epoch", -1), body.get("committed", True), body["counts"]
     if not _is_count(epoch) and epoch != -1:
         raise BadRequest("epoch", "a whole number from 0", epoch)
@@ -77,7 +74,6 @@ def note_write(
 def writes(runtime: TopicRuntime, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
     """What was noted of a topic, the oldest first: the sender's own if it is limited to that.
     Raises BadRequest."""
-    check_fields(body, ["topic", "label"])
     return {"writes": runtime.notes.find(sender.owner, _label(body.get("label", "")))}
 
 

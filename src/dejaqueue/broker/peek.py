@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.browse import (
-    SELECTION_FIELDS,
     answer_of,
     is_by_time,
     parse_selection,
@@ -38,12 +37,8 @@ from dejaqueue.engine.arrays import Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import MessageState
-from dejaqueue.schema.messages import PEEK
-from dejaqueue.wire.descriptors import check_fields
+from dejaqueue.schema.messages import NEXT, PEEK
 
-FIELDS = ["topic", "limit", "after", "ids", "keys", "partition", *SELECTION_FIELDS]
-NEXT = b"next"
-"""Name in the schema's metadata of where the next page begins: JSON for `after`."""
 PAGE_ENTRIES_MAX = 32_768
 """Entries of the order index looked at for one page: about two milliseconds of work."""
 _WAITING_OR_LEASED = (MessageState.SCHEDULED, MessageState.LEASED)
@@ -110,7 +105,6 @@ class Rows:
 
 def parse(values: dict[str, Any], places: Places, now_ms: int, owner: str | None = None) -> Ticket:
     """The checked ticket; BadRequest names what is wrong."""
-    check_fields(values, FIELDS)
     ids, keys = values.get("ids"), values.get("keys")
     id_array, key_array = parse_names(ids, keys)
     partitions = places.numbers

@@ -14,17 +14,13 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 TELL, ASK = "tell_transaction", "ask_transaction"
-PEER_ACTIONS = {
-    TELL: ("transaction", "place", "commit", "record"),
-    ASK: ("transaction",),
-}
-"""Actions between brokers, and what their bodies hold."""
+"""Their names in the table of calls (access/calls.py)."""
 
 
 class Peers(Protocol):
     """The way to other brokers."""
 
     def ask(self, url: str, action: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
-        """Have another broker do one of PEER_ACTIONS. Returns at once; fails with what it says, or
+        """Have another broker do TELL or ASK. Returns at once; fails with what it says, or
         with Unavailable: then it may have been done."""
         ...

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.broker.browse import answer_of
+from dejaqueue.broker.calls.port import BrokerPort
 from dejaqueue.broker.growth import split_rows
 from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.peek import NEXT
+from dejaqueue.broker.peek import peek
 from dejaqueue.broker.runtime import TopicRuntime
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.commands import Cancel, Depart
@@ -37,12 +38,8 @@ from dejaqueue.model import (
     topic_of,
 )
 from dejaqueue.schema import dead_letters as letters
-from dejaqueue.wire.descriptors import check_fields
+from dejaqueue.schema.messages import NEXT
 
-if TYPE_CHECKING:
-    from dejaqueue.broker.broker import Broker
-
-FIELDS = ["topic", "to", "drop", "reason", "group", "ids", "limit", "after"]
 PAGE_ROWS = 2_048
 """Letters looked at in one call: what it takes is well below any timeout."""
 PAGE_ROWS_UNKNOWN = 256
@@ -71,7 +68,6 @@ class Choice:
 
 def parse(values: dict[str, Any]) -> Choice:
     """The checked choice; BadRequest names what is wrong."""
-    check_fields(values, FIELDS)
     for name in ("to", "reason", "group"):
         value = values.get(name)
         if value is not None and not isinstance(value, str):
@@ -98,7 +94,7 @@ def parse(values: dict[str, Any]) -> Choice:
 
 
 def redrive(
-    broker: Broker, values: dict[str, Any], may_receive: Callable[[str], bool] = lambda _: True
+    broker: BrokerPort, values: dict[str, Any], may_receive: Callable[[str], bool] = lambda _: True
 ) -> dict[str, Any]:
     """Send the chosen letters of one page away.
 
@@ -117,12 +113,13 @@ def redrive(
         TopicUnknown: there is no such topic, or no topic `to`.
     """
     choice = parse(values)
-    rows_max = _rows_max(broker.runtime(choice.topic))
+    topic = broker.runtime(choice.topic)
+    rows_max = _rows_max(topic)
     ticket: dict[str, Any] = {"topic": choice.topic, "limit": rows_max, "state": "scheduled"}
     for name in ("ids", "after", "group"):
         if values.get(name) is not None:
             ticket[name] = values[name]
-    page = broker.peek(ticket)
+    page = peek(topic, ticket, broker.clock.utc_ms())
     following = (page.schema.metadata or {}).get(NEXT)
     chosen = page.filter(_mask(page, choice))
     if chosen.num_rows > choice.limit:
@@ -156,9 +153,9 @@ def _mask(page: pa.RecordBatch, choice: Choice) -> pa.BooleanArray:
 
 
 def _send(
-    broker: Broker, choice: Choice, chosen: pa.RecordBatch, may_receive: Callable[[str], bool]
+    broker: BrokerPort, choice: Choice, chosen: pa.RecordBatch, may_receive: Callable[[str], bool]
 ) -> int:
-    """Send each to its destination; how many went."""
+    """Send each to its destination; return how many went."""
     if not chosen.num_rows:
         return 0
     ids = chosen["id"].to_numpy()
@@ -181,7 +178,7 @@ def _send(
 
 
 def _is_taken(
-    broker: Broker, topic: str, destination: str, chosen: pa.RecordBatch
+    broker: BrokerPort, topic: str, destination: str, chosen: pa.RecordBatch
 ) -> np.ndarray[Any, Any]:
     """Of which letters a live message of the destination has the key; bool array, shape (n,)."""
     keys = letters.header_value(chosen["headers"], letters.KEY)
@@ -190,18 +187,19 @@ def _is_taken(
         return np.zeros(chosen.num_rows, dtype=np.bool_)
     shard = parse_shard(topic)  # what comes back goes to the same one
     name = destination if shard is None else shard_name(destination, *shard[1:])
-    live = broker.peek({"topic": name, "keys": wanted.to_pylist()})
+    ticket = {"topic": name, "keys": wanted.to_pylist()}
+    live = peek(broker.runtime(name), ticket, broker.clock.utc_ms())
     taken: np.ndarray[Any, Any] = np.asarray(pc.is_in(keys, value_set=live["key"].drop_null()))
     return taken
 
 
-def _throw_away(broker: Broker, choice: Choice, chosen: pa.RecordBatch) -> int:
-    """Cancel these; how many it were."""
+def _throw_away(broker: BrokerPort, choice: Choice, chosen: pa.RecordBatch) -> int:
+    """Cancel these; return how many."""
     return _apply(broker, choice.topic, chosen["id"].to_numpy(), None)
 
 
-def _apply(broker: Broker, topic: str, ids: Int64s, destination: str | None) -> int:
-    """Have these leave, to nowhere if that is None; how many did, durably."""
+def _apply(broker: BrokerPort, topic: str, ids: Int64s, destination: str | None) -> int:
+    """Have these leave, to nowhere if `destination` is None; return how many did, durably."""
     if not len(ids):
         return 0
     runtime, left = broker.runtime(topic), []

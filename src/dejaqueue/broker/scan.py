@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dejaqueue import limits
-from dejaqueue.broker.browse import SELECTION_FIELDS, answer_of, parse_selection, whole
+from dejaqueue.broker.browse import answer_of, parse_selection, whole
 from dejaqueue.broker.partition import Partition
 from dejaqueue.broker.peek import named, parse_names
 from dejaqueue.broker.places import Places
@@ -34,9 +34,7 @@ from dejaqueue.model import MessageState
 from dejaqueue.schema import packing
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, SCAN
 from dejaqueue.schema.plain import text_column
-from dejaqueue.wire.descriptors import check_fields
 
-FIELDS = ["topic", "partition", "first", "end", "columns", "ids", "keys", *SELECTION_FIELDS]
 BATCH_BYTES = 8 << 20
 """Stored bytes of one batch, about."""
 _FIRST_ROWS = 256
@@ -100,7 +98,6 @@ class Rows:
 
 def parse(values: dict[str, Any], partitions: Places, now_ms: int) -> Ticket:
     """The checked ticket; BadRequest names what is wrong."""
-    check_fields(values, FIELDS, required=("partition",))
     if values["partition"] is None:
         raise BadRequest("partition", "a number", None)
     ids, keys = parse_names(values.get("ids"), values.get("keys"))

@@ -7,7 +7,10 @@ once, one that breaks leaves them to their end, because its consumer may come ba
 
 from __future__ import annotations
 
+import itertools
 import logging
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 
 import numpy as np
 
@@ -46,6 +49,46 @@ class ConsumerSession:
     def credit(self, rows: int) -> None:
         """The consumer takes `rows` more."""
         self._topic.dispatcher.credit(self.consumer, rows, self._clock.now_us())
+
+    def withdraw(self, rows: int) -> int:
+        """The consumer takes `rows` less than it gave credit for.
+
+        Returns:
+            How many were withdrawn; the others are on their way to it.
+        """
+        return self._topic.dispatcher.withdraw(self.consumer, rows)
+
+    def seen(self) -> None:
+        """The consumer was heard of."""
+        self._topic.dispatcher.seen(self.consumer, self._clock.now_us())
+
+    def forget_ended(self) -> None:
+        """Drop what is known of leases that have ended; credit that they held comes back."""
+        self._topic.dispatcher.forget_ended(self._clock.now_ms())
+
+    def looked(self) -> Future[None]:
+        """Done when every partition has looked once for messages for the credit given so far;
+        fails as soon as one of them cannot be read."""
+        looks = [
+            self._topic.change(number, lambda _partition: None)
+            for number in self._topic.partitions.numbers
+        ]
+        done: Future[None] = Future()
+        left = itertools.count(len(looks) - 1, -1)
+
+        def count(look: Future[None]) -> None:
+            # Answers come on several threads. `next` counts under the interpreter's lock; an error
+            # may come second, when the future has one already.
+            error, is_last = look.exception(), next(left) == 0
+            with suppress(InvalidStateError):
+                if error is not None:
+                    done.set_exception(error)
+                elif is_last:
+                    done.set_result(None)
+
+        for look in looks:
+            look.add_done_callback(count)
+        return done
 
     def settle(self, settle: Settle, reply: ReplyTo) -> None:
         """ack, nack or extend. `reply` is called once, if the settle has a number."""

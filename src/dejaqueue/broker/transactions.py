@@ -34,7 +34,7 @@ from dejaqueue.broker.branches import (
     is_committed,
 )
 from dejaqueue.broker.deciding import RETRY_MS, Decision
-from dejaqueue.broker.peers import ASK, PEER_ACTIONS, TELL, Peers
+from dejaqueue.broker.peers import ASK, TELL, Peers
 from dejaqueue.broker.transaction_names import TransactionName, check_participants, family_of
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Stage
@@ -48,20 +48,10 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.model import check_topic_name
-from dejaqueue.wire.descriptors import check_fields
 
 if TYPE_CHECKING:
     from dejaqueue.broker.partition import Partition
     from dejaqueue.broker.runtime import TopicRuntime
-
-ACTIONS = {
-    "begin_transaction": ("topic", "timeout_ms", "branched", "query", "epoch"),
-    "commit_transaction": ("transaction", "participants", "branches"),
-    "commit_epoch": ("topic", "query", "epoch", "participants", "branches", "until_ms"),
-    "abort_transaction": ("transaction", "participants", "branches"),
-    "transactions": ("topic",),
-}
-"""Actions of docs/wire.md, and what their bodies hold."""
 
 
 class Transactions:
@@ -249,13 +239,12 @@ class Transactions:
     def act(
         self, action: str, body: dict[str, Any], sender: Sender = NOBODY
     ) -> Future[dict[str, Any]]:
-        """One of ACTIONS: JSON in, JSON out.
+        """A call about transactions, of the table in access/calls.py: JSON in, JSON out.
 
         Raises:
             BadRequest, TopicUnknown. Others come with the future.
         """
         answer: Future[dict[str, Any]] = Future()
-        check_fields(body, list(ACTIONS[action]))
         if action == "begin_transaction":
             begin = {"timeout_ms": limits.TRANSACTION_MS_DEFAULT, "topic": None} | body
             begun = self.begin(**begin, sender=sender)
@@ -383,7 +372,6 @@ class Transactions:
             BadRequest, TopicUnknown, Elsewhere. Others come with the future.
         """
         answer: Future[dict[str, Any]] = Future()
-        check_fields(body, list(PEER_ACTIONS[action]))
         text = TransactionName.parse(body.get("transaction")).text
         if action == ASK:
             self._home(TransactionName.parse(text))  # asked here, or not at all

@@ -13,22 +13,12 @@ import click
 
 from dejaqueue.cli.times import Instant
 from dejaqueue.limits import PRIORITY_MAX
+from dejaqueue.wire.descriptors import SELECTION_FIELDS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 WAITING_STATES = ("scheduled", "ready")
 STATES = (*WAITING_STATES, "leased", "dead", "staged", "staged_ack")
-WHERE = (
-    "due_from",
-    "due_to",
-    "state",
-    "group",
-    "tags_any",
-    "tags_all",
-    "tags_none",
-    "priority_from",
-    "priority_to",
-)
 
 
 def tag_options(function: Function) -> Function:
@@ -71,4 +61,4 @@ def where_options(*states: str) -> Callable[[Function], Function]:
 
 def where_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Of a command's options those that select messages and were given."""
-    return {name: options[name] for name in WHERE if options.get(name) not in (None, ())}
+    return {name: options[name] for name in SELECTION_FIELDS if options.get(name) not in (None, ())}

@@ -231,7 +231,7 @@ def _http_server(
         from dejaqueue.http.server import HttpServer
     except ModuleNotFoundError as missing:
         from dejaqueue.access.pages import Pages
-        from dejaqueue.broker.health import health_of
+        from dejaqueue.broker.watching import health_of
         from dejaqueue.http.health import HealthServer
 
         hint = 'only health is served over HTTP; the rest: pip install "dejaqueue[http]"'
@@ -240,9 +240,9 @@ def _http_server(
         def is_healthy() -> bool:
             return is_ready() and health_of(broker).is_ready
 
-        return HealthServer(
-            host, port, is_healthy, broker.stats, gate, tls, Pages.of(broker.settings)
-        )
+        stats = partial(broker.call, "stats")
+        pages = Pages.of(broker.settings)
+        return HealthServer(host, port, is_healthy, stats, gate, tls, pages)
     from dejaqueue.flight.gathering import stats_of_all
     from dejaqueue.http.service import Service
 

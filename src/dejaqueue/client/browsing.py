@@ -95,7 +95,7 @@ class Caller(Protocol):
         ...
 
 
-# ---- requests -----------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------
 
 
 def check_where(topic: str, where: dict[str, Any]) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def _shift_ms(by: timedelta | float) -> int:
     return delay_ms_of(by, "by")
 
 
-# ---- calls, which block -------------------------------------------------------------------------
+# --- calls, which block -----------------------------------------------------------------------
 
 
 def peek(caller: Caller, ticket: dict[str, Any], limit: int) -> pa.Table:

@@ -70,7 +70,7 @@ class ClientCore:
         self._producer_links: weakref.WeakSet[WriteLink] = weakref.WeakSet()
         self._closed = False
 
-    # ---- links ------------------------------------------------------------------------------
+    # --- links ---------------------------------------------------------------------------------
 
     def _new_link(self, stream: WriteStream, window: int = WINDOW) -> WriteLink:
         if self._closed:
@@ -143,7 +143,7 @@ class ClientCore:
         """The link for settles of consumers whose stream broke."""
         return self.link(stream, tuple(messages.SETTLE.names))
 
-    # ---- many rows --------------------------------------------------------------------------
+    # --- many rows -----------------------------------------------------------------------------
 
     def send_batch(
         self, topic: str, rows: object, acks: str, carry: Carry | None = None
@@ -194,7 +194,7 @@ class ClientCore:
         pieces = (batch.slice(at, ROWS_MAX) for at in range(0, batch.num_rows, ROWS_MAX))
         return Settled(result_of(self._write_all(stream, pieces)).statuses)
 
-    # ---- consuming, looking -----------------------------------------------------------------
+    # --- consuming, looking --------------------------------------------------------------------
 
     def consumer(self, stream: ConsumeStream, settings: ConsumeSettings) -> TopicCore:
         """A consumer that is not open yet."""

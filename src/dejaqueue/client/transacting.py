@@ -53,7 +53,7 @@ class TransactionCore:
         self._participants: set[str] = set()
         self._wrong: DejaQError | None = None
 
-    # ---- staging ----------------------------------------------------------------------------
+    # --- staging -------------------------------------------------------------------------------
 
     def send_batch(self, topic: str, rows: object) -> SendResult:
         """Stage messages; when this returns, they are durable, and not to be seen."""
@@ -149,7 +149,7 @@ class TransactionCore:
             word = "committed" if self.outcome else "aborted"
             raise Refused(f"the transaction is over: it was {word}")
 
-    # ---- the end ----------------------------------------------------------------------------
+    # --- the end -------------------------------------------------------------------------------
 
     def commit(self) -> None:
         """Have all of it count. Raises Refused when it was aborted instead."""

@@ -81,7 +81,7 @@ class Care:
         self._progress: dict[tuple[str, str], Progress] = {}
         self._turn = Turn(node, coordinator, self._clock)
 
-    # ── what is asked ────────────────────────────────────────────────────────────────────────────
+    # --- what is asked -------------------------------------------------------------------------
 
     def act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """Begin `remove_node` or `repair_node`, or say how it goes.
@@ -171,7 +171,7 @@ class Care:
         else:
             progress.state = "done"
 
-    # ── leaving ──────────────────────────────────────────────────────────────────────────────────
+    # --- leaving -------------------------------------------------------------------------------
 
     def _leave(self, node: str, progress: Progress, keep: Keep) -> None:
         """Move all copies off a node, have its broker stop, and forget it."""
@@ -258,7 +258,7 @@ class Care:
         finally:
             system.close()
 
-    # ── rebuilding ───────────────────────────────────────────────────────────────────────────────
+    # --- rebuilding ----------------------------------------------------------------------------
 
     def _rebuild_here(self, node: str, progress: Progress, keep: Keep) -> None:
         assert self._server is not None

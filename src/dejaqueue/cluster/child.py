@@ -123,7 +123,7 @@ class Child:
             self._process = process
             stopping = self._stop.is_set()
         self.starts += 1
-        self._pid_file.write_text(str(process.pid))
+        self._note(lambda: self._pid_file.write_text(str(process.pid)))
         if stopping:
             process.terminate()
         assert process.stdout is not None
@@ -146,7 +146,15 @@ class Child:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        self._pid_file.unlink(missing_ok=True)
+        self._note(lambda: self._pid_file.unlink(missing_ok=True))
+
+    def _note(self, change: Callable[[], object]) -> None:
+        """Change the file with its number. A disk that takes no writes must not keep anybody from
+        watching the process, nor from ending it: it is missed only by a later start."""
+        try:
+            change()
+        except OSError as error:
+            log.warning("%s: its number cannot be noted: %s", self._name, error)
 
 
 def end_left_behind(pid_file: Path, program: str) -> None:

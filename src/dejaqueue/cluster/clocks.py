@@ -19,6 +19,7 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from dejaqueue import limits
 from dejaqueue.clock import Clock
 from dejaqueue.cluster.members import Member
 from dejaqueue.coordinator.interface import Coordinator, Fact
@@ -74,7 +75,6 @@ class ClockComparison:
         self._coordinator = coordinator
         self._elapsed = elapsed
         self._lease_us = lease_ms * 1_000
-        self._session = ""
         self._written: dict[str, tuple[str, int]] = {}
         self._looked_us = -1
         self._next_us = 0
@@ -91,7 +91,7 @@ class ClockComparison:
 
     def look(self, session: str, clock: Clock) -> None:
         """Write this broker's time and read the others', if it is time. Raises Unavailable."""
-        now_us, self._session = self._elapsed.now_us(), session
+        now_us = self._elapsed.now_us()
         if now_us < self._next_us:
             return
         self._next_us = now_us + self._dice.randint(EXCHANGE_MS_MIN, EXCHANGE_MS_MAX) * 1_000
@@ -120,16 +120,25 @@ class ClockComparison:
             old = self._bounds.get(node) if is_known else None
             self._bounds[node] = new if old is None else old.narrowed(new)
 
-    def is_of(self, member: Member) -> bool:
-        """Whether what is known of a node's clock is of this life of it.
+    def joined(self, facts: Iterable[Fact], own: Member) -> dict[str, int]:
+        """When each member came that does not say itself that it is apart; as `apart_us` takes it.
 
-        A broker that begins anew writes its time before it is a member: until then its former life
-        is, which may have come before all others, and that says nothing of the clock it has now.
+        A fact that an earlier life of a broker left says nothing of the clock of the next one: who
+        came back with another clock would be the one that was there first.
+
+        Args:
+            facts: of members.
+            own: this broker's, whether it has joined or not; who is to come is the last.
         """
-        if member.node == self._node:
-            return member.session == self._session
-        written = self._written.get(member.node)
-        return written is None or written[0] == member.session
+        found = {}
+        for fact in facts:
+            member = Member.of(fact)
+            session, _ = self._written.get(member.node, (member.session, 0))
+            session = own.session if member.node == self._node else session
+            if not member.apart and member.session == session:
+                found[member.node] = fact.revision
+        found.setdefault(self._node, limits.INSTANT_MS_MAX)
+        return found
 
     def apart_us(self, joined: Mapping[str, int], limit_us: int) -> int:
         """How far this broker's clock is from that of the cluster; 0 = it agrees, as far as is

@@ -341,7 +341,7 @@ class JetStreamServer:
         finally:
             self._changing.release()
 
-    # ── repair ───────────────────────────────────────────────────────────────────────────────────
+    # --- repair --------------------------------------------------------------------------------
 
     def heal(self, sick: Sequence[Sick]) -> None:
         """Repair this node, on a thread of its own, if its copies are among those that are sick.

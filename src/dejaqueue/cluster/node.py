@@ -22,7 +22,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from dejaqueue import limits
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker import news
 from dejaqueue.broker.broker import Broker
@@ -454,9 +453,7 @@ class Node:
         assert self._broker is not None
         settings = self._broker.settings.clock
         self.clocks.look(member.session, self._broker.clock)
-        found = [(Member.of(fact), fact.revision) for fact in facts]
-        joined = {one.node: at for one, at in found if not one.apart and self.clocks.is_of(one)}
-        joined.setdefault(self.name, limits.INSTANT_MS_MAX)  # who is to come is the last
+        joined = self.clocks.joined(facts, member)
         apart_us = self.clocks.apart_us(joined, settings.step_ms_max * 1_000)
         leaving = abs(apart_us) > settings.apart_ms_max * 1_000
         if (apart_us != 0, leaving) != (member.apart, member.leaving):

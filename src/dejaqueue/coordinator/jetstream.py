@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection, Reply, read_answer
+from dejaqueue.connections.nats.settling import settled
 from dejaqueue.connections.nats.url import read_url
 from dejaqueue.coordinator.bells import Bells, check_fact, check_key, check_prefix
 from dejaqueue.coordinator.counted import Channel, CountedChanges, Told
@@ -283,7 +284,9 @@ class JetStreamCoordinator(Coordinator):
                 raise Unavailable(f"{self._connection.url!r}: {refusal}") from refusal
             if refusal.number != NAME_IN_USE:
                 raise Refused(f"{self._connection.url!r}: {refusal}") from refusal
-        has = self._api(f"STREAM.INFO.{self._stream}")["config"]
+        found = settled(lambda: self._api(f"STREAM.INFO.{self._stream}"))
+        assert found is not None  # `_api` raises
+        has = found["config"]
         if not has.get("allow_msg_ttl") or has.get("max_msgs_per_subject") != 1:
             raise Refused(f"{self._connection.url!r}: the stream {self._stream} is another's")
 

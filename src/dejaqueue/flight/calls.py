@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from dejaqueue.broker.counting import BrokerCounts
+from dejaqueue.broker.broker import Broker
 from dejaqueue.flight.callers import Caller, Callers
 
 _STATUSES: tuple[tuple[type[BaseException], str], ...] = (
@@ -32,11 +32,12 @@ class CallCounter(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
     """Counts the calls of one server.
 
     Args:
+        broker: has the counters.
         callers: says who makes each call, and lets it in.
     """
 
-    def __init__(self, counts: BrokerCounts, callers: Callers) -> None:
-        self._counts = counts
+    def __init__(self, broker: Broker, callers: Callers) -> None:
+        self._counts = broker.counting
         self._callers = callers
 
     def start_call(self, call: flight.CallInfo, headers: dict[str, Any]) -> Caller:

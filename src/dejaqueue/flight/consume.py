@@ -17,9 +17,7 @@ import pyarrow.flight as flight
 from dejaqueue.access.gate import Admission
 from dejaqueue.access.quotas import Opening
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.dispatch import Push
-from dejaqueue.broker.reading import delivery_batches
-from dejaqueue.broker.session import ConsumerSession
+from dejaqueue.broker.streams import ConsumerSession, Push, delivery_batches
 from dejaqueue.errors import BadRequest, DejaQError, Unauthenticated, Unavailable
 from dejaqueue.flight.senders import Lane
 from dejaqueue.flight.sharded import ShardedBroker

@@ -18,8 +18,7 @@ import pyarrow.flight as flight
 
 from dejaqueue import limits
 from dejaqueue.access.quotas import BYTES, Account, Opening
-from dejaqueue.broker.requests import ReplyTo
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.streams import ReplyTo, Writer
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, ResourceExhausted
 from dejaqueue.flight.senders import Lane
 from dejaqueue.flight.sharded import ShardedTarget

@@ -19,13 +19,11 @@ import pyarrow.flight as flight
 
 from dejaqueue import limits
 from dejaqueue.access import administration, audit, rules
+from dejaqueue.access.calls import ACTIONS, TICKETS
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.roles import Principal
-from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.access.tls import ServerTls
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.cron.calls import ACTIONS as CRON_ACTIONS
-from dejaqueue.broker.peers import PEER_ACTIONS
 from dejaqueue.client.flight_transport import flight_location
 from dejaqueue.errors import BadRequest, Elsewhere
 from dejaqueue.flight.bounds import OpenStreams, bounded
@@ -50,9 +48,6 @@ from dejaqueue.model import Topic
 from dejaqueue.schema.messages import SEND
 from dejaqueue.wire import descriptors
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
-
-Action = Callable[..., dict[str, Any]]
-"""Takes the body and, if its rule says so, who calls."""
 
 
 class FlightServer:
@@ -156,7 +151,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 secured |= {"verify_client": True, "root_certificates": tls.client_ca}
         scheme = "grpc+tcp" if tls is None else "grpc+tls"
         mutual = tls is not None and tls.client_ca is not None
-        middleware = {KEY: CallCounter(broker.counting, Callers(gate, mutual=mutual))}
+        middleware = {KEY: CallCounter(broker, Callers(gate, mutual=mutual))}
         super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
         self._gate = gate
@@ -164,41 +159,6 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         self._streams: set[Callable[[], None]] = set()
         self._streams_lock = threading.Lock()
         self._ending = False
-        self._actions: dict[str, Action] = {
-            "create_topic": self._create_topic,
-            "alter_topic": self._alter_topic,
-            "delete_topic": self._delete_topic,
-            "describe_topic": self._describe_topic,
-            "list_topics": self._list_topics,
-            "redrive": self._redrive,
-            "stats": self._stats,
-            "scan_ranges": self._scan_ranges,
-            "history_files": self._history_files,
-            "claim": self._claim,
-            "extend_claims": self._extend_claims,
-            "ack_claims": self._ack_claims,
-            "assignments": self._assignments,
-            "cluster": self._cluster,
-            "remove_node": self._remove_node,
-            "repair_node": self._repair_node,
-            "node_progress": self._node_progress,
-            "check_cluster": self._check_cluster,
-            "counts": self._counts,
-            "histogram": self._histogram,
-            "move_where": self._move_where,
-            "cancel_where": self._cancel_where,
-            "clock": self._clock,
-            **{name: partial(self._cron, name) for name in CRON_ACTIONS},
-            "begin_transaction": self._begin_transaction,
-            "commit_transaction": self._commit_transaction,
-            "commit_epoch": self._commit_epoch,
-            "abort_transaction": self._abort_transaction,
-            "transactions": self._transactions,
-            **{name: partial(self._between_brokers, name) for name in PEER_ACTIONS},
-            "note_write": self._note_write,
-            "writes": self._writes,
-            **{name: partial(self._key, name) for name in administration.ACTIONS},
-        }
 
     # --- streams ------------------------------------------------------------------------------
 
@@ -289,17 +249,16 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     ) -> Iterator[flight.Result]:
         """Administration: JSON in, JSON out."""
         with translated():
-            call = self._actions.get(action.type)
-            if call is None:
-                raise BadRequest("action", f"one of {', '.join(self._actions)}", action.type)
+            if action.type not in ACTIONS:
+                raise BadRequest("action", f"one of {', '.join(ACTIONS)}", action.type)
             body = bounded(action.body, "action.body")
             values = descriptors.json_object(body or b"{}", "action.body")
             try:
-                answer = self._act(action.type, call, values, caller_of(context), context.peer())
+                answer = self._act(action.type, values, caller_of(context), context.peer())
             except Elsewhere as other:
                 if other.spread:
                     shards = onward_sharded(context, other, self.sharded)
-                    answer = shards.act(action.type, values)
+                    answer = shards.call(action.type, values)
                     return iter([flight.Result(json.dumps(answer).encode())])
                 return iter(self.forwarding.action(onward(context, other), action))
             if action.type == "stats" and values.get("topic") is None:
@@ -314,32 +273,22 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             return own
         return stats_of_all(self._broker, self.forwarding, caller.bearer, own)
 
-    def _act(
-        self, name: str, call: Action, body: dict[str, Any], caller: Principal, peer: str
-    ) -> dict[str, Any]:
+    def _act(self, name: str, body: dict[str, Any], caller: Principal, peer: str) -> dict[str, Any]:
         """One action, if its rule lets the caller, with a line in the audit log."""
-        rule = rules.FLIGHT_ACTIONS[name]
+        rule = ACTIONS[name].rule
         topic, more = str(body.get(rule.field) or ""), audit.facts(name, body)
         with audit.recorded(caller.name, peer, name, topic, always=rule.audited, more=more):
             rule.require(caller, body)
-            if name in administration.ACTIONS:
-                near = administration.is_near(peer)
-                answer = administration.act(self._gate.keys, name, body, is_near=near)
-                more["key_id"] = answer.get("id", "")
-                return answer
-            if name == "redrive":
-                return self._broker.redrive(body, rules.may_receive(caller))
-            answer = call(body, rule.sender(caller, body)) if rule.by_sender else call(body)
+            by = rule.requester(caller, body, is_near=administration.is_near(peer))
+            answer = self._broker.call(name, body, by)
+            more |= audit.facts_of_answer(name, answer)
             return rules.shown(caller, name, answer)
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         """The actions there are."""
         with translated():
             caller_of(context)
-        return [
-            (name, (getattr(call, "func", call).__doc__ or "").split("\n")[0])
-            for name, call in self._actions.items()
-        ]
+        return [(call.name, f"{call.sentence} Body: {call.body}.") for call in ACTIONS.values()]
 
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket
@@ -350,30 +299,27 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 bounded(pa.py_buffer(ticket.ticket), "ticket"), "ticket"
             )
             op = values.pop("op", None)
-            if op not in rules.FLIGHT_TICKETS:
-                raise BadRequest("ticket.op", " or ".join(rules.FLIGHT_TICKETS), op)
+            if op not in TICKETS:
+                raise BadRequest("ticket.op", " or ".join(TICKETS), op)
             caller, topic = caller_of(context), str(values.get("topic"))
             with audit.recorded(caller.name, context.peer(), op, topic):
-                rule = rules.FLIGHT_TICKETS[op]
+                rule = TICKETS[op].rule
                 rule.require(caller, values)
-            streams = {
-                "scan": self._broker.scan,
-                "claim": self._broker.read_claim,
-                "history": self._broker.read_history,
-            }
+            by = rule.requester(caller, values)
             try:
-                if op not in streams:
-                    batch = self._broker.peek(values, rule.sender(caller, values))
+                if op == "peek":
+                    _, [page] = self._broker.read(op, values, by)
                     if not self._gate.reads(caller, topic):
-                        batch = batch.drop_columns(["payload"])
-                    return flight.RecordBatchStream(pa.Table.from_batches([batch]))
+                        page = page.drop_columns(["payload"])
+                    return flight.RecordBatchStream(pa.Table.from_batches([page]))
                 values |= {"topic": self._broker.shard_of(topic, values.get("partition"))}
                 ticket = flight.Ticket(json.dumps({"op": op} | values).encode())
-                schema, batches = streams[op](values)
+                schema, batches = self._broker.read(op, values, by)
             except Elsewhere as other:
                 if other.spread:
                     shards = onward_sharded(context, other, self.sharded)
-                    return flight.RecordBatchStream(pa.Table.from_batches([shards.peek(values)]))
+                    _, [page] = shards.read(op, values)
+                    return flight.RecordBatchStream(pa.Table.from_batches([page]))
                 schema, batches = self.forwarding.get(onward(context, other), ticket)
             check = partial(self._gate.check, caller)
             return flight.GeneratorStream(schema, _translating(batches, check))
@@ -422,170 +368,6 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         descriptor = flight.FlightDescriptor.for_path(topic.name)
         schema = SEND.with_metadata({b"topic": json.dumps(topic.to_dict()).encode()})
         return flight.FlightInfo(schema, descriptor, endpoints, -1, -1)
-
-    # --- actions ------------------------------------------------------------------------------
-
-    def _create_topic(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Make a topic: its settings, and exist_ok."""
-        exist_ok = body.pop("exist_ok", False)
-        return self._broker.create_topic(Topic.from_dict(body), exist_ok=bool(exist_ok)).to_dict()
-
-    def _alter_topic(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Change settings of a topic: name, and what changes."""
-        return self._broker.alter_topic(_topic_name(body), body).to_dict()
-
-    def _delete_topic(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Delete a topic and its messages: name."""
-        self._broker.delete_topic(_topic_name(body, alone=True))
-        return {}
-
-    def _describe_topic(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The settings of a topic: name."""
-        return self._broker.topic(_topic_name(body, alone=True), newest=True).to_dict()
-
-    def _list_topics(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Every topic's settings."""
-        descriptors.check_fields(body, [])
-        return {"topics": [topic.to_dict() for topic in self._broker.topics()]}
-
-    def _redrive(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Send a page of dead letters back: topic, and which of them."""
-        return self._broker.redrive(body)
-
-    def _stats(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Counts of one topic (topic), or of all."""
-        descriptors.check_fields(body, ["topic"])
-        topic = body.get("topic")
-        if topic is not None and not isinstance(topic, str):
-            raise BadRequest("topic", "the name of a topic", topic)
-        return self._broker.stats(topic)
-
-    def _scan_ranges(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Where the messages of each partition lie: name."""
-        return self._broker.scan_ranges(_topic_name(body, alone=True))
-
-    def _history_files(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Which files of history a topic has, and what is in each: name, at_from, at_to, here."""
-        return self._broker.history_files(body | {"name": _topic_name(dict(body))})
-
-    def _claim(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Lease what is due, to read it by its number: topic, partition, rows, lease_ms."""
-        return self._broker.claim(body)
-
-    def _extend_claims(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Extend claims as a whole: topic, claims by partition, lease_ms."""
-        return self._broker.settle_claims(body, ack=False)
-
-    def _ack_claims(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Ack claims as a whole: topic, claims by partition."""
-        return self._broker.settle_claims(body, ack=True)
-
-    def _cron(self, name: str, body: dict[str, Any], sender: Sender = NOBODY) -> dict[str, Any]:
-        """Entries of a cron topic (broker/cron/calls.py)."""
-        return self._broker.cron(name, body, sender)
-
-    def _counts(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
-        """Messages of a topic by state, group or tag: topic, by, limit, after."""
-        return self._broker.counts(body, sender)
-
-    def _histogram(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
-        """What is due when: topic, due_from, due_to, bucket_ms, exact, and a filter."""
-        return self._broker.histogram(body, sender)
-
-    def _move_where(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
-        """Move what a filter selects: topic, the filter, what changes, after, dry_run."""
-        return self._broker.move_where(body, sender)
-
-    def _cancel_where(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
-        """Cancel what a filter selects: topic, the filter, after, dry_run."""
-        return self._broker.cancel_where(body, sender)
-
-    def _assignments(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Which consumer has which partition: name."""
-        return self._broker.assignments(_topic_name(body, alone=True))
-
-    def _cluster(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Which brokers there are and who serves what: topic, or all; servers, those beneath."""
-        descriptors.check_fields(body, ["topic", "servers"])
-        topic = body.get("topic") or ""
-        if not isinstance(topic, str):
-            raise BadRequest("topic", "the name of a topic", topic)
-        return self._broker.cluster(topic, servers=body.get("servers") is True)
-
-    def _remove_node(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Begin to have a node leave an embedded cluster: node."""
-        return self._act_on_servers("remove_node", body)
-
-    def _repair_node(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Begin to rebuild the copies that a node's server has: node."""
-        return self._act_on_servers("repair_node", body)
-
-    def _act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        descriptors.check_fields(body, ["node"])
-        return self._broker.act_on_servers(name, {"node": body.get("node"), "start": True})
-
-    def _node_progress(self, body: dict[str, Any]) -> dict[str, Any]:
-        """How far that is: node, change (remove_node or repair_node)."""
-        descriptors.check_fields(body, ["node", "change"])
-        change = body.get("change")
-        if change not in {"remove_node", "repair_node"}:
-            raise BadRequest("change", "remove_node or repair_node", change)
-        return self._broker.act_on_servers(change, {"node": body.get("node")})
-
-    def _check_cluster(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Topics that the coordinator or the journals lack: adopt, have it know them again."""
-        descriptors.check_fields(body, ["adopt"])
-        return self._broker.act_on_servers("check_cluster", {"adopt": body.get("adopt") is True})
-
-    def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The broker's time."""
-        descriptors.check_fields(body, [])
-        return {"broker_us": self._broker.clock.utc_us()}
-
-    def _key(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """API keys (access/administration.py)."""
-        return administration.act(self._gate.keys, name, body, is_near=False)
-
-    def _begin_transaction(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
-        """A new transaction: topic that keeps its decision, timeout_ms (60000)."""
-        return self._broker.transactions.act("begin_transaction", body, sender).result()
-
-    def _commit_transaction(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
-        """Let count what was staged: transaction, participants (a list of topic/partition)."""
-        return self._broker.transactions.act("commit_transaction", body, sender).result()
-
-    def _commit_epoch(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
-        """Let count what was staged for an epoch, once: topic, query, epoch, branches, …"""
-        return self._broker.transactions.act("commit_epoch", body, sender).result()
-
-    def _abort_transaction(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
-        """Forget what was staged: transaction, participants."""
-        return self._broker.transactions.act("abort_transaction", body, sender).result()
-
-    def _transactions(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Undecided transactions that have something staged in a topic: topic."""
-        return self._broker.transactions.act("transactions", body).result()
-
-    def _between_brokers(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """What brokers of a cluster say to one another of transactions (broker/peers.py)."""
-        return self._broker.transactions.hear(name, body).result()
-
-    def _note_write(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
-        """Keep what became of a write, for `writes`: topic, label, epoch, committed, counts."""
-        return self._broker.note_write(body, sender)
-
-    def _writes(self, body: dict[str, Any], sender: Sender) -> dict[str, Any]:
-        """What was noted of the last writes into a topic: topic, label, or all."""
-        return self._broker.writes(body, sender)
-
-
-def _topic_name(body: dict[str, Any], *, alone: bool = False) -> str:
-    name = body.pop("name", None)
-    if not isinstance(name, str):
-        raise BadRequest("name", "the name of a topic", name)
-    if alone:
-        descriptors.check_fields(body, [])
-    return name
 
 
 def _translating(

@@ -1,7 +1,7 @@
 """Topics in shards for callers who do not follow: the broker that is asked asks each shard.
 
     brokers = ShardedBrokers(broker)
-    brokers.of(bearer).peek({"topic": "reminders"})      # as Broker.peek, of all shards
+    brokers.of(bearer).call("counts", {"topic": "reminders"})      # as Broker.call, of all shards
 
 Room: flight; http/ uses it, too. Our own client, with the caller's own key, behind the broker's
 calls: whoever serves a broker can serve this.
@@ -17,7 +17,7 @@ import itertools
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dejaqueue.access.quotas import Account
-from dejaqueue.access.senders import NOBODY, Sender
-from dejaqueue.broker.requests import ReplyTo
+from dejaqueue.access.senders import ANYBODY, NOBODY, Requester, Sender
+from dejaqueue.broker.streams import ReplyTo, Sink
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.credentials import Tls
 from dejaqueue.client.flight_transport import FlightTransport
@@ -43,15 +43,12 @@ from dejaqueue.wire.frames import Reply
 
 if TYPE_CHECKING:
     from dejaqueue.broker.broker import Broker
-    from dejaqueue.broker.dispatch import Sink
 
 CALLERS_MAX = 64
 """Callers whose connections are kept; who has not called for longest makes room."""
 TARGETS_MAX = 256
 AGAIN_MS = 50
 """Between two attempts to send to a shard that is on its way."""
-LOOK_MS = 100
-"""How long a request that does not want to wait gives shards to answer."""
 
 
 class ShardedBrokers:
@@ -132,7 +129,7 @@ class ShardedBroker:
         self._apart = ThreadPoolExecutor(1, thread_name_prefix="dejaq-shards")
         self._lock = threading.Lock()
         self._targets: OrderedDict[WriteStream, ShardedTarget] = OrderedDict()
-        self._runtimes: dict[str, ShardedRuntime] = {}
+        self._runtimes: dict[str, ShardedTopic] = {}
         self.clock = broker.clock
         self.settings = broker.settings
         self.keys = broker.keys
@@ -148,13 +145,13 @@ class ShardedBroker:
         """Change settings of a topic. Raises BadRequest, TopicUnknown."""
         return self._broker.alter_topic(name, changes)
 
-    def runtime(self, name: str) -> ShardedRuntime:
+    def runtime(self, name: str) -> ShardedTopic:
         """The topic as if it were served here. Raises TopicUnknown."""
         topic = self._broker.topic(name)
         with self._lock:
             found = self._runtimes.get(name)
             if found is None or found.topic.spread != topic.spread:
-                found = self._runtimes[name] = ShardedRuntime(self, topic, self._alarm)
+                found = self._runtimes[name] = ShardedTopic(topic)
             return found
 
     def _learn(self, name: str) -> Topic:
@@ -164,6 +161,10 @@ class ShardedBroker:
         here = next((one["url"] for one in known["nodes"] if one["node"] == known["node"]), "")
         self._transport.learn_shards(topic, lambda shard: self._broker.home(shard) or here)
         return topic
+
+    def consumers(self, name: str) -> list[dict[str, Any]]:
+        """As Broker.consumers."""
+        return list(self.call("stats", {"topic": name})["consumers"])
 
     # --- streams --------------------------------------------------------------------------------
 
@@ -197,56 +198,29 @@ class ShardedBroker:
 
     # --- calls ----------------------------------------------------------------------------------
 
-    def act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """An action of Flight. Raises what the shards say."""
-        return self._transport.action(name, body).result()
-
-    def peek(self, ticket: dict[str, Any], _sender: Sender = NOBODY) -> pa.RecordBatch:
-        """A page of messages."""
-        table = self._transport.rows({"op": "peek", **ticket}).result()
-        if not table.num_rows:
-            empty = pa.RecordBatch.from_pylist([], table.schema.remove_metadata())
-            return empty.replace_schema_metadata(table.schema.metadata)
-        return table.combine_chunks().to_batches()[0]
-
-    def counts(self, values: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
-        """How many messages there are by state, group or tag."""
-        return self.act("counts", values)
-
-    def histogram(self, values: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
-        """How many messages are due in each stretch of time."""
-        return self.act("histogram", values)
-
-    def move_where(self, values: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
-        """Move some of the messages that a filter selects."""
-        return self.act("move_where", values)
-
-    def cancel_where(self, values: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
-        """Cancel some of the messages that a filter selects."""
-        return self.act("cancel_where", values)
-
-    def redrive(
-        self, values: dict[str, Any], may_receive: Callable[[str], bool] = lambda _: True
+    def call(
+        self, name: str, body: dict[str, Any] | None = None, _by: Requester = ANYBODY
     ) -> dict[str, Any]:
-        """Send a page of dead letters back; the shards ask who may receive them."""
-        return self.act("redrive", values)
+        """As Broker.call. The shards see by the caller's key what it may do; raises what they
+        say."""
+        return self._transport.action(name, body or {}).result()
 
-    def cron(self, action: str, body: dict[str, Any], _sender: Sender = NOBODY) -> dict[str, Any]:
-        """Entries of a cron topic."""
-        return self.act(action, body)
+    def ask(
+        self, name: str, body: dict[str, Any] | None = None, _by: Requester = ANYBODY
+    ) -> Future[dict[str, Any]]:
+        """As Broker.ask."""
+        return self._transport.action(name, body or {})
 
-    def stats(self, topic: str | None = None) -> dict[str, Any]:
-        """Counts of a topic."""
-        return self.act("stats", {} if topic is None else {"topic": topic})
-
-    def assignments(self, name: str) -> dict[str, Any]:
-        """Which consumer has which partition of a topic."""
-        return self.act("assignments", {"name": name})
-
-    @property
-    def transactions(self) -> ShardedTransactions:
-        """Those of its topics."""
-        return ShardedTransactions(self._transport)
+    def read(
+        self, op: str, ticket: dict[str, Any], _by: Requester = ANYBODY
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """As Broker.read."""
+        table = self._transport.rows({**ticket, "op": op}).result()
+        batches = table.combine_chunks().to_batches()
+        if not batches:  # a table without rows has none, and a page is one batch
+            empty = pa.RecordBatch.from_pylist([], table.schema.remove_metadata())
+            batches = [empty.replace_schema_metadata(table.schema.metadata)]
+        return table.schema, iter(batches)
 
     def close(self) -> None:
         """End what is passed on. Twice is fine."""
@@ -255,62 +229,11 @@ class ShardedBroker:
         self._transport.close()
 
 
-class ShardedTransactions:
-    """A topic in shards has no transactions: they are refused, and none is undecided."""
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardedTopic:
+    """A topic in shards, as far as callers of `Broker.runtime` look into it."""
 
-    def __init__(self, transport: RoutedTransport) -> None:
-        self._transport = transport
-
-    def act(
-        self, action: str, body: dict[str, Any], _sender: Sender = NOBODY
-    ) -> Future[dict[str, Any]]:
-        """One of the actions of transactions."""
-        return self._transport.action(action, body)
-
-    def undecided(self, topic: str) -> list[dict[str, Any]]:
-        """The transactions that have something staged in a topic."""
-        return list(self.act("transactions", {"topic": topic}).result()["transactions"])
-
-
-class ShardedRuntime:
-    """A topic in shards, as far as HTTP requests that lease look into it.
-
-    Attributes:
-        partitions, dispatcher: itself.
-        numbers: one look is enough for all of it.
-    """
-
-    numbers = range(1)
-
-    def __init__(self, broker: ShardedBroker, topic: Topic, alarm: Alarm) -> None:
-        self.topic = topic
-        self.partitions = self.dispatcher = self
-        self._broker = broker
-        self._alarm = alarm
-
-    def __len__(self) -> int:
-        return 1
-
-    def change(self, _number: int, _change: Callable[[Any], object]) -> Future[None]:
-        """Done when the shards have had time to look for messages."""
-        looked: Future[None] = Future()
-        self._alarm.after(LOOK_MS, partial(looked.set_result, None))
-        return looked
-
-    def describe(self) -> list[dict[str, Any]]:
-        """Who consumes."""
-        return list(self._broker.stats(self.topic.name)["consumers"])
-
-    def seen(self, session: ShardedSession, _now_us: int) -> None:
-        """The consumer was heard of."""
-        session.keep_alive()
-
-    def withdraw(self, session: ShardedSession, rows: int) -> int:
-        """The consumer takes so much less than it gave credit for."""
-        return session.withdraw(rows)
-
-    def forget_ended(self, _now_ms: int) -> None:
-        """Leases are known to the shards."""
+    topic: Topic
 
 
 class ShardedTarget:

@@ -16,8 +16,7 @@ from functools import partial
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.broker.dispatch import Push, Sink
-from dejaqueue.broker.requests import ReplyTo
+from dejaqueue.broker.streams import Push, ReplyTo, Sink
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.link import backoff_ms
 from dejaqueue.client.routed_transport import RoutedTransport
@@ -30,6 +29,8 @@ from dejaqueue.schema.shards import shard_of_ids, split_rows
 from dejaqueue.wire.descriptors import ConsumeStream
 from dejaqueue.wire.frames import Ping, Pong, Reply, Settle
 
+LOOK_MS = 100
+"""How long a request that does not want to wait gives shards to answer."""
 TRIES_MAX = 20
 """A shard that cannot be opened so often, with pauses, ends the consumer."""
 
@@ -224,10 +225,19 @@ class ShardedSession:
                 channel.ping(Ping(ping.number, now_us, 0, 0, report))
         return Pong(ping.number, ping.client_us, now_us)
 
-    def keep_alive(self) -> None:
+    def seen(self) -> None:
         """The shards hear that the consumer is there."""
         self._pings = self._pings % 0xFFFF_FFFF + 1
         self.ping(Ping(self._pings, self._clock.now_us()))
+
+    def forget_ended(self) -> None:
+        """Leases are known to the shards."""
+
+    def looked(self) -> Future[None]:
+        """Done when the shards have had time to look for messages."""
+        done: Future[None] = Future()
+        self._alarm.after(LOOK_MS, partial(done.set_result, None))
+        return done
 
     def close(self, *, release: bool) -> None:
         """End. Twice is fine.

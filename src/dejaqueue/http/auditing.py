@@ -2,7 +2,7 @@
 
 Room: http.
 Holds: the line is written before the answer goes out.
-See: access/audit.py for the lines; access/rules.py for what administers; entrance.py for who asks.
+See: access/audit.py for the lines; access/routes.py for what administers; entrance.py for who asks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from starlette.types import Scope
 
 from dejaqueue.access import audit
 from dejaqueue.access.roles import Principal
-from dejaqueue.access.rules import HTTP_ROUTES
+from dejaqueue.access.routes import RULES
 from dejaqueue.errors import DejaQError, NotAllowed
 
 BEARER = "dejaq.bearer"
@@ -59,7 +59,7 @@ def note_error(scope: Scope, error: DejaQError) -> None:
 def record(scope: Scope, status: int) -> None:
     """Before the answer goes out: whoever has it can rely on the line."""
     error = scope.get(OUTCOME)
-    rule = HTTP_ROUTES.get((scope["method"], _path(scope)))
+    rule = RULES.get((scope["method"], _path(scope)))
     administers = _ADMINISTERS in scope or (rule is not None and rule.audited)
     if not administers or isinstance(error, NotAllowed):
         return

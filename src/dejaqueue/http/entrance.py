@@ -3,7 +3,7 @@
 Room: http. Middleware around the whole application.
 Holds: once there is a key, nothing but what is public is answered without one, not even that a
 path is not there; without a key, pages that a browser shows cannot call a broker either.
-See: access/gate.py for who calls; access/pages.py for pages; access/rules.py for what is public;
+See: access/gate.py for who calls; access/pages.py for pages; access/routes.py for what is public;
 auditing.py for the log.
 """
 
@@ -16,13 +16,14 @@ from dejaqueue.access import pages
 from dejaqueue.access.gate import Gate, only_bearer_of
 from dejaqueue.access.pages import Pages
 from dejaqueue.access.roles import EVERYBODY
-from dejaqueue.access.rules import HTTP_ROUTES, PUBLIC
+from dejaqueue.access.routes import RULES
+from dejaqueue.access.rules import PUBLIC
 from dejaqueue.errors import BadRequest, DejaQError
 from dejaqueue.http.auditing import BEARER, CERTIFICATE, PRINCIPAL, note_error, record
 from dejaqueue.http.forwarding import FORWARDED
 from dejaqueue.http.problems import problem
 
-_PUBLIC_PATHS = frozenset(path for (_, path), rule in HTTP_ROUTES.items() if rule is PUBLIC)
+_PUBLIC_PATHS = frozenset(path for (_, path), rule in RULES.items() if rule is PUBLIC)
 _LOOKING = frozenset({"GET", "HEAD"})
 _BUSY = frozenset({"messages", "lease", "ack", "nack", "extend", "touch"})
 """How the paths of what is called most end: none of these administers."""

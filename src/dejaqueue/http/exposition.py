@@ -16,10 +16,14 @@ import pyarrow as pa
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from dejaqueue.broker.counting import GAUGES
-from dejaqueue.broker.observation import HORIZONS, Observer, TopicNumbers
-from dejaqueue.broker.shared import Disks
-from dejaqueue.broker.timekeeping import clock_numbers
+from dejaqueue.broker.watching import (
+    GAUGES,
+    HORIZONS,
+    Disks,
+    Observer,
+    TopicNumbers,
+    clock_numbers,
+)
 from dejaqueue.http.catalogue import METRICS, TOPIC
 from dejaqueue.http.protocol import Connections
 from dejaqueue.http.readiness import readiness

@@ -15,7 +15,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.http.auditing import SHARDED
 from dejaqueue.http.columns import send_batch
 from dejaqueue.http.gather import Gather
-from dejaqueue.http.leasing import LeasePool
+from dejaqueue.http.leasing.pool import LeasePool
 from dejaqueue.http.named import settle_batch
 from dejaqueue.wire.descriptors import WriteStream
 

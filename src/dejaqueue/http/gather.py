@@ -20,8 +20,7 @@ import pyarrow as pa
 from dejaqueue.access.quotas import Account
 from dejaqueue.access.senders import Sender
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.streams import TopicRuntime, Writer
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply

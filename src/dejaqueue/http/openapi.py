@@ -6,17 +6,21 @@ Holds: every model of shapes.py is in the document; every route says which probl
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
-from fastapi import FastAPI, Path
+from fastapi import APIRouter, FastAPI, Path
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from dejaqueue.access.routes import ROUTES
 from dejaqueue.http import shapes
 from dejaqueue.http.problems import MEDIA_TYPE
 
 Description = dict[str, Any]
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 TopicName = Annotated[
     str,
@@ -100,6 +104,33 @@ def _problem(status: int) -> Description:
             "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
         }
     return found
+
+
+def route(router: APIRouter, name: str, **described: Any) -> Callable[[Endpoint], Endpoint]:
+    """Register a function for a row of the table of routes (access/routes.py).
+
+    Method, path, operation id and first sentence are the row's; what the function's docstring says
+    after its own first paragraph follows in the description.
+
+    Args:
+        described: what the framework takes beside these, as `responses`.
+    """
+    row = ROUTES[name]
+
+    def register(endpoint: Endpoint) -> Endpoint:
+        more = (inspect.getdoc(endpoint) or "").partition("\n\n")[2]
+        router.add_api_route(
+            row.path.removeprefix(router.prefix),
+            endpoint,
+            methods=[row.method],
+            operation_id=row.name,
+            summary=row.sentence.rstrip("."),
+            description=f"{row.sentence}\n\n{more}".strip(),
+            **described,
+        )
+        return endpoint
+
+    return register
 
 
 def install(app: FastAPI, description: str) -> None:

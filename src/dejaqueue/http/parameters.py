@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import Query, Request
+from fastapi import Depends, Query, Request
 
+from dejaqueue import limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.columns import instants
 
@@ -21,7 +22,33 @@ InstantText = Annotated[
     str | None, Query(description="UTC milliseconds, or ISO 8601 with a zone.", max_length=64)
 ]
 TextList = Annotated[list[str] | None, Query(max_length=16)]
+State = Literal["scheduled", "ready", "leased", "dead", "staged", "staged_ack"]
+Priority = Annotated[int | None, Query(ge=0, le=limits.PRIORITY_MAX)]
 AfterText = Annotated[str | None, Query(description="The `next` of the page before.")]
+
+
+def _matching(
+    state: State | None = None,
+    group: str | None = None,
+    tags_any: TextList = None,
+    tags_all: TextList = None,
+    tags_none: TextList = None,
+    priority_from: Priority = None,
+    priority_to: Priority = None,
+) -> dict[str, Any]:
+    return given(
+        state=state,
+        group=group,
+        tags_any=tags_any,
+        tags_all=tags_all,
+        tags_none=tags_none,
+        priority_from=priority_from,
+        priority_to=priority_to,
+    )
+
+
+Matching = Annotated[dict[str, Any], Depends(_matching)]
+"""The fields of a selection that are given, but for its due times, which need a conversion."""
 
 
 def check_names(request: Request, *known: str) -> None:

@@ -6,7 +6,7 @@ See: broker/health.py.
 
 from __future__ import annotations
 
-from dejaqueue.broker.health import Health, health_of
+from dejaqueue.broker.watching import Health, health_of
 from dejaqueue.http.service import Service
 
 

@@ -48,7 +48,7 @@ class Service:
 
     def stats(self, request: Request) -> dict[str, Any]:
         """Numbers of the topics of all brokers."""
-        return self.gather(request.scope.get(BEARER), self.broker.stats())
+        return self.gather(request.scope.get(BEARER), self.broker.call("stats"))
 
 
 def service_of(request: Request) -> Service:

@@ -46,6 +46,9 @@ DELIVERY = pa.schema(
 PEEK = pa.schema([*DELIVERY, pa.field("state", pa.utf8(), nullable=False)])
 """What `peek` answers: messages as they are, without leasing them."""
 
+NEXT = b"next"
+"""Name in the metadata of a page's schema of where the next page begins: JSON for `after`."""
+
 SCAN = pa.schema(
     [
         *PEEK.set(PEEK.get_field_index("due"), pa.field("due", pa.int64())),

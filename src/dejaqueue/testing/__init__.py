@@ -1,4 +1,4 @@
-"""What users may test with: virtual clock, reference model, conformance suites.
+"""What users may test with: virtual clock, reference model, simulation, conformance suites.
 
 Room: testing. Shipped, but imported by nothing else of the project.
 """

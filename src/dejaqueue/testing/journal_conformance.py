@@ -157,7 +157,7 @@ class JournalConformance(ABC):
         store.close()
         return self.make_store(directory)
 
-    # ── duties 1, 3, 4: append and scan ──────────────────────────────────────────────────────────
+    # --- duties 1, 3, 4: append and scan -------------------------------------------------------
 
     def test_an_empty_journal(self, tmp_path: Path) -> None:
         journal = self.make_store(tmp_path).open("topic", 0)
@@ -214,7 +214,7 @@ class JournalConformance(ABC):
         assert journal.tail == tail == 120
         assert read_rows(journal, list(written)) == list(written.values())
 
-    # ── duty 2: fencing ──────────────────────────────────────────────────────────────────────────
+    # --- duty 2: fencing -----------------------------------------------------------------------
 
     def test_an_append_elsewhere_than_at_the_tail_is_fenced(self, tmp_path: Path) -> None:
         journal = self.make_store(tmp_path).open("topic", 0)
@@ -225,7 +225,7 @@ class JournalConformance(ABC):
         assert [entry.rows for _, _, entry in journal.scan(0)] == [1, 2]
         assert journal.append([make_ack(3)], 2, 2) == 3
 
-    # ── duty 6: read ─────────────────────────────────────────────────────────────────────────────
+    # --- duty 6: read --------------------------------------------------------------------------
 
     def test_read_gives_any_rows_in_the_order_asked(self, tmp_path: Path) -> None:
         random, store = np.random.default_rng(4), self.make_store(tmp_path)
@@ -292,7 +292,7 @@ class JournalConformance(ABC):
             thread.join()
         assert not failures, failures
 
-    # ── duty 7: giving room back ─────────────────────────────────────────────────────────────────
+    # --- duty 7: giving room back --------------------------------------------------------------
 
     def test_dead_entries_give_their_room_back(self, tmp_path: Path) -> None:
         random, store = np.random.default_rng(7), self.make_store(tmp_path)
@@ -349,7 +349,7 @@ class JournalConformance(ABC):
         fill(journal, random, 3)
         assert journal.byte_count() < full_bytes / 2
 
-    # ── duties 8, 9 ──────────────────────────────────────────────────────────────────────────────
+    # --- duties 8, 9 ---------------------------------------------------------------------------
 
     def test_a_closed_journal_is_unavailable(self, tmp_path: Path) -> None:
         store = self.make_store(tmp_path)
@@ -378,7 +378,7 @@ class JournalConformance(ABC):
     def test_there_is_room_at_first(self, tmp_path: Path) -> None:
         assert self.make_store(tmp_path).open("topic", 0).has_room(1)
 
-    # ── duty 10: snapshots ───────────────────────────────────────────────────────────────────────
+    # --- duty 10: snapshots --------------------------------------------------------------------
 
     def test_the_newest_snapshot_is_found_with_its_files(self, tmp_path: Path) -> None:
         random, store = np.random.default_rng(10), self.make_store(tmp_path)
@@ -418,7 +418,7 @@ class JournalConformance(ABC):
         assert found is not None
         assert found.meta == "first"
 
-    # ── the store ────────────────────────────────────────────────────────────────────────────────
+    # --- the store -----------------------------------------------------------------------------
 
     def test_the_catalogue_is_kept(self, tmp_path: Path) -> None:
         store = self.make_store(tmp_path)

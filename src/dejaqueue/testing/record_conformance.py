@@ -98,7 +98,7 @@ class RecordConformance(ABC):
         """A name that no other test has."""
         return f"t.{secrets.token_hex(6)}"
 
-    # ── duties 1, 2, 7 ───────────────────────────────────────────────────────────────────────────
+    # --- duties 1, 2, 7 ------------------------------------------------------------------------
 
     def test_an_empty_log_has_nothing(self) -> None:
         with self.store() as store:
@@ -151,7 +151,7 @@ class RecordConformance(ABC):
             assert count == len(sizes)
             assert log.byte_count() > 0
 
-    # ── duty 3: fencing ──────────────────────────────────────────────────────────────────────────
+    # --- duty 3: fencing -----------------------------------------------------------------------
 
     def test_an_append_elsewhere_than_behind_the_last_is_fenced(self) -> None:
         with self.store() as store:
@@ -206,7 +206,7 @@ class RecordConformance(ABC):
         assert list(found) == list(range(1, len(found) + 1))
         assert (won[0] | won[1]).items() <= found.items()
 
-    # ── duty 5: no answer ────────────────────────────────────────────────────────────────────────
+    # --- duty 5: no answer ---------------------------------------------------------------------
 
     def test_a_lost_answer_is_unavailable_and_can_be_found_out(self) -> None:
         server = self.server_address()
@@ -306,7 +306,7 @@ class RecordConformance(ABC):
         assert len(found) >= acknowledged
         assert found == [(number, b"%d" % number) for number in range(1, len(found) + 1)]
 
-    # ── duty 8: dropped records ──────────────────────────────────────────────────────────────────
+    # --- duty 8: dropped records ---------------------------------------------------------------
 
     def test_dropped_records_go_and_the_numbers_stay(self) -> None:
         topic = self.topic()
@@ -336,7 +336,7 @@ class RecordConformance(ABC):
             log.append(32, [[b"33"]])
             assert everything(log, 33) == [(33, b"33")]
 
-    # ── duty 9 ───────────────────────────────────────────────────────────────────────────────────
+    # --- duty 9 --------------------------------------------------------------------------------
 
     def test_threads_read_while_another_appends(self) -> None:
         with self.store() as store:
@@ -381,7 +381,7 @@ class RecordConformance(ABC):
             assert store.open(topic, 0).last() == 1
         store.close()
 
-    # ── the store ────────────────────────────────────────────────────────────────────────────────
+    # --- the store -----------------------------------------------------------------------------
 
     def test_logs_are_apart_and_drop_takes_those_of_a_topic(self) -> None:
         with self.store() as store:

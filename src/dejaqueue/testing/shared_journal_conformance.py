@@ -192,7 +192,7 @@ class SharedJournalConformance(JournalConformance):
         other = records if self.one_store else self.make_records(directory)
         return RecordJournalStore(records), RecordJournalStore(other)
 
-    # ── owners ───────────────────────────────────────────────────────────────────────────────────
+    # --- owners --------------------------------------------------------------------------------
 
     def test_an_owner_that_was_overtaken_is_fenced(self, tmp_path: Path) -> None:
         first, second = self.rivals(tmp_path)
@@ -270,7 +270,7 @@ class SharedJournalConformance(JournalConformance):
         first.close()
         second.close()
 
-    # ── sizes ────────────────────────────────────────────────────────────────────────────────────
+    # --- sizes ---------------------------------------------------------------------------------
 
     def test_an_append_larger_than_a_record_is_rejoined(self, tmp_path: Path) -> None:
         random, store = np.random.default_rng(22), self.make_store(tmp_path)
@@ -293,7 +293,7 @@ class SharedJournalConformance(JournalConformance):
         assert read_rows(journal, list(rows)) == list(rows.values())
         rival.close()
 
-    # ── answers that are lost ────────────────────────────────────────────────────────────────────
+    # --- answers that are lost -----------------------------------------------------------------
 
     def large_append(self, store: RecordJournalStore) -> list[Entry]:
         """Entries that take several records."""
@@ -380,7 +380,7 @@ class SharedJournalConformance(JournalConformance):
             assert marks(other) == [1, 2]
         store.close()
 
-    # ── rot ──────────────────────────────────────────────────────────────────────────────────────
+    # --- rot -----------------------------------------------------------------------------------
 
     def test_a_record_that_rots_or_is_missing_is_refused_by_its_number(
         self, tmp_path: Path

@@ -7,6 +7,9 @@ died does nothing any more, but what it had sent to the server may still arrive 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+
+from greenlet import getcurrent
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.cluster.clocks import PREFIX as CLOCKS
@@ -92,6 +95,12 @@ class LateReader(ProcessCoordinator):
         return facts
 
 
+def _pass(fibers: Fibers, longest_us: int) -> None:
+    """Wait, where there is somebody who may."""
+    if getcurrent() is not fibers.hub:
+        fibers.pass_time(fibers.world.between(20, longest_us))
+
+
 class ClusterMachine(Machine):
     """One of several machines.
 
@@ -100,6 +109,7 @@ class ClusterMachine(Machine):
         line: of this life's broker to the server.
         coordinator: of this life's broker.
         starts_wrong: its clock stays as wrong as it is at the next start.
+        is_gone: it has left for good, and does not start again.
     """
 
     def __init__(self, name: str, world: World, cluster: Cluster) -> None:
@@ -109,12 +119,12 @@ class ClusterMachine(Machine):
         self.node: Node | None = None
         self.line: Line | None = None
         self.coordinator: LateReader | None = None
-        self.is_up = self.starts_wrong = False
+        self.is_up = self.starts_wrong = self.is_gone = False
         self.life.over = True
 
     def start(self) -> None:
         """Start a broker; it is there a little later, or dies on the way."""
-        if self.is_up:
+        if self.is_up or self.is_gone:
             return
         self.is_up = True
         self.restarts += 1
@@ -141,6 +151,8 @@ class ClusterMachine(Machine):
         )
         self.line = Line(world, fibers.life, cluster.server, cluster.trouble)
         self.coordinator = cluster.facts.adopt(LateReader(cluster.facts, world))
+        if cluster.append_us_max:
+            self.line.takes_time = partial(_pass, fibers, cluster.append_us_max)
         threads = FiberThreads(fibers)
         try:
             store = RecordJournalStore(
@@ -222,11 +234,13 @@ class Cluster:
     Attributes:
         is_made: the topics are there; before that a broker may die while it makes them.
         keys_of: how a broker reaches the API keys of the cluster; None = as everything else.
+        append_us_max: how long an append is on its way, and its answer; 0 = they take no time.
     """
 
     moves = True
     keys_of: KeysOf | None = None
     is_made = False
+    append_us_max = 0
 
     def __init__(self, world: World, count: int, trouble: float) -> None:
         self.world = world

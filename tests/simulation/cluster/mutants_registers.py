@@ -15,7 +15,6 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.deciding import Decision
 from dejaqueue.broker.transactions import Transactions
 from dejaqueue.cluster.catalogue import ClusterCatalogue
-from dejaqueue.cluster.node import Node
 from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.model import Topic
 
@@ -66,7 +65,7 @@ def a_topic_is_described_as_it_was_last_heard_of(patch: pytest.MonkeyPatch) -> N
     """From what the broker knows, without asking whether it changed since."""
 
     def topic(self: Broker, name: str, *, newest: bool = False) -> Topic:
-        self._check_running()
+        self.check_running()
         return self._catalogue.get(name)
 
     patch.setattr(Broker, "topic", topic)
@@ -108,10 +107,3 @@ def a_commit_is_answered_before_all_know_it(patch: pytest.MonkeyPatch) -> None:
         inner(self, name, decision, lambda error: None)
 
     patch.setattr(Transactions, "_tell", tell)
-
-
-@mutant
-def who_is_paused_answers_what_it_knew(patch: pytest.MonkeyPatch) -> None:
-    """A broker whose membership is over goes on to answer looks."""
-    patch.setattr(Node, "refusal", lambda self, topic: None)
-    patch.setattr(Node, "is_member", property(lambda self: True))

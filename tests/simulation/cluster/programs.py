@@ -53,7 +53,7 @@ class Town:
     @property
     def url(self) -> str:
         """Of the cluster, any broker first."""
-        names = [machine.name for machine in self.cluster.machines]
+        names = [machine.name for machine in self.cluster.machines if not machine.is_gone]
         self.world.random.shuffle(names)
         return "dejaq://" + ",".join(f"{name}:1" for name in names[:3])
 

@@ -213,7 +213,12 @@ class Registers:
             then()
 
         peek = {"topic": TOPIC, "keys": [key], "limit": 10}
-        self.ask(TOPIC, lambda broker, t: t(broker.peek(peek), None), told, anywhere=False)
+        self.ask(
+            TOPIC,
+            lambda broker, t: t(next(broker.read("peek", peek)[1]), None),
+            told,
+            anywhere=False,
+        )
 
     def _fault(self, rule: int, text: str) -> None:
         self.faults.append(Fault(rule, text))
@@ -372,7 +377,12 @@ class Registers:
             then()
 
         peek = {"topic": topic, "partition": partition, "limit": 1_000}
-        self.ask(topic, lambda broker, t: t(broker.peek(peek), None), told, anywhere=False)
+        self.ask(
+            topic,
+            lambda broker, t: t(next(broker.read("peek", peek)[1]), None),
+            told,
+            anywhere=False,
+        )
 
     # --- the end ------------------------------------------------------------------------------
 

@@ -113,7 +113,7 @@ class Remaker:
         """See what is there in the end."""
         if self.lives:
             peek = {"topic": self.name, "limit": 1_000}
-            self._until_done(lambda broker: broker.peek(peek), self._seen)
+            self._until_done(lambda broker: next(broker.read("peek", peek)[1]), self._seen)
 
     def _seen(self, batch: pa.RecordBatch) -> None:
         there = {payload.decode() for payload in batch.column("payload").to_pylist()}

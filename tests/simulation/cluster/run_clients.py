@@ -13,6 +13,7 @@ from tests.checker.judge import judge
 from tests.simulation.cluster.client_fibers import clients_in_fibers
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.machines import Cluster
+from tests.simulation.cluster.membership import Membership
 from tests.simulation.cluster.programs import Looker, Program, Sender, Taker, Town, Transactor
 from tests.simulation.cluster.programs_aio import AsyncSender, AsyncTaker
 from tests.simulation.cluster.remakers import leftovers
@@ -30,6 +31,7 @@ def simulate_clients(seed: int) -> Run:
     Writer._spread = itertools.count()
     dice = world.random
     cluster = Cluster(world, dice.choice([2, 3, 3]), dice.choice([0.0, 0.0, 0.01, 0.05]))
+    cluster.append_us_max = dice.choice([0, 2_000, 50_000])
     scenario = choose(world)
     # Letters are read by those who speak the protocol by hand.
     scenario = replace(scenario, topic=replace(scenario.topic, max_attempts=0))
@@ -60,6 +62,8 @@ def simulate_clients(seed: int) -> Run:
         end_us = world.now_us + dice.choice([4, 8, 12]) * SECOND
         faults = ClusterFaults(world, cluster, scenario, takers, programs, end_us)
         faults.begin()
+        membership = Membership(world, cluster, end_us)
+        membership.begin()
         world.run(end_us)
         faults.heal()
         town.stopped = True

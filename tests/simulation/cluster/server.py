@@ -51,6 +51,7 @@ class Line(RecordStore):
     Attributes:
         is_cut: nothing gets through.
         dies_at: appends until the broker dies in one; None = never.
+        takes_time: called on the way to an append, and on the way back.
     """
 
     summary = "simulated"
@@ -61,6 +62,7 @@ class Line(RecordStore):
         self._trouble = trouble
         self.is_cut = False
         self.dies_at: int | None = None
+        self.takes_time: Callable[[], None] = lambda: None
 
     def heal(self) -> None:
         """Everything gets through."""
@@ -147,8 +149,10 @@ class _Log(RecordLog):
                 if world.chance(0.5):
                     self._arrive(after, copies)
                 raise Died("append")
+        line.takes_time()
         if not line.is_lost():
             self._kept.append(after, copies)
+            line.takes_time()
             return
         server.lost += 1
         fate = world.random.random()

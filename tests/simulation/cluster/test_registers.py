@@ -24,7 +24,7 @@ def test_all_answers_are_one_order(seed: int) -> None:
 
 
 def test_what_is_judged_is_asked() -> None:
-    history = simulate_registers(7).history
+    history = simulate_registers(2).history
     done = Counter(type(one).__name__ for one in history.looks if one.outcome is Outcome.OK)
     done += Counter(f"send {one.outcome.value}" for one in history.sends)
     done += Counter(f"cancel {one.outcome.value}" for one in history.cancels)

@@ -180,18 +180,8 @@ class WireClient:
     def do_get(self, ticket: Any, options: Any) -> _Rows:
         """Rows."""
         content = json.loads(ticket.ticket)
-        if content["op"] == "peek":
-            table = self._ask(lambda at: at.rows(content), options)
-            return _Rows(table.schema, table.to_batches())
-        rows: _Rows = self._ask(partial(self._scan, content), options)
-        return rows
-
-    def _scan(self, ticket: dict[str, Any], at: LocalTransport) -> Future[_Rows]:
-        values = {name: value for name, value in ticket.items() if name != "op"}
-        schema, batches = at._broker.scan(values)
-        found: Future[_Rows] = Future()
-        found.set_result(_Rows(schema, list(batches)))
-        return found
+        table = self._ask(lambda at: at.rows(content), options)
+        return _Rows(table.schema, table.to_batches())
 
     def _ask(self, call: Callable[[LocalTransport], Future[Any]], options: Any) -> Any:
         asked = _Call(self._wire, self._machine)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.access.administration import ACTIONS, act, is_near
+from dejaqueue.access.administration import act, is_near
+from dejaqueue.access.calls import ACTIONS
 from dejaqueue.access.key_ring import InMemory, KeyRing
 from dejaqueue.errors import BadRequest, Forbidden
 from dejaqueue.testing.virtual_clock import VirtualClock
@@ -66,6 +67,7 @@ def test_lists_tell_no_secrets(ring: KeyRing) -> None:
 def test_wrong_bodies_are_refused(ring: KeyRing, name: str, body: dict[str, Any]) -> None:
     assert name in ACTIONS
     with pytest.raises(BadRequest):
+        ACTIONS[name].check(body)
         act(ring, name, body, is_near=True)
 
 

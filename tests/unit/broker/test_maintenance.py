@@ -14,7 +14,7 @@ PAYLOADS = [b"x" * 5_000] * 40
 
 
 def snapshots_of(broker: BrokerFixture) -> int:
-    return int(broker.broker.stats(TOPIC)["snapshots"])
+    return int(broker.broker.call("stats", {"topic": TOPIC})["snapshots"])
 
 
 def test_a_snapshot_is_taken_by_count__under_a_load_that_never_pauses(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_live_rows_of_mostly_dead_segments_are_copied__and_come_back_whole(
             broker.cancel(ids[:7] + ids[8:])
             broker.wait_for_snapshots()
         broker.settle_down()
-        stats = broker.broker.stats(TOPIC)
+        stats = broker.broker.call("stats", {"topic": TOPIC})
         assert stats["copied_rows"] > 0
         assert stats["journal_bytes"] < 60 * 40 * 5_000 / 2
         broker.restart()

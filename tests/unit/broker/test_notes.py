@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dejaqueue.access.calls import ACTIONS
 from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.notes import NOTES_MAX, Notes, note_write, writes
 from dejaqueue.errors import BadRequest
@@ -19,7 +20,9 @@ def runtime() -> Any:
 
 
 def note(runtime: Any, label: str, now_ms: int = 5, **more: Any) -> None:
-    note_write(runtime, {"topic": "t", "label": label, "counts": {"OK": 1}} | more, NOBODY, now_ms)
+    body = {"topic": "t", "label": label, "counts": {"OK": 1}} | more
+    ACTIONS["note_write"].check(body)
+    note_write(runtime, body, NOBODY, now_ms)
 
 
 def test_what_was_noted_is_found_by_its_label_or_with_all_others(runtime: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dejaqueue.access.calls import ACTIONS
 from dejaqueue.broker.redrive import PAGE_ROWS, Choice, parse
 from dejaqueue.errors import BadRequest
 
@@ -38,7 +39,9 @@ def test_what_is_left_out_has_a_default() -> None:
 )
 def test_a_bad_field_is_refused_by_name(field: str, value: Any) -> None:
     with pytest.raises(BadRequest) as caught:
-        parse({"topic": "t.dead", field: value})
+        body = {"topic": "t.dead", field: value}
+        ACTIONS["redrive"].check(body)
+        parse(body)
     assert caught.value.field in (field, "topic.name")
 
 

@@ -49,7 +49,8 @@ def broker(tmp_path: Path, clock: VirtualClock) -> Iterator[Broker]:
 
 def claimed(broker: Broker) -> int:
     """How many messages are leased now to who asks, for a second."""
-    return int(broker.claim({"topic": "t", "partition": 0, "rows": 100, "lease_ms": 1_000})["rows"])
+    body = {"topic": "t", "partition": 0, "rows": 100, "lease_ms": 1_000}
+    return int(broker.call("claim", body)["rows"])
 
 
 def send(broker: Broker, *, due_ms: int | None = None) -> None:

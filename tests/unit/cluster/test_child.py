@@ -51,6 +51,17 @@ def test_it_runs_and_stops(tmp_path: Path) -> None:
         assert not (tmp_path / "pid").exists()
 
 
+def test_one_whose_number_cannot_be_noted_is_watched_and_ended_all_the_same(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "pid").mkdir()  # neither written nor removed, as on a disk that takes no writes
+    with child(tmp_path) as (one, lines):
+        pid = int(lines.get(timeout=10))
+        assert one.starts == 1
+        one.stop()
+        check_ends(pid)
+
+
 def test_one_that_does_not_want_to_end_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,10 +6,12 @@ Not covered: what a node does about it (tests/cluster/test_clocks.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from dejaqueue.cluster.clocks import PREFIX, Bounds, ClockComparison
+from dejaqueue.cluster.members import PREFIX as MEMBERS
 from dejaqueue.cluster.members import Member
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.testing.virtual_clock import VirtualClock
@@ -93,6 +95,25 @@ def test_of_two_the_first_is_right(brokers: Brokers) -> None:
     assert brokers.apart_us("b") < -3_000_000_000
 
 
+def test_who_comes_back_with_another_clock_was_not_there_first(brokers: Brokers) -> None:
+    """What its earlier life said of itself is still there for as long as its lease."""
+    store = brokers.facts.open()
+    lives = {name: Member(name, session, "", "", "") for name, session in (("a", "s"), ("b", "s"))}
+    for name, member in lives.items():
+        brokers.join(name)
+        store.put(MEMBERS + name, member.to_bytes())
+    brokers.go_on(3)
+    again = replace(lives["a"], session="next")
+    there = store.list(MEMBERS)
+    comparison = ClockComparison("a", store, brokers.elapsed, LEASE_MS)
+    comparison.look("next", VirtualClock(brokers.elapsed.now_ms() + 24 * HOUR_MS))
+    assert comparison.apart_us(comparison.joined(there, again), LIMIT_US) > 0
+    del brokers.clocks["a"]
+    brokers.go_on(3)
+    other = brokers.comparisons["b"]
+    assert other.apart_us(other.joined(there, lives["b"]), LIMIT_US) == 0
+
+
 def test_most_are_right__though_the_first_is_not(brokers: Brokers) -> None:
     for name, ahead_ms in (("a", HOUR_MS), ("b", 0), ("c", 0)):
         brokers.join(name, ahead_ms)
@@ -131,23 +152,3 @@ def test_what_an_operator_sees(brokers: Brokers) -> None:
     assert first.described(Member("z", "s", "", "", ""))["ahead_ms_min"] is None
     first.forget()
     assert [fact.key for fact in brokers.facts.find(PREFIX)] == [f"{PREFIX}b"]
-
-
-def member(node: str, session: str) -> Member:
-    return Member(node, session, "", "", "")
-
-
-def test_who_begins_anew_is_not_first_because_its_former_life_was(brokers: Brokers) -> None:
-    for name in ("a", "b"):
-        brokers.join(name)
-    brokers.go_on(3)
-    assert brokers.comparisons["b"].is_of(member("a", "s"))
-    brokers.clocks["a"] = VirtualClock(brokers.elapsed.now_ms() + HOUR_MS)
-    again = ClockComparison("a", brokers.facts.open(), brokers.elapsed, LEASE_MS)
-    again.look("s2", brokers.clocks["a"])
-    brokers.elapsed.advance(ms=3_000)
-    brokers.comparisons["b"].look("s", brokers.clocks["b"])
-    for one in (again, brokers.comparisons["b"]):
-        assert not one.is_of(member("a", "s"))
-        assert one.is_of(member("a", "s2"))
-        assert one.is_of(member("b", "s"))

@@ -37,7 +37,7 @@ def test_how_a_call_ended(error: BaseException | None, status: str) -> None:
 
 def test_call_that_did_not_end_is_open() -> None:
     counts = BrokerCounts()
-    counter = CallCounter(counts, Callers(Gate()))
+    counter = CallCounter(cast(Any, SimpleNamespace(counting=counts)), Callers(Gate()))
     info = cast(Any, SimpleNamespace(method=flight.FlightMethod.DO_PUT))
     first, _second = counter.start_call(info, {}), counter.start_call(info, {})
     first.call_completed(None)

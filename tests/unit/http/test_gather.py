@@ -84,7 +84,7 @@ def test_a_topic_made_anew_is_written_to(broker: Broker) -> None:
         assert (await gather.put([{"payload": ""}])).ids == [0]
 
     asyncio.run(run())
-    assert broker.stats("t")["scheduled"] == 1
+    assert broker.call("stats", {"topic": "t"})["scheduled"] == 1
 
 
 def test_a_batch_by_itself_says_what_is_wrong(broker: Broker) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import httpx
 import pytest
@@ -36,7 +37,11 @@ def test_who_waits_when_it_stops_is_told_at_once(broker: Broker) -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    while not any(consumer["credit"] for consumer in broker.stats("t")["consumers"]):
+
+    def consumers() -> list[dict[str, Any]]:
+        return list(broker.call("stats", {"topic": "t"})["consumers"])
+
+    while not any(consumer["credit"] for consumer in consumers()):
         pass
     server.stop()
     waiting.join(10)

@@ -2,7 +2,7 @@
 
 Room: broker. Any thread; what touches a partition runs on its worker.
 Holds: what is answered is durable; an entry is in one partition, also after partitions were added.
-See: fire.py; flight/server.py and local.py, which call `act`.
+See: fire.py; broker/calls/calls.py, which calls `act`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,6 @@ from dejaqueue.schema.cron import CronEntry, is_text
 
 Answer = TypeVar("Answer")
 
-ACTIONS = ("cron_put", "cron_list", "cron_get", "cron_pause", "cron_drop", "cron_run", "cron_next")
-"""The actions that `act` does."""
-
 
 def act(
     runtime: Callable[[str], TopicRuntime],
@@ -40,10 +37,13 @@ def act(
     body: dict[str, Any],
     sender: Sender = NOBODY,
 ) -> dict[str, Any]:
-    """Do one of ACTIONS: JSON in, JSON out. Raises BadRequest, TopicUnknown, TryLater.
+    """A call about cron, of the table in access/calls.py: JSON in, JSON out.
 
     Args:
         sender: who asks; messages of the entries it puts are its own.
+
+    Raises:
+        BadRequest, TopicUnknown, TryLater.
     """
     fields = dict(body)
     if name == "cron_next" and fields.get("entry") is not None:

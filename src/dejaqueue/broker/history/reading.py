@@ -34,11 +34,7 @@ from dejaqueue.errors import BadRequest, DejaQError, Refused, Unavailable
 from dejaqueue.model import ChangeKind
 from dejaqueue.schema.history import CHANGE_NAMES, HISTORY, STORED
 from dejaqueue.schema.texts import mended_batch
-from dejaqueue.wire.descriptors import check_fields
 
-FIELDS = [
-    *("topic", "partition", "file", "columns", "at_from", "at_to", "here", "positions", "gaps"),
-]
 BATCH_ROWS = 65_536
 STRETCHES_MAX = 10_000
 _GAP = CHANGE_NAMES[ChangeKind.GAP]
@@ -86,7 +82,6 @@ def list_files(
     Args:
         topic: None = it is served elsewhere, and here is what this broker recorded of it.
     """
-    check_fields(values, ["name", "at_from", "at_to", "here"])
     from_ms, to_ms = _times(values)
     if topic is not None:
         _roll(topic)
@@ -146,7 +141,6 @@ def gaps_in(files: Files, topic: str, file: HistoryFile) -> list[tuple[int, int]
 
 def parse(files: Files, topic: str, values: dict[str, Any]) -> Ticket:
     """The checked ticket; BadRequest names what is wrong."""
-    check_fields(values, FIELDS, required=("partition", "file"))
     number = whole(values, "partition", 0, limits.PARTITIONS_MAX - 1)
     name = values["file"]
     path = files.path_of(topic, number, name) if isinstance(name, str) else None

@@ -103,7 +103,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
     async def _action(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         return await waiting.result(self._core.transport.action(name, body))
 
-    # ---- topics -----------------------------------------------------------------------------
+    # --- topics --------------------------------------------------------------------------------
 
     async def create_topic(self, name: str, *, exist_ok: bool = True, **settings: Any) -> Topic:
         """Create a topic.
@@ -193,7 +193,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         """Counts and rates of the broker, or of one topic."""
         return await self._action("stats", {} if topic is None else {"topic": topic})
 
-    # ---- sending ----------------------------------------------------------------------------
+    # --- sending -------------------------------------------------------------------------------
 
     async def send(
         self,
@@ -446,7 +446,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         answer = await self._action("transactions", {"topic": check_topic_name(topic)})
         return list(answer["transactions"])
 
-    # ---- receiving --------------------------------------------------------------------------
+    # --- receiving -----------------------------------------------------------------------------
 
     def consume(
         self,

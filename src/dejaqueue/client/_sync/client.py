@@ -103,7 +103,7 @@ class Client(Browsing, Letters, Keys):
     def _action(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         return waiting.result(self._core.transport.action(name, body))
 
-    # ---- topics -----------------------------------------------------------------------------
+    # --- topics --------------------------------------------------------------------------------
 
     def create_topic(self, name: str, *, exist_ok: bool = True, **settings: Any) -> Topic:
         """Create a topic.
@@ -191,7 +191,7 @@ class Client(Browsing, Letters, Keys):
         """Counts and rates of the broker, or of one topic."""
         return self._action("stats", {} if topic is None else {"topic": topic})
 
-    # ---- sending ----------------------------------------------------------------------------
+    # --- sending -------------------------------------------------------------------------------
 
     def send(
         self,
@@ -444,7 +444,7 @@ class Client(Browsing, Letters, Keys):
         answer = self._action("transactions", {"topic": check_topic_name(topic)})
         return list(answer["transactions"])
 
-    # ---- receiving --------------------------------------------------------------------------
+    # --- receiving -----------------------------------------------------------------------------
 
     def consume(
         self,

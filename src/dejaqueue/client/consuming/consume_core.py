@@ -116,7 +116,7 @@ class ConsumeCore:
         self._together = SettleBatches(alarm, self._send_together)
         self._unanswered: set[Future[Reply]] = set()
 
-    # ---- the stream -------------------------------------------------------------------------
+    # --- the stream ----------------------------------------------------------------------------
 
     def open(self) -> None:
         """Open the stream, once; tries as long as retries last. Blocks."""
@@ -254,7 +254,7 @@ class ConsumeCore:
         """Call this, from any thread, when there may be something to take; None = no more."""
         self._ring_loop = ring
 
-    # ---- time -------------------------------------------------------------------------------
+    # --- time ----------------------------------------------------------------------------------
 
     def _ping(self, generation: int) -> None:
         """Ping, and plan the next one; on the alarm's thread, but for the first."""
@@ -364,7 +364,7 @@ class ConsumeCore:
         self._number = self._number % 0xFFFF_FFFF + 1
         return self._number
 
-    # ---- settling ---------------------------------------------------------------------------
+    # --- settling ------------------------------------------------------------------------------
 
     def settle(
         self,

@@ -41,7 +41,7 @@ class TopicCore(ConsumeCore):
         self._next_shard = 0
         self._becoming = threading.Lock()
 
-    # ---- the shards --------------------------------------------------------------------------
+    # --- the shards ----------------------------------------------------------------------------
 
     def _connect_once(self) -> None:
         try:
@@ -106,7 +106,7 @@ class TopicCore(ConsumeCore):
             return self
         return self._shards[int(shard_of_ids(rows.ids[:1], len(self._shards))[0])]
 
-    # ---- what the faces use ------------------------------------------------------------------
+    # --- what the faces use --------------------------------------------------------------------
 
     def take(self, rows_max: int) -> Slice | None:
         """The next rows that are due, None if none is; raises what went wrong behind."""

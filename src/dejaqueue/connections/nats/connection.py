@@ -121,7 +121,7 @@ class NatsConnection:
         self._loop.run_forever()
         self._loop.close()
 
-    # ── connecting ───────────────────────────────────────────────────────────────────────────────
+    # --- connecting ----------------------------------------------------------------------------
 
     async def _connect(self) -> None:
         failure = await self._connect_any()
@@ -216,7 +216,7 @@ class NatsConnection:
         self._told = tuple(told) or self._told
         self._lost = lost
 
-    # ── what the library tells ───────────────────────────────────────────────────────────────────
+    # --- what the library tells ----------------------------------------------------------------
 
     async def _on_error(self, error: Exception) -> None:
         log.debug("%r: %s", self.url, _shown(error))
@@ -232,7 +232,7 @@ class NatsConnection:
             headers = message.headers or {}
             give(Reply(message.subject, message.data, headers, message.reply or ""))
 
-    # ── calls from threads ───────────────────────────────────────────────────────────────────────
+    # --- calls from threads --------------------------------------------------------------------
 
     def run(self, work: Coroutine[Any, Any, _Result], timeout_s: float = TIMEOUT_S) -> _Result:
         """Run a coroutine on the connection's thread and wait for it. Raises Unavailable."""
@@ -422,7 +422,7 @@ class NatsConnection:
         except Exception as error:
             raise Unavailable(f"{self.url!r}: cannot listen: {_shown(error)}") from error
 
-    # ── about the server ─────────────────────────────────────────────────────────────────────────
+    # --- about the server ----------------------------------------------------------------------
 
     @property
     def is_connected(self) -> bool:

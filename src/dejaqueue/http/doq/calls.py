@@ -22,6 +22,7 @@ from dejaqueue.http.direct import JsonAnswer
 from dejaqueue.http.doq import shapes
 from dejaqueue.http.doq.refusals import DirectDoqRoute, documented
 from dejaqueue.http.doq.state import doq_of, message_answer
+from dejaqueue.http.openapi import route
 from dejaqueue.http.problems import framework_problem, problem
 from dejaqueue.http.service import account_of, principal_of
 
@@ -50,8 +51,9 @@ _ACK = {
 _YES, _NO = ("true", "1", "on", "t", "y", "yes"), ("false", "0", "off", "f", "n", "no")
 
 
-@router.post(
-    "/messages",
+@route(
+    router,
+    "doq_enqueue",
     response_model=shapes.DoqMessage,
     responses=documented("enqueue"),
     openapi_extra=_BODY,
@@ -84,8 +86,9 @@ async def _message(request: Request) -> shapes.DoqNewMessage:
         ) from None
 
 
-@router.get(
-    "/messages",
+@route(
+    router,
+    "doq_dequeue",
     response_model=shapes.DoqMessage,
     responses=documented("dequeue"),
     openapi_extra=_ACK,
@@ -113,7 +116,7 @@ def _wants_ack(request: Request) -> bool:
     raise RequestValidationError([found])
 
 
-@router.post("/messages/{id}/ack", response_model=shapes.DoqDone, responses=documented("ack"))
+@route(router, "doq_ack", response_model=shapes.DoqDone, responses=documented("ack"))
 async def ack(request: Request, queue_name: str, id: str) -> Response:  # noqa: A002
     """A message is done."""
     principal_of(request).require(Role.CONSUME, queue_name)

@@ -19,15 +19,14 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from dejaqueue.access.senders import Sender
-from dejaqueue.broker.at_once import Name, lease_now
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.dispatch import Push
-from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.doq import messages as doq
+from dejaqueue.broker.doq.lapses import Lapses
+from dejaqueue.broker.doq.messages import Name
+from dejaqueue.broker.streams import TopicRuntime
 from dejaqueue.errors import DejaQError, DuplicateKey, Refused, TopicUnknown, TryLater
 from dejaqueue.http.doq import rows
 from dejaqueue.http.doq.ids import Ids
-from dejaqueue.http.doq.lapses import Lapses
 from dejaqueue.http.doq.rows import Row
 from dejaqueue.http.doq.shapes import DoqNewMessage
 from dejaqueue.http.doq.topics import is_queue
@@ -48,19 +47,8 @@ ENQUEUE_TRIES = 64
 GATHERS_MAX = 1_024
 """Queues that messages are gathered for; those with nothing to do go first."""
 
-
-Change = Callable[[Partition, Name], RowStatus]
-"""Runs on the worker of the partition where the message is."""
-
-
-def _named(change: Change, name: Name, place: Partition) -> RowStatus:
-    return change(place, name)
-
-
-def _take(lapses: Lapses | None, done: bool, place: Partition) -> Push | None:
-    if lapses is not None:
-        lapses.bring_back(place)
-    return lease_now(place, done=done)
+Change = Callable[..., RowStatus]
+"""A function of broker/doq/messages.py that takes a message's `name`."""
 
 
 class Messages:
@@ -137,7 +125,7 @@ class Messages:
         for step in range(count):
             number = (self._turn + step) % count
             lapses = self._lapses_of(topic, number)
-            push = await self._turns(topic, number).run(partial(_take, lapses, ack))
+            push = await self._turns(topic, number).run(partial(doq.take, lapses=lapses, done=ack))
             if push is None:
                 continue
             if lapses is not None and not ack:
@@ -169,31 +157,34 @@ class Messages:
         return rows.row_of(topic.topic.kind, found)
 
     def _peek(self, queue_name: str, name: Name) -> dict[str, Any] | None:
-        asked = {"topic": queue_name}
-        found = self._broker.peek(asked | {"keys": list(name.keys)}).to_pylist()
+        found = self._page(queue_name, keys=list(name.keys))
         if not found and name.id < 1 << 63:
-            by_id = self._broker.peek(asked | {"ids": [name.id]}).to_pylist()
-            found = [row for row in by_id if not row["key"]]
+            found = [row for row in self._page(queue_name, ids=[name.id]) if not row["key"]]
         return found[0] if found else None
+
+    def _page(self, queue_name: str, **named: list[Any]) -> list[dict[str, Any]]:
+        _, [page] = self._broker.read("peek", {"topic": queue_name, **named})
+        found: list[dict[str, Any]] = page.to_pylist()
+        return found
 
     async def ack(self, queue_name: str, text: str) -> None:
         """A message is done. Raises Refused if nobody has it."""
-        await self._change(queue_name, text, rows.ack)
+        await self._change(queue_name, text, doq.ack)
 
     async def touch(self, queue_name: str, text: str) -> None:
         """The acknowledgement timeout of a message begins anew."""
-        await self._change(queue_name, text, rows.touch)
+        await self._change(queue_name, text, doq.touch)
 
     async def delete(self, queue_name: str, text: str, sender: Sender) -> None:
         """A message is gone."""
-        await self._change(queue_name, text, partial(rows.delete, owner=sender.owner))
+        await self._change(queue_name, text, partial(doq.delete, owner=sender.owner))
 
     async def set_priority(self, queue_name: str, text: str, priority: int, sender: Sender) -> None:
         """A message that waits gets another priority."""
         if self.topic(queue_name).topic.kind is not TopicKind.TIMELINE:
             raise Refused("a fair queue hands out the messages of a group as they came")
-        rows.due_ms_of(priority)
-        change = partial(rows.set_priority, priority=priority, owner=sender.owner)
+        doq.due_ms_of(priority)
+        change = partial(doq.set_priority, priority=priority, owner=sender.owner)
         await self._change(queue_name, text, change)
 
     async def nack(
@@ -205,7 +196,7 @@ class Messages:
         topic = self.topic(queue_name).topic
         is_delayed = topic.kind is TopicKind.TIMELINE
         if is_delayed:
-            rows.due_ms_of(priority)
+            doq.due_ms_of(priority)
         if metadata is not None:
             rows.headers_of(priority, metadata)
         if metadata is not None or (priority and not is_delayed):
@@ -215,14 +206,14 @@ class Messages:
             if is_other or wanted != (row.metadata or {}):
                 await self._send_anew(queue_name, row, priority or row.priority, wanted)
                 return
-        await self._change(queue_name, text, partial(rows.put_back, priority=priority))
+        await self._change(queue_name, text, partial(doq.put_back, priority=priority))
 
     async def _send_anew(
         self, queue_name: str, row: Row, priority: int, metadata: dict[str, str]
     ) -> None:
         home, sequence = unpack_id(row.message_id)
         # It stays the message of who sent it.
-        asked = self.topic(queue_name).look(home, partial(rows.sender_of, sequence=sequence))
+        asked = self.topic(queue_name).look(home, partial(doq.sender_of, sequence=sequence))
         sender = await asyncio.wrap_future(asked)
         transactions = self._broker.transactions
         timeout_ms = NACK_SECONDS_MAX * 1_000
@@ -271,7 +262,7 @@ class Messages:
         topic, name = self.topic(queue_name), rows.name_of(text)
         status = RowStatus.NOT_FOUND
         for number in name.homes(topic):
-            status = await self._turns(topic, number).run(partial(_named, change, name))
+            status = await self._turns(topic, number).run(partial(change, name=name))
             if status is not RowStatus.NOT_FOUND:
                 break
         if status is not RowStatus.OK:

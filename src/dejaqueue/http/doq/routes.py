@@ -21,12 +21,11 @@ from dejaqueue.http.doq import calls, shapes, topics
 from dejaqueue.http.doq.calls import Lane
 from dejaqueue.http.doq.refusals import DoqRoute, documented
 from dejaqueue.http.doq.state import Doq, doq_of, message_answer, metadata_part
+from dejaqueue.http.openapi import route
 from dejaqueue.http.service import Service, principal_of, service_of
 from dejaqueue.model import Topic
 
 router = APIRouter(prefix="/API/v1", tags=["DOQ"], route_class=DoqRoute)
-_QUEUE = "/queues/{queue_name}"
-_MESSAGE = _QUEUE + "/messages/{id}"
 ALONE = "alone"
 """The id of a broker that is in no cluster."""
 
@@ -42,7 +41,9 @@ def install(app: FastAPI, service: Service) -> None:
 # --- queues -----------------------------------------------------------------------------------
 
 
-@router.post("/queues", response_model=shapes.DoqMade, responses=documented("create_queue"))
+@route(
+    router, "doq_create_queue", response_model=shapes.DoqMade, responses=documented("create_queue")
+)
 async def create_queue(request: Request, body: shapes.DoqNewQueue) -> JSONResponse:
     """Make a queue. One of that name and type that is there already is fine."""
     note(request, topic=body.name)
@@ -69,7 +70,9 @@ def _create(service: Service, asked: Topic) -> Topic:
     return known
 
 
-@router.get("/queues", response_model=shapes.DoqListing, responses=documented("list_queues"))
+@route(
+    router, "doq_list_queues", response_model=shapes.DoqListing, responses=documented("list_queues")
+)
 async def list_queues(request: Request) -> JSONResponse:
     """All queues that the caller may look at."""
     principal, broker = principal_of(request), service_of(request).broker
@@ -94,21 +97,28 @@ def _stats(service: Service, request: Request, shown: list[Topic]) -> dict[str, 
     found = {}
     for topic in shown:
         with suppress(TopicUnknown):
-            found[topic.name] = service.broker.stats(topic.name)
+            found[topic.name] = service.broker.call("stats", {"topic": topic.name})
     return found
 
 
-@router.get(_QUEUE, response_model=shapes.DoqDescribed, responses=documented("get_queue"))
+@route(
+    router, "doq_get_queue", response_model=shapes.DoqDescribed, responses=documented("get_queue")
+)
 async def get_queue(request: Request, queue_name: str) -> JSONResponse:
     """A queue, and how full it is."""
     rules.require_any(principal_of(request), rules.LOOKS, queue_name)
     doq = doq_of(request)
     topic = doq.messages.topic(queue_name).topic
-    stats = await run_in_threadpool(service_of(request).broker.stats, queue_name)
+    stats = await run_in_threadpool(service_of(request).broker.call, "stats", {"topic": queue_name})
     return JSONResponse(topics.describe(topic, stats, doq.rates.of(queue_name)))
 
 
-@router.put(_QUEUE, response_model=shapes.DoqChanged, responses=documented("update_queue"))
+@route(
+    router,
+    "doq_update_queue",
+    response_model=shapes.DoqChanged,
+    responses=documented("update_queue"),
+)
 async def update_queue(
     request: Request, queue_name: str, body: shapes.DoqChangedQueue
 ) -> JSONResponse:
@@ -123,7 +133,12 @@ async def update_queue(
     )
 
 
-@router.delete(_QUEUE, response_model=shapes.DoqDeleted, responses=documented("delete_queue"))
+@route(
+    router,
+    "doq_delete_queue",
+    response_model=shapes.DoqDeleted,
+    responses=documented("delete_queue"),
+)
 async def delete_queue(request: Request, queue_name: str) -> JSONResponse:
     """Delete a queue and its messages."""
     principal_of(request).require(Role.MANAGE, queue_name)
@@ -132,8 +147,11 @@ async def delete_queue(request: Request, queue_name: str) -> JSONResponse:
     return JSONResponse({"status": "DELETED"})
 
 
-@router.get(
-    "/cluster/servers", response_model=shapes.DoqServers, responses=documented("cluster_servers")
+@route(
+    router,
+    "doq_cluster_servers",
+    response_model=shapes.DoqServers,
+    responses=documented("cluster_servers"),
 )
 async def cluster_servers(request: Request) -> JSONResponse:
     """The brokers. All are equal: each is shown as its own leader, which takes every call.
@@ -160,21 +178,25 @@ async def cluster_servers(request: Request) -> JSONResponse:
 # --- messages ---------------------------------------------------------------------------------
 
 
-@router.post("/ids", response_model=shapes.DoqIds, responses=documented("generate_ids"))
+@route(
+    router, "doq_generate_ids", response_model=shapes.DoqIds, responses=documented("generate_ids")
+)
 async def generate_ids(request: Request, body: shapes.DoqNewIds) -> JSONResponse:
     """Ids for messages that are to be sent; who sends one twice has sent it once."""
     principal_of(request)
     return JSONResponse({"ids": doq_of(request).ids.take(body.number)})
 
 
-@router.get(_MESSAGE, response_model=shapes.DoqMessage, responses=documented("get_message"))
+@route(
+    router, "doq_get_message", response_model=shapes.DoqMessage, responses=documented("get_message")
+)
 async def get_message(request: Request, queue_name: str, id: str) -> Response:  # noqa: A002
     """A message as it is, without taking it."""
     principal_of(request).require(Role.MANAGE, queue_name)
     return message_answer("GOT", await doq_of(request).messages.get(queue_name, id))
 
 
-@router.delete(_MESSAGE, status_code=204, responses=documented("delete_message"))
+@route(router, "doq_delete_message", status_code=204, responses=documented("delete_message"))
 async def delete_message(request: Request, queue_name: str, id: str) -> Response:  # noqa: A002
     """Delete a message, whether it waits or is with a consumer."""
     caller = principal_of(request)
@@ -184,7 +206,7 @@ async def delete_message(request: Request, queue_name: str, id: str) -> Response
     return Response(status_code=204)
 
 
-@router.post(_MESSAGE + "/nack", response_model=shapes.DoqDone, responses=documented("nack"))
+@route(router, "doq_nack", response_model=shapes.DoqDone, responses=documented("nack"))
 async def nack(
     request: Request,
     queue_name: str,
@@ -201,7 +223,7 @@ async def nack(
     return JSONResponse(answer | metadata_part(returned.metadata))
 
 
-@router.post(_MESSAGE + "/touch", response_model=shapes.DoqDone, responses=documented("touch"))
+@route(router, "doq_touch", response_model=shapes.DoqDone, responses=documented("touch"))
 async def touch(request: Request, queue_name: str, id: str) -> JSONResponse:  # noqa: A002
     """The acknowledgement timeout of a message begins anew."""
     principal_of(request).require(Role.CONSUME, queue_name)
@@ -209,8 +231,8 @@ async def touch(request: Request, queue_name: str, id: str) -> JSONResponse:  # 
     return JSONResponse({"status": "TOUCHED", "id": id})
 
 
-@router.put(
-    _MESSAGE + "/priority", response_model=shapes.DoqDone, responses=documented("set_priority")
+@route(
+    router, "doq_set_priority", response_model=shapes.DoqDone, responses=documented("set_priority")
 )
 async def set_priority(
     request: Request,

@@ -1,7 +1,8 @@
 """What a DOQ message is as a row: priority, group and metadata in the fields of a message.
 
-Room: http. The functions that take a `Partition` run on its worker.
+Room: http. Pure: fields in, fields out.
 Holds: a message keeps its id, its priority and its metadata however often it is delivered.
+See: broker/doq/messages.py, which changes them.
 
     DOQ       delayed queue                    fair queue
     content   payload                          payload
@@ -22,26 +23,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from dejaqueue import limits
-from dejaqueue.access.senders import NOBODY, Sender
-from dejaqueue.broker.at_once import Name, find, is_leased, read_headers
-from dejaqueue.broker.partition import Partition
-from dejaqueue.engine.arrays import Words
-from dejaqueue.engine.commands import Ack, Cancel, Extend, Move, Nack
+from dejaqueue.broker.doq.messages import PRIORITY, Name, due_ms_of, priority_of
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.doq.shapes import DEFAULT_GROUP, UINT64_MAX, DoqNewMessage
-from dejaqueue.model import RowStatus, TopicKind
+from dejaqueue.model import TopicKind
 from dejaqueue.schema.messages import HEADERS
 
-PRIORITY = "doq-priority"
-"""The header with a message's priority; a user's own of that name is refused."""
-CHANGED = f"{PRIORITY}:"
-"""What the group of a message begins with whose priority was changed."""
-PRIORITY_MAX = limits.INSTANT_MS_MAX // 1_000
-"""Of a delayed queue: the last second that a message can wait for."""
 AGAIN = "'"
 """Behind the id in the key of a message that was sent anew with other metadata."""
 
@@ -57,15 +46,6 @@ def name_of(text: str) -> Name:
 def id_of(message_id: int, key: str | None) -> str:
     """The DOQ id of a message."""
     return str(message_id) if not key else key.removesuffix(AGAIN)
-
-
-def due_ms_of(priority: int) -> int:
-    """When a message of a delayed queue is due. Raises BadRequest."""
-    if priority > PRIORITY_MAX:
-        raise BadRequest("priority", f"from 0 to {PRIORITY_MAX} in a delayed queue", priority)
-    # A due time before 1973 is taken for a mistake (INSTANT_MS_MIN). Small priorities are overdue
-    # all the same, and keep their order there.
-    return max(priority * 1_000, limits.INSTANT_MS_MIN + priority) if priority else 0
 
 
 def headers_of(priority: int, metadata: dict[str, str] | None) -> dict[str, str]:
@@ -144,7 +124,7 @@ def row_of(kind: TopicKind, row: dict[str, Any]) -> Row:
     group = row["group"] or ""
     stored = headers.pop(PRIORITY, "")
     delayed = kind is TopicKind.TIMELINE
-    priority = _priority(stored, group if delayed else "", row["due"] // 1_000)
+    priority = priority_of(stored, group if delayed else "", row["due"] // 1_000)
     key = row["key"] or ""
     return Row(
         id_of(row["id"], key),
@@ -163,117 +143,3 @@ def sent_row(kind: TopicKind, message: DoqNewMessage, message_id: int, key: str)
     group = DEFAULT_GROUP if kind is TopicKind.TIMELINE else message.group
     metadata = message.metadata or None
     return Row(key, group, message.priority, message.content, metadata, message_id, key, 0)
-
-
-def _priority(stored: str, group: str, otherwise: int) -> int:
-    for text in (group.removeprefix(CHANGED) if group.startswith(CHANGED) else "", stored):
-        if text.isascii() and text.isdecimal():
-            return int(text)
-    return otherwise
-
-
-# --- on the worker --------------------------------------------------------------------------
-
-
-def _one(sequence: int) -> Any:
-    return np.array([sequence], dtype=np.int64)
-
-
-def sender_of(place: Partition, sequence: int) -> Sender:
-    """Who sent a live message."""
-    senders = place.engine.senders(_one(sequence))
-    return NOBODY if senders is None else Sender(senders.names[int(senders.indices[0])])
-
-
-def ack(place: Partition, name: Name) -> RowStatus:
-    """A message that is leased is done."""
-    sequence = find(place, name)
-    if sequence is None:
-        return RowStatus.NOT_FOUND
-    if not is_leased(place, sequence):
-        return RowStatus.LEASE_LOST
-    rows = _one(sequence)
-    place.apply(Ack(place.now_ms(), -1, rows, place.engine.attempts(rows)))
-    return RowStatus.OK
-
-
-def touch(place: Partition, name: Name) -> RowStatus:
-    """The lease of a message begins anew."""
-    sequence = find(place, name)
-    if sequence is None:
-        return RowStatus.NOT_FOUND
-    if not is_leased(place, sequence):
-        return RowStatus.LEASE_LOST
-    rows, now_ms = _one(sequence), place.now_ms()
-    end_ms = now_ms + place.topic().lease_ms
-    place.apply(Extend(now_ms, end_ms, -1, rows, place.engine.attempts(rows)))
-    return RowStatus.OK
-
-
-def _find_owned(place: Partition, name: Name, owner: str | None) -> int | None:
-    """As `find`, of the messages that this sender sent; None = anybody's."""
-    sequence = find(place, name)
-    if sequence is None or owner is None or place.engine.sent_by(_one(sequence), owner)[0]:
-        return sequence
-    return None
-
-
-def delete(place: Partition, name: Name, owner: str | None) -> RowStatus:
-    """A message is gone, whether it waits or is leased."""
-    sequence = _find_owned(place, name, owner)
-    if sequence is None:
-        return RowStatus.NOT_FOUND
-    rows, now_ms = _one(sequence), place.now_ms()
-    if is_leased(place, sequence):
-        place.apply(Ack(now_ms, -1, rows, place.engine.attempts(rows)))
-    else:
-        place.apply(Cancel(now_ms, rows))
-    return RowStatus.OK
-
-
-def put_back(place: Partition, name: Name, priority: int) -> RowStatus:
-    """A leased message goes back to its place in the queue.
-
-    Args:
-        priority: another one for it; 0 = it keeps its own.
-    """
-    sequence = find(place, name)
-    if sequence is None:
-        return RowStatus.NOT_FOUND
-    if not is_leased(place, sequence):
-        return RowStatus.LEASE_LOST
-    rows, now_ms = _one(sequence), place.now_ms()
-    due_ms = now_ms
-    is_delayed = place.topic().kind is TopicKind.TIMELINE
-    if is_delayed:
-        due_ms = _due_ms(place, sequence, priority)
-    place.apply(Nack(now_ms, due_ms, -1, rows, place.engine.attempts(rows)))
-    if is_delayed and priority:
-        place.apply(Move(now_ms, rows, None, None, _changed(priority)))
-    return RowStatus.OK
-
-
-def _due_ms(place: Partition, sequence: int, priority: int) -> int:
-    """When a message that goes back is due: as when it was sent, or by its new priority."""
-    if priority:
-        return due_ms_of(priority)
-    groups = place.engine.moved_groups(_one(sequence))
-    group = "" if groups is None else groups.names[groups.indices[0]]
-    stored = read_headers(place, sequence).get(PRIORITY, "")
-    return due_ms_of(_priority(stored, group, place.now_ms() // 1_000))
-
-
-def _changed(priority: int) -> Words:
-    return Words((f"{CHANGED}{priority}",), np.zeros(1, dtype=np.int32))
-
-
-def set_priority(place: Partition, name: Name, priority: int, owner: str | None) -> RowStatus:
-    """A message that waits in a delayed queue gets another priority."""
-    sequence = _find_owned(place, name, owner)
-    if sequence is None:
-        return RowStatus.NOT_FOUND
-    if is_leased(place, sequence):
-        return RowStatus.LEASED
-    dues_ms = np.array([due_ms_of(priority)], dtype=np.int64)
-    place.apply(Move(place.now_ms(), _one(sequence), dues_ms, None, _changed(priority)))
-    return RowStatus.OK

@@ -10,23 +10,17 @@ A request for each message costs two changes of thread, and those cost more than
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 from weakref import ref
 
-from dejaqueue.broker.dispatch import Push
-from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.reading import delivery_batches
-from dejaqueue.broker.requests import ChangeRequest
-from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.errors import BadRequest, DejaQError, InternalError, Refused, TryLater
+from dejaqueue.broker.doq.messages import Work, submit
+from dejaqueue.broker.streams import Push, TopicRuntime, delivery_batches
+from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.http.gather import call_soon
 from dejaqueue.wire.frames import Reply
 
-Wanted: TypeAlias = Callable[[Partition], Any]
-"""Runs on the worker. What it raises must come before it applies anything."""
 TOGETHER_MAX = 16
 """In one turn: about a millisecond, which is what others wait meanwhile."""
 TURNS_MAX = 4
@@ -35,7 +29,7 @@ TURNS_MAX = 4
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    wanted: Wanted
+    wanted: Work
     future: asyncio.Future[Any]
 
 
@@ -51,7 +45,7 @@ class Turns:
         self._in_flight = 0
         self._is_planned = False
 
-    async def run(self, wanted: Wanted) -> Any:
+    async def run(self, wanted: Work) -> Any:
         """What `wanted` returns, when what it applied is durable. A push comes with its batch.
 
         Raises:
@@ -74,12 +68,10 @@ class Turns:
             del self._waiting[:TOGETHER_MAX]
             self._in_flight += 1
             found: list[Any] = []
-            change = ChangeRequest(
-                partial(_do_all, requests, found), partial(self._replied, requests, found)
-            )
             topic = self._topic()
             assert topic is not None  # whoever waits holds it
-            topic.submit(self._number, change)
+            works = [request.wanted for request in requests]
+            submit(topic, self._number, works, found, partial(self._replied, requests, found))
 
     def _replied(self, requests: list[_Request], found: list[Any], reply: Reply) -> None:
         """On the thread that made it durable. Must not raise."""
@@ -92,8 +84,8 @@ class Turns:
     def _answer(self, requests: list[_Request], found: list[Any], error: DejaQError | None) -> None:
         self._in_flight -= 1
         error = error or _read(found, done=False)
-        for place, request in enumerate(requests):
-            answer = found[place] if error is None else error
+        for index, request in enumerate(requests):
+            answer = found[index] if error is None else error
             if request.future.done():
                 continue  # its client has gone
             if isinstance(answer, DejaQError):
@@ -103,29 +95,21 @@ class Turns:
         self._plan()
 
 
-def _do_all(requests: list[_Request], found: list[Any], place: Partition) -> None:
-    for request in requests:
-        try:
-            found.append(request.wanted(place))
-        except (BadRequest, Refused, TryLater) as refused:
-            found.append(refused)
-
-
 def _read(found: list[Any], *, done: bool) -> DejaQError | None:
     """Read the rows of all pushes of a kind, in one go; what went wrong, if anything did."""
-    places = [
-        place
-        for place, answer in enumerate(found)
+    indices = [
+        index
+        for index, answer in enumerate(found)
         if isinstance(answer, Push) and answer.is_done is done
     ]
-    if not places:
+    if not indices:
         return None
     try:
-        batches = delivery_batches([found[place] for place in places])
+        batches = delivery_batches([found[index] for index in indices])
     except DejaQError as error:
         return error
     except Exception as wrong:  # noqa: BLE001 - the askers get it, the partition goes on
         return InternalError(f"{type(wrong).__name__}: {wrong}")
-    for place, batch in zip(places, batches, strict=True):
-        found[place] = replace(found[place], batch=batch)
+    for index, batch in zip(indices, batches, strict=True):
+        found[index] = replace(found[index], batch=batch)
     return None

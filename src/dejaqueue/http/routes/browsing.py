@@ -14,18 +14,17 @@ from fastapi.responses import Response
 
 from dejaqueue import limits
 from dejaqueue.access import rules
-from dejaqueue.access.senders import Sender
+from dejaqueue.access.senders import Requester, Sender
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.peek import NEXT
 from dejaqueue.http import answers as shown
 from dejaqueue.http import shapes
 from dejaqueue.http.direct import json_answer
 from dejaqueue.http.named import check_id
-from dejaqueue.http.openapi import TopicName, answers
+from dejaqueue.http.openapi import TopicName, answers, route
 from dejaqueue.http.parameters import (
     AfterText,
     InstantText,
-    TextList,
+    Matching,
     check_names,
     from_cursor,
     given,
@@ -33,21 +32,10 @@ from dejaqueue.http.parameters import (
     to_cursor,
 )
 from dejaqueue.http.service import principal_of, service_of
+from dejaqueue.schema.messages import NEXT
+from dejaqueue.wire.descriptors import SELECTION_FIELDS
 
 router = APIRouter(prefix="/v1", tags=["browsing"])
-State = Literal["scheduled", "ready", "leased", "dead", "staged", "staged_ack"]
-Priority = Annotated[int | None, Query(ge=0, le=limits.PRIORITY_MAX)]
-_FILTER = (
-    "state",
-    "due_from",
-    "due_to",
-    "group",
-    "tags_any",
-    "tags_all",
-    "tags_none",
-    "priority_from",
-    "priority_to",
-)
 _MESSAGE = {
     "id": "140737488355333",
     "attempt": 0,
@@ -71,8 +59,9 @@ def _broker_for(request: Request, topic: str) -> tuple[Broker, Sender]:
     return service_of(request).broker, caller.sender_for(topic, *rules.LOOKS)
 
 
-@router.get(
-    "/topics/{topic}/messages",
+@route(
+    router,
+    "peek",
     responses=answers(shapes.Page, {"messages": [_MESSAGE], "next": None}, "A page.", 404),
 )
 def peek(
@@ -84,22 +73,16 @@ def peek(
     id: Annotated[list[str] | None, Query(description="Only these.")] = None,  # noqa: A002
     key: Annotated[list[str] | None, Query(description="Only these.")] = None,
     partition: Annotated[int | None, Query(ge=0)] = None,
-    state: State | None = None,
     due_from: InstantText = None,
     due_to: InstantText = None,
-    group: str | None = None,
-    tags_any: TextList = None,
-    tags_all: TextList = None,
-    tags_none: TextList = None,
-    priority_from: Priority = None,
-    priority_to: Priority = None,
+    matching: Matching,
     encoding: Literal["auto", "base64"] = "auto",
 ) -> Response:
     """Messages as they are, page by page, without leasing them.
 
     In a timeline those that wait or are leased come by due time; others by id.
     """
-    names = ("limit", "after", "id", "key", "partition", "encoding", *_FILTER)
+    names = ("limit", "after", "id", "key", "partition", "encoding", *SELECTION_FIELDS)
     check_names(request, *names)
     _, sender = _broker_for(request, topic)
     ids = None if id is None else [check_id(value) for value in id]
@@ -110,15 +93,9 @@ def peek(
         ids=ids,
         keys=key,
         partition=partition,
-        state=state,
         due_from=instant_ms(due_from, "due_from"),
         due_to=instant_ms(due_to, "due_to"),
-        group=group,
-        tags_any=tags_any,
-        tags_all=tags_all,
-        tags_none=tags_none,
-        priority_from=priority_from,
-        priority_to=priority_to,
+        **matching,
     )
     return json_answer(page_of(request, ticket, sender, as_base64=encoding == "base64"))
 
@@ -137,13 +114,14 @@ def page_of(
 
 def _peeked(request: Request, ticket: dict[str, Any], sender: Sender) -> pa.RecordBatch:
     service = service_of(request)
-    page = service.broker.peek(ticket, sender)
+    _, [page] = service.broker.read("peek", ticket, Requester(sender))
     reads = service.gate.reads(principal_of(request), ticket["topic"])
     return page if reads else page.drop_columns(["payload"])
 
 
-@router.get(
-    "/topics/{topic}/messages/{id}",
+@route(
+    router,
+    "get_message",
     responses=answers(shapes.PeekedMessage, _MESSAGE, "The message.", 404),
 )
 def peek_one(
@@ -161,8 +139,9 @@ def peek_one(
     return json_answer(found[0])
 
 
-@router.get(
-    "/topics/{topic}/counts",
+@route(
+    router,
+    "counts",
     responses=answers(
         shapes.Counts,
         {"rows": [{"state": "scheduled", "count": 3}], "next": None},
@@ -182,12 +161,13 @@ def counts(
     check_names(request, "by", "limit", "after")
     values = given(topic=topic, by=by, limit=limit, after=from_cursor(after))
     broker, sender = _broker_for(request, topic)
-    found = broker.counts(values, sender)
+    found = broker.call("counts", values, Requester(sender))
     return json_answer(found | {"next": to_cursor(found["next"])})
 
 
-@router.get(
-    "/topics/{topic}/histogram",
+@route(
+    router,
+    "histogram",
     responses=answers(
         shapes.Histogram,
         {"due_from": 1_896_082_200_000, "bucket_ms": 60_000, "counts": [3, 0, 5], "error_max": 0},
@@ -203,35 +183,23 @@ def histogram(
     due_to: Annotated[str, Query(description="As due_from.")],
     bucket_ms: Annotated[int, Query(ge=1, le=limits.INSTANT_MS_MAX)],
     exact: bool = True,
-    state: State | None = None,
-    group: str | None = None,
-    tags_any: TextList = None,
-    tags_all: TextList = None,
-    tags_none: TextList = None,
-    priority_from: Priority = None,
-    priority_to: Priority = None,
+    matching: Matching,
 ) -> Response:
     """How many messages are due in each stretch of time from due_from to due_to."""
-    check_names(request, "bucket_ms", "exact", *_FILTER)
+    check_names(request, "bucket_ms", "exact", *SELECTION_FIELDS)
     values = given(
         topic=topic,
         due_from=instant_ms(due_from, "due_from"),
         due_to=instant_ms(due_to, "due_to"),
         bucket_ms=bucket_ms,
         exact=exact,
-        state=state,
-        group=group,
-        tags_any=tags_any,
-        tags_all=tags_all,
-        tags_none=tags_none,
-        priority_from=priority_from,
-        priority_to=priority_to,
+        **matching,
     )
     broker, sender = _broker_for(request, topic)
-    return json_answer(broker.histogram(values, sender))
+    return json_answer(broker.call("histogram", values, Requester(sender)))
 
 
-@router.get("/stats", responses=answers(shapes.Stats, {"uptime_ms": 5, "topics": {}}, "Numbers."))
+@route(router, "stats", responses=answers(shapes.Stats, {"uptime_ms": 5, "topics": {}}, "Numbers."))
 def stats(request: Request) -> Response:
     """Numbers of the broker and of every topic, also of those that other brokers serve."""
     check_names(request)
@@ -239,18 +207,20 @@ def stats(request: Request) -> Response:
     return json_answer(service_of(request).stats(request))
 
 
-@router.get(
-    "/topics/{topic}/stats",
+@route(
+    router,
+    "topic_stats",
     responses=answers(shapes.Stats, {"topic": "reminders", "scheduled": 3}, "Numbers.", 404),
 )
 def topic_stats(request: Request, topic: TopicName) -> Response:
     """Numbers of a topic and of each of its partitions."""
     check_names(request)
-    return json_answer(_broker(request, topic).stats(topic))
+    return json_answer(_broker(request, topic).call("stats", {"topic": topic}))
 
 
-@router.get(
-    "/topics/{topic}/consumers",
+@route(
+    router,
+    "consumers",
     responses=answers(
         shapes.Consumers,
         {"consumers": [{"consumer": "mailer", "credit": 10, "delivered": 5}]},
@@ -261,12 +231,13 @@ def topic_stats(request: Request, topic: TopicName) -> Response:
 def consumers(request: Request, topic: TopicName) -> Response:
     """Who consumes the topic now."""
     check_names(request)
-    found = _broker(request, topic).runtime(topic).dispatcher.describe()
+    found = _broker(request, topic).consumers(topic)
     return json_answer({"consumers": found})
 
 
-@router.get(
-    "/topics/{topic}/assignments",
+@route(
+    router,
+    "assignments",
     responses=answers(
         shapes.Assignments,
         {"topic": "reminders", "assignment": "shared", "partitions": [], "standby": []},
@@ -277,4 +248,4 @@ def consumers(request: Request, topic: TopicName) -> Response:
 def assignments(request: Request, topic: TopicName) -> Response:
     """Which consumer has which partition of an exclusive topic."""
     check_names(request)
-    return json_answer(_broker(request, topic).assignments(topic))
+    return json_answer(_broker(request, topic).call("assignments", {"name": topic}))

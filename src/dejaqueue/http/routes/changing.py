@@ -5,7 +5,6 @@ Room: http.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -13,7 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
 
 from dejaqueue.access.roles import Role
-from dejaqueue.access.senders import Sender
+from dejaqueue.access.senders import Requester, Sender
 from dejaqueue.errors import BadRequest
 from dejaqueue.http import answers as shown
 from dejaqueue.http import shapes
@@ -23,7 +22,7 @@ from dejaqueue.http.direct import json_answer
 from dejaqueue.http.flow import flow_of
 from dejaqueue.http.gather import write
 from dejaqueue.http.named import named_batch
-from dejaqueue.http.openapi import TopicName, answers, body
+from dejaqueue.http.openapi import TopicName, answers, body, route
 from dejaqueue.http.parameters import from_cursor, instant_ms, to_cursor
 from dejaqueue.http.service import principal_of, service_of
 from dejaqueue.wire.descriptors import WriteStream, check_fields
@@ -41,8 +40,9 @@ _ANSWER = answers(
 )
 
 
-@router.post(
-    "/move",
+@route(
+    router,
+    "move",
     openapi_extra=body(
         shapes.MoveRequest, {"messages": [{"key": "reminder-17", "due": "2030-02-01T09:30:00Z"}]}
     ),
@@ -59,8 +59,9 @@ async def move(request: Request, topic: TopicName) -> Response:
     return await _by_filter(request, topic, values, sender, "move", *_WHERE_CHANGES)
 
 
-@router.post(
-    "/cancel",
+@route(
+    router,
+    "cancel",
     openapi_extra=body(shapes.CancelRequest, {"messages": [{"id": "140737488355333"}]}),
     responses=_ANSWER,
 )
@@ -122,7 +123,6 @@ async def _by_filter(
         "dry_run": yes_or_no(values, "dry_run"),
         "after": from_cursor(values.get("after")),
     }
-    broker = service_of(request).broker
-    act = broker.move_where if op == "move" else broker.cancel_where
-    found = await run_in_threadpool(partial(act, call, sender))
+    act = service_of(request).broker.call
+    found = await run_in_threadpool(act, f"{op}_where", call, Requester(sender))
     return json_answer({"count": found["count"], "next": to_cursor(found["next"])})

@@ -13,12 +13,13 @@ from fastapi.responses import Response
 
 from dejaqueue import limits
 from dejaqueue.access.roles import Role
+from dejaqueue.access.senders import Requester
 from dejaqueue.errors import BadRequest
 from dejaqueue.http import shapes
 from dejaqueue.http.answers import id_text
 from dejaqueue.http.bodies import json_object
 from dejaqueue.http.direct import json_answer
-from dejaqueue.http.openapi import TopicName, answers, body
+from dejaqueue.http.openapi import TopicName, answers, body, route
 from dejaqueue.http.parameters import check_names, given
 from dejaqueue.http.service import principal_of, service_of
 
@@ -38,11 +39,11 @@ _NEW = {"cron": "0 9 * * MON-FRI", "zone": "Europe/Berlin", "payload": "stand up
 _ENTRY = {"name": "morning", **_NEW, "next_ms": 1_896_082_200_000, "last_id": None}
 _SHOWN = answers(shapes.CronEntryShown, _ENTRY, "The entry.", 404)
 _FIRINGS = answers(shapes.Firings, {"firings": [1_896_082_200_000]}, "Instants.", 404)
-_PLACE = "/topics/{topic}/cron"
 
 
-@router.get(
-    _PLACE,
+@route(
+    router,
+    "cron_list",
     responses=answers(shapes.CronEntries, {"entries": [_ENTRY], "next": None}, "Entries.", 404),
 )
 def list_entries(
@@ -59,8 +60,9 @@ def list_entries(
     return json_answer({"entries": [_shown(entry) for entry in found], "next": following})
 
 
-@router.post(
-    _PLACE,
+@route(
+    router,
+    "cron_put",
     openapi_extra=body(shapes.NewCronEntries, {"entries": [{"name": "morning", **_NEW}]}),
     responses=answers(shapes.CronEntries, {"entries": [_ENTRY]}, "The entries.", 404, 413),
 )
@@ -76,7 +78,7 @@ def put_entries(request: Request, topic: TopicName, values: Body) -> Response:
     return json_answer({"entries": [_shown(entry) for entry in found["entries"]]})
 
 
-@router.put(f"{_PLACE}/{{name}}", openapi_extra=body(shapes.NewCronEntry, _NEW), responses=_SHOWN)
+@route(router, "cron_put_one", openapi_extra=body(shapes.NewCronEntry, _NEW), responses=_SHOWN)
 def put_entry(request: Request, topic: TopicName, name: EntryName, values: Body) -> Response:
     """Make or change an entry."""
     if values.get("name", name) != name:
@@ -86,15 +88,16 @@ def put_entry(request: Request, topic: TopicName, name: EntryName, values: Body)
     return json_answer(_shown(made))
 
 
-@router.get(f"{_PLACE}/{{name}}", responses=_SHOWN)
+@route(router, "cron_get", responses=_SHOWN)
 def show_entry(request: Request, topic: TopicName, name: EntryName) -> Response:
     """An entry as it is."""
     [found] = _act(request, "cron_get", topic=topic, name=name)["entries"]
     return json_answer(_shown(found))
 
 
-@router.delete(
-    f"{_PLACE}/{{name}}",
+@route(
+    router,
+    "cron_drop",
     status_code=204,
     response_class=Response,
     responses={
@@ -108,13 +111,13 @@ def drop_entry(request: Request, topic: TopicName, name: EntryName) -> Response:
     return Response(status_code=204)
 
 
-@router.post(f"{_PLACE}/{{name}}/pause", responses=_SHOWN)
+@route(router, "cron_pause", responses=_SHOWN)
 def pause_entry(request: Request, topic: TopicName, name: EntryName) -> Response:
     """It does not fire; what passes meanwhile is not missed."""
     return _set_paused(request, topic, name, paused=True)
 
 
-@router.post(f"{_PLACE}/{{name}}/resume", responses=_SHOWN)
+@route(router, "cron_resume", responses=_SHOWN)
 def resume_entry(request: Request, topic: TopicName, name: EntryName) -> Response:
     """It fires again from now on."""
     return _set_paused(request, topic, name, paused=False)
@@ -125,8 +128,9 @@ def _set_paused(request: Request, topic: str, name: str, *, paused: bool) -> Res
     return json_answer(_shown(found))
 
 
-@router.post(
-    f"{_PLACE}/{{name}}/run",
+@route(
+    router,
+    "cron_run",
     responses=answers(shapes.Fired, {"id": "140737488355333"}, "The message.", 404),
 )
 def run_entry(request: Request, topic: TopicName, name: EntryName) -> Response:
@@ -134,7 +138,7 @@ def run_entry(request: Request, topic: TopicName, name: EntryName) -> Response:
     return json_answer({"id": str(_act(request, "cron_run", topic=topic, name=name)["id"])})
 
 
-@router.get(f"{_PLACE}/{{name}}/firings", responses=_FIRINGS)
+@route(router, "cron_next", responses=_FIRINGS)
 def firings(
     request: Request,
     topic: TopicName,
@@ -149,7 +153,7 @@ def firings(
     return json_answer(_act(request, "cron_next", **values))
 
 
-@router.post("/cron/preview", openapi_extra=body(shapes.PreviewRequest, _NEW), responses=_FIRINGS)
+@route(router, "cron_preview", openapi_extra=body(shapes.PreviewRequest, _NEW), responses=_FIRINGS)
 def preview(request: Request, values: Body) -> Response:
     """When an entry would fire that need not exist."""
     principal_of(request)
@@ -157,7 +161,7 @@ def preview(request: Request, values: Body) -> Response:
     entry = {key: value for key, value in values.items() if key not in ("count", "after_ms")}
     broker = service_of(request).broker
     call = {"entry": _taken({"name": "preview", **entry}), **more}
-    return json_answer(broker.cron("cron_next", call))
+    return json_answer(broker.call("cron_next", call))
 
 
 def _act(request: Request, action: str, **values: Any) -> dict[str, Any]:
@@ -165,7 +169,7 @@ def _act(request: Request, action: str, **values: Any) -> dict[str, Any]:
     caller = principal_of(request)
     caller.require(Role.MANAGE, values["topic"])
     try:
-        return service_of(request).broker.cron(action, values, caller.sender)
+        return service_of(request).broker.call(action, values, Requester(caller.sender))
     except BadRequest as wrong:
         if wrong.field == "entry.name" and wrong.limit.startswith("the name of an entry"):
             raise HTTPException(404, str(wrong)) from None

@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse
 from dejaqueue.access import rules
 from dejaqueue.access.gate import bearer_of
 from dejaqueue.errors import DejaQError
+from dejaqueue.http.openapi import route
 from dejaqueue.http.readiness import readiness
 from dejaqueue.http.service import principal_of, service_of
 
@@ -27,15 +28,15 @@ _NOT_KEPT = {"Cache-Control": "no-store"}
 
 
 @router.head("/livez", include_in_schema=False)
-@router.get("/healthz", include_in_schema=False)
-@router.get("/livez")
+@route(router, "healthz", include_in_schema=False)
+@route(router, "livez")
 async def livez() -> JSONResponse:
     """200 while this process answers at all."""
     return JSONResponse({"status": "alive"}, headers=_NOT_KEPT)
 
 
 @router.head("/readyz", include_in_schema=False)
-@router.get("/readyz")
+@route(router, "readyz")
 async def readyz(request: Request) -> JSONResponse:
     """200 when the broker should get work, else 503 and the `reasons`; `warnings` either way.
 
@@ -70,7 +71,7 @@ def _may_look(request: Request) -> bool:
         return False
 
 
-@router.get("/stats")
+@route(router, "broker_stats")
 def stats(request: Request) -> dict[str, Any]:
     """What `dejaq stats --json` prints: every topic's counts."""
     rules.require_any(principal_of(request), rules.LOOKS, "")

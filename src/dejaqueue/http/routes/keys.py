@@ -13,11 +13,12 @@ from fastapi.responses import Response
 
 from dejaqueue.access import administration, audit
 from dejaqueue.access.roles import Role
+from dejaqueue.access.senders import Requester
 from dejaqueue.http import shapes
 from dejaqueue.http.auditing import note
 from dejaqueue.http.bodies import json_object
 from dejaqueue.http.direct import json_answer
-from dejaqueue.http.openapi import answers, body
+from dejaqueue.http.openapi import answers, body, route
 from dejaqueue.http.service import principal_of, service_of
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
@@ -34,15 +35,15 @@ _SHOWN = {
 def _act(request: Request, name: str, values: dict[str, Any]) -> dict[str, Any]:
     principal_of(request).require(Role.ADMIN, "")
     note(request, **audit.facts(name, values))
-    keys = service_of(request).gate.keys
     near = request.client is not None and administration.is_near(request.client.host)
-    found = administration.act(keys, name, values, is_near=near)
-    note(request, key_id=found.get("id", ""))
+    found = service_of(request).broker.call(name, values, Requester(is_near=near))
+    note(request, **audit.facts_of_answer(name, found))
     return found
 
 
-@router.get(
-    "",
+@route(
+    router,
+    "list_keys",
     responses=answers(
         shapes.Keys, {"required": True, "keys": [_SHOWN | {"ended": False}]}, "The keys."
     ),
@@ -52,8 +53,9 @@ def list_keys(request: Request) -> Response:
     return json_answer(_act(request, "list_keys", {}))
 
 
-@router.post(
-    "",
+@route(
+    router,
+    "create_key",
     status_code=201,
     openapi_extra=body(shapes.NewKey, {"name": "shop", "grants": ["produce:orders.*"]}),
     responses=answers(
@@ -73,7 +75,7 @@ def create_key(request: Request, values: Body) -> Response:
     return json_answer(_act(request, "create_key", values), 201)
 
 
-@router.delete("/{key}", responses=answers(shapes.KeyShown, _SHOWN, "What was revoked.", 409))
+@route(router, "revoke_key", responses=answers(shapes.KeyShown, _SHOWN, "What was revoked.", 409))
 def revoke_key(request: Request, key: str, force: bool = False) -> Response:
     """Refuse a key from now on, by its id or name; `force` for the last admin key."""
     return json_answer(_act(request, "revoke_key", {"key": key, "force": force}))

@@ -32,9 +32,9 @@ from dejaqueue.http.bodies import (
 from dejaqueue.http.direct import DirectRoute, JsonAnswer, json_answer
 from dejaqueue.http.flow import Flow, flow_of
 from dejaqueue.http.gather import Answered, write
-from dejaqueue.http.leasing import Delivered, Taken
+from dejaqueue.http.leasing.waiter import Delivered, Taken
 from dejaqueue.http.named import settle_batch, settled_rows
-from dejaqueue.http.openapi import TopicName, answers, body
+from dejaqueue.http.openapi import TopicName, answers, body, route
 from dejaqueue.http.routes.sending import TRANSACTION
 from dejaqueue.http.service import account_of, principal_of, service_of
 from dejaqueue.model import RowStatus
@@ -70,8 +70,9 @@ _SETTLED = answers(
 )
 
 
-@router.post(
-    "/lease",
+@route(
+    router,
+    "lease",
     openapi_extra=body(shapes.LeaseRequest, {"max": 10, "wait_ms": 20_000}, required=False),
     responses=answers(
         shapes.Leased,
@@ -191,8 +192,9 @@ def _arrow(taken: list[Taken]) -> Response:
 # --- ack, nack, extend --------------------------------------------------------------------------
 
 
-@router.post(
-    "/ack",
+@route(
+    router,
+    "ack",
     openapi_extra=body(shapes.AckRequest, _HELD) | {"parameters": [TRANSACTION]},
     responses=_SETTLED,
 )
@@ -206,8 +208,9 @@ async def ack(request: Request, topic: TopicName) -> Response:
     return await _settle(request, WriteStream(topic, "ack", transaction=transaction), values)
 
 
-@router.post(
-    "/nack",
+@route(
+    router,
+    "nack",
     openapi_extra=body(shapes.NackRequest, {**_HELD, "delay_ms": 5_000, "reason": "mail is down"}),
     responses=_SETTLED,
 )
@@ -227,8 +230,9 @@ async def nack(request: Request, topic: TopicName) -> Response:
     return await _settle(request, stream.check(), values)
 
 
-@router.post(
-    "/extend",
+@route(
+    router,
+    "extend",
     openapi_extra=body(shapes.ExtendRequest, {**_HELD, "lease_ms": 60_000}),
     responses=_SETTLED,
 )

@@ -12,13 +12,14 @@ from fastapi.responses import Response
 
 from dejaqueue import limits
 from dejaqueue.access import audit, rules
+from dejaqueue.access.calls import ACTIONS
 from dejaqueue.errors import BadRequest
 from dejaqueue.http import shapes
 from dejaqueue.http.auditing import note
 from dejaqueue.http.bodies import json_object
 from dejaqueue.http.direct import json_answer
 from dejaqueue.http.named import check_id
-from dejaqueue.http.openapi import TopicName, answers, body
+from dejaqueue.http.openapi import TopicName, answers, body, route
 from dejaqueue.http.parameters import AfterText, check_names, from_cursor, given, to_cursor
 from dejaqueue.http.routes.browsing import page_of
 from dejaqueue.http.service import principal_of, service_of
@@ -41,8 +42,9 @@ _MOVED = answers(
 )
 
 
-@router.get(
-    "",
+@route(
+    router,
+    "dead_letters",
     responses=answers(shapes.DeadLetters, {"messages": [_LETTER], "next": None}, "A page.", 404),
 )
 def list_letters(
@@ -85,8 +87,9 @@ def _shown(message: dict[str, Any]) -> dict[str, Any]:
     return message | ({"headers": own} if own else {})
 
 
-@router.post(
-    "/redrive",
+@route(
+    router,
+    "redrive",
     openapi_extra=body(shapes.RedriveRequest, {"reason": "mail is down"}, required=False),
     responses=_MOVED,
 )
@@ -99,8 +102,9 @@ def redrive(request: Request, topic: TopicName, values: Body) -> Response:
     return _move(request, topic, values)
 
 
-@router.post(
-    "/purge",
+@route(
+    router,
+    "purge_dead_letters",
     openapi_extra=body(shapes.LetterChoice, {"reason": "expired"}, required=False),
     responses=_MOVED,
 )
@@ -116,12 +120,13 @@ def purge(request: Request, topic: TopicName, values: Body) -> Response:
 def _move(request: Request, topic: str, values: dict[str, Any]) -> Response:
     caller = principal_of(request)
     call = {**values, "topic": topic, "after": from_cursor(values.get("after"))}
-    rules.FLIGHT_ACTIONS["redrive"].require(caller, call)
+    rule = ACTIONS["redrive"].rule
+    rule.require(caller, call)
     note(request, **audit.facts("redrive", values))
     ids = values.get("ids")
     if ids is not None:
         if type(ids) is not list:
             raise BadRequest("ids", "a list of ids", ids)
         call["ids"] = [check_id(value, "ids") for value in ids]
-    found = service_of(request).broker.redrive(call, rules.may_receive(caller))
+    found = service_of(request).broker.call("redrive", call, rule.requester(caller, call))
     return json_answer(found | {"next": to_cursor(found["next"])})

@@ -12,12 +12,13 @@ from fastapi.responses import PlainTextResponse, Response
 
 from dejaqueue.access import rules
 from dejaqueue.http.exposition import Exposition
+from dejaqueue.http.openapi import route
 from dejaqueue.http.service import principal_of
 
 router = APIRouter(tags=["metrics"])
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
+@route(router, "metrics", response_class=PlainTextResponse)
 def metrics(request: Request) -> Response:
     """Every metric, for Prometheus. With keys: needs `observe` or `manage` for `*`."""
     rules.require_any(principal_of(request), rules.LOOKS, "")

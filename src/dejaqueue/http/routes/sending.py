@@ -37,7 +37,7 @@ from dejaqueue.http.columns import lines_batch, send_batch
 from dejaqueue.http.direct import DirectRoute, JsonAnswer, json_answer
 from dejaqueue.http.flow import flow_of
 from dejaqueue.http.gather import Answered, write
-from dejaqueue.http.openapi import TopicName, answers, body
+from dejaqueue.http.openapi import TopicName, answers, body, route
 from dejaqueue.http.service import account_of, principal_of
 from dejaqueue.http.tracing import carry_context, trace_context_of
 from dejaqueue.schema.arrival import check_arrival, check_unpacked
@@ -63,8 +63,9 @@ _ONE = {"payload": "stand up", "due": "2030-01-31T09:30:00Z", "key": "reminder-1
 _LINES = '{"payload":"stand up","delay_ms":60000}\n{"payload":"sit down","delay_ms":120000}\n'
 
 
-@router.post(
-    "/messages",
+@route(
+    router,
+    "send",
     status_code=201,
     openapi_extra=body(
         [shapes.NewMessage, shapes.NewMessages],

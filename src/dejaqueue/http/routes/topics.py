@@ -11,13 +11,14 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from dejaqueue.access import audit, rules
+from dejaqueue.access.calls import ACTIONS
 from dejaqueue.access.roles import Role
 from dejaqueue.errors import BadRequest
 from dejaqueue.http import shapes
 from dejaqueue.http.auditing import note
 from dejaqueue.http.bodies import json_object, yes_or_no
 from dejaqueue.http.direct import json_answer
-from dejaqueue.http.openapi import TopicName, answers, body
+from dejaqueue.http.openapi import TopicName, answers, body, route
 from dejaqueue.http.service import principal_of, service_of
 from dejaqueue.model import Topic
 
@@ -29,8 +30,9 @@ _EXAMPLE = Topic("reminders").to_dict()
 _SHOWN = answers(shapes.TopicShown, _EXAMPLE, "The topic.", 404)
 
 
-@router.post(
-    "",
+@route(
+    router,
+    "create_topic",
     status_code=201,
     openapi_extra=body(shapes.NewTopic, {"name": "reminders", "lease_ms": 30_000}),
     responses=answers(shapes.TopicShown, _EXAMPLE, "It was made.", 409, status=201),
@@ -39,13 +41,15 @@ def create_topic(request: Request, values: Body) -> Response:
     """Make a topic. What is not given keeps its default."""
     exist_ok = yes_or_no(values, "exist_ok")
     note(request, topic=str(values.get("name")))
-    rules.FLIGHT_ACTIONS["create_topic"].require(principal_of(request), values)
+    ACTIONS["create_topic"].rule.require(principal_of(request), values)
     settings = {key: value for key, value in _given(values).items() if key != "exist_ok"}
     made = service_of(request).broker.create_topic(Topic.from_dict(settings), exist_ok=exist_ok)
     return json_answer(made.to_dict(), 201)
 
 
-@router.get("", responses=answers(shapes.Topics, {"topics": [_EXAMPLE]}, "The topics."))
+@route(
+    router, "list_topics", responses=answers(shapes.Topics, {"topics": [_EXAMPLE]}, "The topics.")
+)
 def list_topics(request: Request) -> Response:
     """Every topic that the caller may see, by name."""
     principal = principal_of(request)
@@ -57,27 +61,29 @@ def list_topics(request: Request) -> Response:
     return json_answer({"topics": shown})
 
 
-@router.get("/{topic}", responses=_SHOWN)
+@route(router, "describe_topic", responses=_SHOWN)
 def show_topic(request: Request, topic: TopicName) -> Response:
     """The settings of a topic."""
     rules.require_any(principal_of(request), rules.ANY, topic)
     return json_answer(service_of(request).broker.topic(topic, newest=True).to_dict())
 
 
-@router.patch(
-    "/{topic}",
+@route(
+    router,
+    "alter_topic",
     openapi_extra=body(shapes.TopicSettings, {"lease_ms": 60_000, "max_attempts": 5}),
     responses=answers(shapes.TopicShown, _EXAMPLE, "The topic as it is now.", 404),
 )
 def alter_topic(request: Request, topic: TopicName, values: Body) -> Response:
     """Change settings; they hold at once."""
-    rules.FLIGHT_ACTIONS["alter_topic"].require(principal_of(request), {**values, "name": topic})
+    ACTIONS["alter_topic"].rule.require(principal_of(request), {**values, "name": topic})
     note(request, **audit.facts("alter_topic", values))
     return json_answer(service_of(request).broker.alter_topic(topic, _given(values)).to_dict())
 
 
-@router.delete(
-    "/{topic}",
+@route(
+    router,
+    "delete_topic",
     status_code=204,
     response_class=Response,
     responses={
@@ -91,13 +97,13 @@ def delete_topic(request: Request, topic: TopicName) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/{topic}/pause", responses=_SHOWN)
+@route(router, "pause_topic", responses=_SHOWN)
 def pause_topic(request: Request, topic: TopicName) -> Response:
     """Hand nothing out from now on; producers go on."""
     return _set_paused(request, topic, paused=True)
 
 
-@router.post("/{topic}/resume", responses=_SHOWN)
+@route(router, "resume_topic", responses=_SHOWN)
 def resume_topic(request: Request, topic: TopicName) -> Response:
     """Hand messages out again."""
     return _set_paused(request, topic, paused=False)
@@ -109,8 +115,9 @@ def _set_paused(request: Request, topic: str, *, paused: bool) -> Response:
     return json_answer(broker.alter_topic(topic, {"paused": paused}).to_dict())
 
 
-@router.post(
-    "/{topic}/purge",
+@route(
+    router,
+    "purge_topic",
     responses=answers(
         shapes.Purged, {"cancelled": 1_000, "is_finished": True}, "What was cancelled.", 404
     ),
@@ -121,7 +128,7 @@ def purge_topic(request: Request, topic: TopicName) -> Response:
     broker = service_of(request).broker
     cancelled, after = 0, None
     for _ in range(PURGE_CALLS_MAX):
-        found = broker.cancel_where({"topic": topic, "after": after})
+        found = broker.call("cancel_where", {"topic": topic, "after": after})
         cancelled += found["count"]
         after = found["next"]
         if after is None:

@@ -100,7 +100,7 @@ class AppendIndex:
         """Position of the first entry that is kept; that of the next one if none is."""
         return int(self._positions[self._kept]) if len(self) else self.stand.position
 
-    # ── growing ──────────────────────────────────────────────────────────────────────────────────
+    # --- growing -------------------------------------------------------------------------------
 
     def add(
         self,
@@ -133,7 +133,7 @@ class AppendIndex:
         self.byte_count += byte_count
         self.stand = after
 
-    # ── snapshots ────────────────────────────────────────────────────────────────────────────────
+    # --- snapshots -----------------------------------------------------------------------------
 
     def stand_after(self, position: int) -> tuple[int, Stand]:
         """Ordinal and place of the append that holds the entry behind `position`."""
@@ -167,7 +167,7 @@ class AppendIndex:
         append_index._base, append_index.stand = base, stand
         return append_index
 
-    # ── finding ──────────────────────────────────────────────────────────────────────────────────
+    # --- finding -------------------------------------------------------------------------------
 
     def places(self, positions: Int64s) -> Int64s:
         """Per position the row of its append, -1 if it is not kept."""
@@ -203,7 +203,7 @@ class AppendIndex:
             return None
         return int(self._positions[place]), int(self._rows[place]["entry_chain"])
 
-    # ── what is live ─────────────────────────────────────────────────────────────────────────────
+    # --- what is live --------------------------------------------------------------------------
 
     def adopt(self, live_locators: Iterator[Int64s]) -> None:
         """These rows are live, and no others."""

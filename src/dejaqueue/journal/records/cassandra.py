@@ -76,7 +76,7 @@ class CassandraRecordStore(RecordStore):
             CassandraRecordLog(self._session, topic, row.part).drop()
             self._session.run(forget, (topic, row.part))
 
-    # ── objects ──────────────────────────────────────────────────────────────────────────────────
+    # --- objects -------------------------------------------------------------------------------
 
     def put_object(self, name: str, content: bytes | memoryview) -> None:
         """Store an object: its pieces first, then its name for them."""

@@ -136,7 +136,7 @@ class RecordJournal(Journal):
             self._closing,
         )
 
-    # ── opening ──────────────────────────────────────────────────────────────────────────────────
+    # --- opening -------------------------------------------------------------------------------
 
     def _open(self) -> None:
         for last_try in range(_OPEN_TRIES - 1, -1, -1):
@@ -197,7 +197,7 @@ class RecordJournal(Journal):
             chain_before=found.chain_before,
         )
 
-    # ── writing ──────────────────────────────────────────────────────────────────────────────────
+    # --- writing -------------------------------------------------------------------------------
 
     @property
     def repairs(self) -> list[str]:
@@ -273,7 +273,7 @@ class RecordJournal(Journal):
         if self._failure is not None:
             raise Unavailable(self._failure)
 
-    # ── reading ──────────────────────────────────────────────────────────────────────────────────
+    # --- reading -------------------------------------------------------------------------------
 
     def scan(self, after: int) -> Iterator[tuple[int, int, Entry]]:
         """See Journal.scan. What opening has read is not asked for again."""
@@ -353,7 +353,7 @@ class RecordJournal(Journal):
             both = pa.Table.from_batches([mirrored, rest]).combine_chunks().take(order)
             return both.combine_chunks().to_batches(max_chunksize=None)[0]
 
-    # ── giving room back ─────────────────────────────────────────────────────────────────────────
+    # --- giving room back ----------------------------------------------------------------------
 
     def adopt(self, live_locators: Iterator[Int64s]) -> None:
         """See Journal.adopt."""
@@ -412,7 +412,7 @@ class RecordJournal(Journal):
         with self._guard:
             return self._append_index.sparse(self._replayed())
 
-    # ── room, snapshots, end ─────────────────────────────────────────────────────────────────────
+    # --- room, snapshots, end ------------------------------------------------------------------
 
     def has_room(self, byte_count: int) -> bool:
         """See Journal.has_room: no while a server's disk is short, and for a while after one had

@@ -123,7 +123,7 @@ class Mirror:
                 self._unlink(directory / name)
         self.listed = SegmentList(tuple(found))
 
-    # ── what an earlier life left ────────────────────────────────────────────────────────────────
+    # --- what an earlier life left -------------------------------------------------------------
 
     def _found(self, path: Path) -> Segment | None:
         """The segment of a file, as far as it is whole; None if it is none of this partition."""
@@ -191,7 +191,7 @@ class Mirror:
             raise JournalDamaged(f"{segment.path}, offset {at}: an entry is not what was written")
         return head.previous
 
-    # ── growing ──────────────────────────────────────────────────────────────────────────────────
+    # --- growing -------------------------------------------------------------------------------
 
     @property
     def last(self) -> int:
@@ -281,7 +281,7 @@ class Mirror:
         self._keep_within()
         return segment
 
-    # ── reading ──────────────────────────────────────────────────────────────────────────────────
+    # --- reading -------------------------------------------------------------------------------
 
     def gather(
         self, listed: SegmentList, locators: Int64s, columns: Sequence[str]
@@ -293,7 +293,7 @@ class Mirror:
         """The bytes of a segment. Raises JournalDamaged."""
         return segment.load(self._files).view
 
-    # ── shrinking ────────────────────────────────────────────────────────────────────────────────
+    # --- shrinking -----------------------------------------------------------------------------
 
     def discard(self, positions: Int64s) -> None:
         """Throw away the files that have these entries: one of them is damaged."""

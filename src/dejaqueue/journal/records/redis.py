@@ -84,7 +84,7 @@ class RedisRecordStore(RecordStore):
             for first in range(0, len(keys), NAMES_A_CALL):
                 client.unlink(*keys[first : first + NAMES_A_CALL])
 
-    # ── objects ──────────────────────────────────────────────────────────────────────────────────
+    # --- objects -------------------------------------------------------------------------------
 
     @property
     def _objects(self) -> str:

@@ -231,7 +231,7 @@ class SqlRecordStore(RecordStore):
             raise
         return True
 
-    # ── statements ───────────────────────────────────────────────────────────────────────────────
+    # --- statements ----------------------------------------------------------------------------
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -307,7 +307,7 @@ class SqlRecordStore(RecordStore):
             byte_count += len(content)
         yield part
 
-    # ── logs ─────────────────────────────────────────────────────────────────────────────────────
+    # --- logs ----------------------------------------------------------------------------------
 
     def open(self, topic: str, partition: int) -> SqlRecords:
         """See RecordStore.open."""
@@ -336,7 +336,7 @@ class SqlRecordStore(RecordStore):
         for (log_id,) in found:
             self.change("DELETE FROM dejaq_record WHERE log = ?", (log_id,))
 
-    # ── objects ──────────────────────────────────────────────────────────────────────────────────
+    # --- objects -------------------------------------------------------------------------------
 
     def put_object(self, name: str, content: bytes | memoryview) -> None:
         """See RecordStore.put_object."""

@@ -165,7 +165,7 @@ class RecordWriter:
             chain = found[-1].checksum
         return found
 
-    # ── an answer was lost ───────────────────────────────────────────────────────────────────────
+    # --- an answer was lost --------------------------------------------------------------------
 
     def _happened(
         self, append_id: int, sealed: list[Sealed], position: int, deadline_us: int

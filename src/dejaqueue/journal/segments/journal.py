@@ -109,7 +109,7 @@ class SegmentJournal(Journal):
         self._tail = last.last if last else 0
         self._chain = last.chain if last else 0
 
-    # ── writing ──────────────────────────────────────────────────────────────────────────────────
+    # --- writing -------------------------------------------------------------------------------
 
     @property
     def repairs(self) -> list[str]:
@@ -212,7 +212,7 @@ class SegmentJournal(Journal):
         if self._failure is not None:
             raise Unavailable(self._failure)
 
-    # ── the mark of the tail ─────────────────────────────────────────────────────────────────────
+    # --- the mark of the tail ------------------------------------------------------------------
 
     @property
     def is_proved(self) -> bool:
@@ -238,7 +238,7 @@ class SegmentJournal(Journal):
     def _mark(self) -> TailMark:
         return TailMark(self._partition, self._topic, self._tail, self._chain)
 
-    # ── segments ─────────────────────────────────────────────────────────────────────────────────
+    # --- segments ------------------------------------------------------------------------------
 
     def _next_bytes(self, segment: Segment | None) -> int:
         grown = SEGMENT_BYTES_FIRST if segment is None else 2 * segment.byte_count
@@ -340,7 +340,7 @@ class SegmentJournal(Journal):
         self._live = live
         self._listed = SegmentList(segments)
 
-    # ── reading ──────────────────────────────────────────────────────────────────────────────────
+    # --- reading -------------------------------------------------------------------------------
 
     def scan(self, after: int) -> Iterator[tuple[int, int, Entry]]:
         """See Journal.scan."""
@@ -373,7 +373,7 @@ class SegmentJournal(Journal):
         self._check_usable()
         return gather(self._files, self._listed, np.asarray(locators, dtype=np.int64), columns)
 
-    # ── giving room back ─────────────────────────────────────────────────────────────────────────
+    # --- giving room back ----------------------------------------------------------------------
 
     def adopt(self, live_locators: Iterator[Int64s]) -> None:
         """See Journal.adopt."""
@@ -477,7 +477,7 @@ class SegmentJournal(Journal):
             found.append((segment.first, segment.last))
         return np.array(found, dtype=np.int64) if found else None
 
-    # ── room, snapshots, end ─────────────────────────────────────────────────────────────────────
+    # --- room, snapshots, end ------------------------------------------------------------------
 
     def has_room(self, byte_count: int) -> bool:
         """See Journal.has_room; the reserve is left to acks and leases."""

@@ -62,7 +62,7 @@ def test_auto_ack_is_done_when_it_is_answered(api: Api) -> None:
     found = api.lease(max=9, auto_ack=True)
     assert [message["payload"] for message in found] == ["a", "b"]
     assert api.settle("ack", found) == ["LEASE_LOST", "LEASE_LOST"]
-    assert api.broker.stats("t")["acked"] == 2
+    assert api.broker.call("stats", {"topic": "t"})["acked"] == 2
 
 
 def test_tags_choose(api: Api) -> None:
@@ -107,7 +107,7 @@ def test_a_client_that_goes_away_leaves_the_message_to_others(api: Api) -> None:
 
 def _wait_for(api: Api, is_so: Any) -> None:
     for _ in range(2_000):
-        if is_so(api.broker.stats("t")["consumers"]):
+        if is_so(api.broker.call("stats", {"topic": "t"})["consumers"]):
             return
     pytest.fail("the consumers did not change")
 

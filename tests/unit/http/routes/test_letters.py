@@ -18,7 +18,7 @@ def _letters(api: Api) -> None:
         api.send(reason, headers={"own": "yes"}, key=reason)
         assert api.settle("nack", api.lease(wait_ms=10_000), dead=True, reason=reason) == ["OK"]
     for _ in range(10_000):
-        found = api.broker.stats()["topics"].get("t.dead", {"scheduled": 0})
+        found = api.broker.call("stats")["topics"].get("t.dead", {"scheduled": 0})
         if found["scheduled"] == 2:
             return
     pytest.fail("the letters did not arrive")

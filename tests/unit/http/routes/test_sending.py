@@ -62,7 +62,7 @@ def test_the_same_request_twice_sends_once(api: Api) -> None:
         first = api.post(PATH, body, status=201, headers=headers)
         assert api.post(PATH, body, status=201, headers=headers) == first
         headers = {"Idempotency-Key": "order-18"}
-    assert api.broker.stats("t")["enqueued"] == 3
+    assert api.broker.call("stats", {"topic": "t"})["enqueued"] == 3
 
 
 def test_an_idempotency_key_stands_for_a_producer_and_a_number() -> None:
@@ -79,7 +79,7 @@ def test_requests_at_once_share_nothing_but_the_batch(api: Api) -> None:
     with ThreadPoolExecutor(8) as threads:
         for number, (status, values) in threads.map(send, range(100)):
             assert status == (400 if number % 7 == 0 else 201), values
-    assert api.broker.stats("t")["enqueued"] == 85
+    assert api.broker.call("stats", {"topic": "t"})["enqueued"] == 85
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 import xxhash
 
 from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection
+from dejaqueue.connections.nats.settling import settled
 from dejaqueue.connections.nats.url import NatsUrl
 from dejaqueue.errors import Refused, Unavailable
 
@@ -80,11 +81,14 @@ def make_stream(connection: NatsConnection, wanted: dict[str, Any]) -> dict[str,
     found = stream_state(connection, name)
     if found is None:
         try:
-            found = connection.api(f"STREAM.CREATE.{name}", wanted, CREATE_S)
+            connection.api(f"STREAM.CREATE.{name}", wanted, CREATE_S)
         except ApiRefusal as error:
             if error.number == NO_PEERS:  # the others may only be starting
                 raise Unavailable(f"cannot make the stream {name} yet: {error}") from error
             raise Refused(f"cannot make the stream {name}: {error}") from error
+    found = settled(lambda: stream_state(connection, name))  # another broker may have made it
+    if found is None:
+        raise Unavailable(f"the stream {name} was undone: a server could not make its copy")
     config = found.get("config", {})
     for setting, value in wanted.items():
         if setting == ATOMIC:

@@ -176,7 +176,7 @@ class CopyWatch:
                 sick.setdefault(copy, copy)
         return list(sick.values())
 
-    # ── reading copies ───────────────────────────────────────────────────────────────────────────
+    # --- reading copies ------------------------------------------------------------------------
 
     def _read_suspects(self, reports: list[ServerReport]) -> None:
         suspects, self._suspects = self._suspects, set()
@@ -254,7 +254,7 @@ class CopyWatch:
             if at == number:
                 yield reply
 
-    # ── what follows ─────────────────────────────────────────────────────────────────────────────
+    # --- what follows --------------------------------------------------------------------------
 
     def _say(self, sick: list[SickCopy]) -> None:
         for one in sick:

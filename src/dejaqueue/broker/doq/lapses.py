@@ -1,8 +1,8 @@
 """Messages whose acknowledgement timeout is over go back to their old place in a delayed queue.
 
-Room: http. `note` on the event loop, `bring_back` on the partition's worker.
-Holds: a message is moved only if nobody did anything with it since its lease ended; what is
-remembered is bounded, and what is forgotten comes back all the same, behind what was due before.
+Room: broker. `note` is for any thread, `bring_back` runs on the partition's worker.
+Holds: a message is moved only if nobody did anything with it since its lease ended. What is
+remembered is bounded; what is not comes back all the same, behind what was due before.
 
 A lease's end is the due time of a message that comes back. In a queue whose priorities are small
 numbers that is behind everything, although the message had waited longest.
@@ -37,17 +37,17 @@ class Lapses:
             if len(self._leases) < REMEMBERED_MAX:
                 heapq.heappush(self._leases, (lease_end_ms, sequence, due_ms))
 
-    def bring_back(self, place: Partition) -> None:
+    def bring_back(self, partition: Partition) -> None:
         """Move what came back to where it was."""
-        now_ms = place.now_ms()
+        now_ms = partition.now_ms()
         ended = self._take(now_ms)
         if not ended:
             return
-        expiry_ms = place.engine.next_expiry_ms()
+        expiry_ms = partition.engine.next_expiry_ms()
         if expiry_ms is not None and expiry_ms <= now_ms:
-            apply_lease(place, Lease(now_ms, place.next_position(), now_ms, 0, now_ms))
+            apply_lease(partition, Lease(now_ms, partition.next_position(), now_ms, 0, now_ms))
         sequences = np.array([sequence for _, sequence, _ in ended], dtype=np.int64)
-        states, ends_ms = place.engine.states(sequences), place.engine.dues(sequences)
+        states, ends_ms = partition.engine.states(sequences), partition.engine.dues(sequences)
         moved: list[int] = []
         for row, (end_ms, sequence, due_ms) in enumerate(ended):
             if states[row] == MessageState.LEASED:  # for longer, or again
@@ -56,10 +56,10 @@ class Lapses:
                 moved.append(row)
         if moved:
             dues_ms = np.array([ended[row][2] for row in moved], dtype=np.int64)
-            place.apply(Move(now_ms, sequences[moved], dues_ms))
+            partition.apply(Move(now_ms, sequences[moved], dues_ms))
 
     def _take(self, now_ms: int) -> list[tuple[int, int, int]]:
-        """Those leases that have ended by now, as far as was known when they began."""
+        """The leases that have ended by now, by the end that was set when they began."""
         ended: list[tuple[int, int, int]] = []
         with self._lock:
             while self._leases and self._leases[0][0] <= now_ms:

@@ -1,0 +1,351 @@
+"""The table of calls: what each is called, what its body holds, who may make it, what it does.
+
+Room: access. Pure values. The functions are in broker/calls/calls.py, each under its call's name.
+Holds: a call that is not in the table is not served, and no call takes a field that is not in its
+row; what users read of a call (ListActions, docs/wire.md, the API's description) comes from here.
+See: routes.py for HTTP; docs/adr/0032-one-table-of-calls.md; docs/guides/security.md, "Roles".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from dejaqueue.access.rules import (
+    ADMIN,
+    ANY,
+    BROKER,
+    CONSUME,
+    LOOKS,
+    MANAGE,
+    PRODUCE,
+    Rule,
+    cron_topic,
+    decided_topics,
+    epoch_topics,
+    letters_go_to,
+    redriven_to,
+)
+from dejaqueue.wire.descriptors import SELECTION_FIELDS, check_fields
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One row of the table.
+
+    Attributes:
+        name: of the action, or of the `op` of a ticket; its function has it, too.
+        fields: what its body may hold, in the order in which users read them.
+        rule: who may make it.
+        sentence: what it does.
+        required: fields that must be there.
+        more: what else the body holds, where that is checked by the function; "" = nothing.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    rule: Rule
+    sentence: str
+    required: tuple[str, ...] = ()
+    more: str = ""
+
+    def check(self, body: dict[str, Any]) -> None:
+        """Raise BadRequest for a field that the call does not have, or one that is missing."""
+        if not self.more:
+            check_fields(body, list(self.fields), required=self.required)
+
+    @property
+    def body(self) -> str:
+        """What the body holds, as a line for people."""
+        return ", ".join((*self.fields, *((self.more,) if self.more else ()))) or "nothing"
+
+
+_CHANGES = Rule((MANAGE,), audited=True)
+_CHANGES_BY_NAME = Rule((MANAGE,), "name", audited=True, also=letters_go_to)
+_CHANGES_ROWS = Rule((MANAGE,), audited=True, own=True)
+_LOOKS = Rule(LOOKS)
+_LOOKS_AT_ROWS = Rule(LOOKS, own=True)
+_READS = Rule((MANAGE,))
+"""Shows payloads, or what they will be."""
+_CLAIMS = Rule((CONSUME,))
+_KEYS = Rule((ADMIN,), field=BROKER, audited=True)
+_SERVERS = Rule((ADMIN,), field=BROKER, audited=True)
+_DECIDES = Rule(also=decided_topics)
+_SETTINGS = "the settings of a topic"
+_MOVES = ("due", "by_ms", "set_priority", "set_group")
+"""What a move changes."""
+
+
+def _table(rows: Iterable[Call]) -> dict[str, Call]:
+    return {call.name: call for call in rows}
+
+
+ACTIONS = _table([
+    # --- topics
+    Call(
+        "create_topic",
+        ("name", "exist_ok"),
+        _CHANGES_BY_NAME,
+        "Make a topic; with `exist_ok`, one of the same settings may be there already.",
+        more=_SETTINGS,
+    ),
+    Call(
+        "alter_topic",
+        ("name",),
+        _CHANGES_BY_NAME,
+        "Change settings of a topic; they hold at once.",
+        more="the settings that change",
+    ),
+    Call(
+        "delete_topic",
+        ("name",),
+        Rule((MANAGE,), "name", audited=True),
+        "Delete a topic and all its messages.",
+    ),
+    Call("describe_topic", ("name",), Rule(ANY, "name"), "Show the settings of a topic."),
+    Call(
+        "list_topics",
+        (),
+        Rule(ANY, "name", optional=True),
+        "Show the settings of every topic that the caller may see.",
+    ),
+    # --- looking
+    Call("stats", ("topic",), Rule(LOOKS, optional=True), "Count one topic, or all of them."),
+    Call(
+        "assignments",
+        ("name",),
+        Rule(LOOKS, "name"),
+        "Show which consumer has which partition of an exclusive topic.",
+    ),
+    Call(
+        "counts",
+        ("topic", "by", "limit", "after"),
+        _LOOKS_AT_ROWS,
+        "Count the messages of a topic by state, group or tag.",
+    ),
+    Call(
+        "histogram",
+        ("topic", "bucket_ms", "exact", *SELECTION_FIELDS),
+        _LOOKS_AT_ROWS,
+        "Count the selected messages that are due in each stretch of time.",
+        required=("due_from", "due_to", "bucket_ms"),
+    ),
+    Call("clock", (), Rule(), "Tell the broker's time."),
+    # --- changing
+    Call(
+        "move_where",
+        ("topic", "after", "dry_run", *SELECTION_FIELDS, *_MOVES),
+        _CHANGES_ROWS,
+        "Move the selected messages, a page in each call.",
+    ),
+    Call(
+        "cancel_where",
+        ("topic", "after", "dry_run", *SELECTION_FIELDS),
+        _CHANGES_ROWS,
+        "Cancel the selected messages, a page in each call.",
+    ),
+    Call(
+        "redrive",
+        ("topic", "to", "drop", "reason", "group", "ids", "limit", "after"),
+        Rule((MANAGE,), audited=True, also=redriven_to),
+        "Send a page of dead letters back to their topics, or to another one, or drop them.",
+    ),
+    # --- reading without a consumer
+    Call(
+        "scan_ranges",
+        ("name",),
+        Rule((MANAGE,), "name"),
+        "Show where the messages of each partition lie, to plan scans.",
+    ),
+    Call(
+        "history_files",
+        ("name", "at_from", "at_to", "here"),
+        Rule((MANAGE,), "name"),
+        "List the files of history of a topic, and what is in each.",
+    ),
+    Call(
+        "claim",
+        ("topic", "partition", "rows", "bytes", "lease_ms"),
+        _CLAIMS,
+        "Lease messages that are due, to read them by the number of the claim.",
+        required=("partition", "rows"),
+    ),
+    Call(
+        "extend_claims",
+        ("topic", "claims", "lease_ms"),
+        _CLAIMS,
+        "Extend whole claims, given as lists of numbers by partition.",
+    ),
+    Call(
+        "ack_claims",
+        ("topic", "claims"),
+        _CLAIMS,
+        "Ack whole claims, given as lists of numbers by partition.",
+    ),
+    Call(
+        "note_write",
+        ("topic", "label", "epoch", "committed", "counts"),
+        Rule((PRODUCE,)),
+        "Keep the outcome of a write, for callers of `writes`.",
+        required=("topic", "label", "counts"),
+    ),
+    Call(
+        "writes",
+        ("topic", "label"),
+        Rule((PRODUCE, MANAGE), own=True, whole=(MANAGE,)),
+        "Show the noted outcomes of the last writes into a topic.",
+    ),
+    # --- cron
+    Call(
+        "cron_put",
+        ("topic", "entries"),
+        _CHANGES,
+        "Make or change entries of a cron topic.",
+    ),
+    Call("cron_list", ("topic", "after", "limit"), _READS, "Show entries by name, page by page."),
+    Call("cron_get", ("topic", "name"), _READS, "Show one entry."),
+    Call(
+        "cron_pause",
+        ("topic", "names", "paused"),
+        _CHANGES,
+        "Pause entries, or resume them with `paused: false`.",
+    ),
+    Call(
+        "cron_drop",
+        ("topic", "names"),
+        _CHANGES,
+        "Delete entries; messages that are due stay.",
+    ),
+    Call("cron_run", ("topic", "name"), _CHANGES, "Fire an entry now, beside its schedule."),
+    Call(
+        "cron_next",
+        ("topic", "name", "entry", "after_ms", "count"),
+        Rule(also=cron_topic),
+        "Show when an entry fires next: one that is there, by name, or the one in the call.",
+    ),
+    # --- transactions
+    Call(
+        "begin_transaction",
+        ("topic", "timeout_ms", "branched", "query", "epoch"),
+        Rule((PRODUCE, CONSUME)),
+        "Begin a transaction, whose decision is kept in this topic.",
+    ),
+    Call(
+        "commit_transaction",
+        ("transaction", "participants", "branches"),
+        _DECIDES,
+        "Commit a transaction in its participants, each given as `topic/partition`.",
+    ),
+    Call(
+        "commit_epoch",
+        ("topic", "query", "epoch", "participants", "branches", "until_ms"),
+        Rule(also=epoch_topics),
+        "Commit the branches of an epoch of a query, unless one was committed for it before.",
+    ),
+    Call(
+        "abort_transaction",
+        ("transaction", "participants", "branches"),
+        _DECIDES,
+        "Abort a transaction in its participants.",
+    ),
+    Call(
+        "transactions",
+        ("topic",),
+        _LOOKS,
+        "List undecided transactions that have something staged in a topic.",
+    ),
+    Call(
+        "tell_transaction",
+        ("transaction", "place", "commit", "record"),
+        Rule(peers=True),
+        "Tell the owner of a participant what was decided.",
+    ),
+    Call(
+        "ask_transaction",
+        ("transaction",),
+        Rule(peers=True),
+        "Ask the owner of a transaction's home what was decided.",
+    ),
+    # --- the cluster
+    Call(
+        "cluster",
+        ("topic", "servers"),
+        Rule(ANY, "topic", optional=True),
+        "Show which brokers there are and which topics each serves; with `servers: true`, also "
+        "the servers that keep the journals.",
+    ),
+    Call("remove_node", ("node",), _SERVERS, "Begin to take a node out of an embedded cluster."),
+    Call(
+        "repair_node",
+        ("node",),
+        _SERVERS,
+        "Begin to rebuild the copies on a node's server.",
+    ),
+    Call(
+        "node_progress",
+        ("node", "change"),
+        Rule((ADMIN,), field=BROKER),
+        "Show how far a change of a node is; `change` is `remove_node` or `repair_node`.",
+    ),
+    Call(
+        "check_cluster",
+        ("adopt",),
+        _SERVERS,
+        "List topics that the coordinator or the journals lack; with `adopt: true`, the "
+        "coordinator gets them back.",
+    ),
+    # --- API keys
+    Call(
+        "create_key",
+        ("name", "grants", "ends_ms", "start_token"),
+        _KEYS,
+        "Make an API key; the answer is the only place where its text is shown.",
+        required=("name", "grants"),
+    ),
+    Call(
+        "list_keys",
+        (),
+        Rule((ADMIN,), field=BROKER),
+        "List every API key that was not revoked, without secrets.",
+    ),
+    Call(
+        "revoke_key",
+        ("key", "force"),
+        _KEYS,
+        "Refuse an API key from now on, by its id or name; the last admin key needs `force`.",
+        required=("key",),
+    ),
+])  # fmt: skip
+"""Calls with a JSON body and a JSON answer: Flight's actions, by name."""
+
+TICKETS = _table([
+    Call(
+        "peek",
+        ("topic", "limit", "after", "ids", "keys", "partition", *SELECTION_FIELDS),
+        _LOOKS_AT_ROWS,
+        "Read a page of messages as they are.",
+    ),
+    Call(
+        "scan",
+        ("topic", "partition", "first", "end", "columns", "ids", "keys", *SELECTION_FIELDS),
+        _READS,
+        "Read all messages of a stretch of a partition.",
+        required=("partition",),
+    ),
+    Call(
+        "history",
+        ("topic", "partition", "file", "columns", "at_from", "at_to", "here", "positions", "gaps"),
+        _READS,
+        "Read a file of history.",
+        required=("partition", "file"),
+    ),
+    Call(
+        "claim",
+        ("topic", "partition", "claim", "first", "end", "columns"),
+        _CLAIMS,
+        "Read the messages of a claim.",
+        required=("partition", "claim"),
+    ),
+])  # fmt: skip
+"""Calls that are answered with batches: the operations of DoGet, by `op`."""

@@ -1,0 +1,299 @@
+"""The function of each call: `_counts` answers the call `counts` of the table in access/calls.py.
+
+Room: broker. Any thread may call; what is asked of a partition runs on its worker.
+Holds: every row of the table has its function here, or this module cannot be imported; a body was
+checked against its row before a function gets it.
+See: Broker.call, Broker.ask and Broker.read, which are all that other rooms use;
+docs/adr/0032-one-table-of-calls.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from dejaqueue.access import administration
+from dejaqueue.access.calls import ACTIONS, TICKETS
+from dejaqueue.access.senders import Requester
+from dejaqueue.broker import browse, by_filter, claims, notes, redrive, scan
+from dejaqueue.broker.calls.port import BrokerPort
+from dejaqueue.broker.cron import calls as cron
+from dejaqueue.broker.history import reading as history
+from dejaqueue.broker.peek import peek
+from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.stats import topic_stats
+from dejaqueue.errors import BadRequest
+from dejaqueue.model import Topic
+
+Body: TypeAlias = dict[str, Any]
+Answer: TypeAlias = dict[str, Any]
+Rows: TypeAlias = tuple[pa.Schema, Iterator[pa.RecordBatch]]
+"""The schema of batches, and the batches."""
+
+
+def answer(broker: BrokerPort, name: str, body: Body, by: Requester) -> Answer | Future[Answer]:
+    """Do a call of ACTIONS. A future comes from a call that waits for several partitions.
+
+    Raises:
+        BadRequest: there is no such call, or a field is wrong. Others as the call says.
+    """
+    call = ACTIONS.get(name)
+    if call is None:
+        raise BadRequest("action", f"one of {', '.join(ACTIONS)}", name)
+    call.check(body)
+    return _FUNCTIONS[name](broker, dict(body), by)
+
+
+def rows(broker: BrokerPort, op: str, ticket: Body, by: Requester) -> Rows:
+    """Do a call of TICKETS. Raises BadRequest, TopicUnknown, Elsewhere, Refused."""
+    call = TICKETS.get(op)
+    if call is None:
+        raise BadRequest("ticket.op", " or ".join(TICKETS), op)
+    call.check(ticket)
+    return _READERS[op](broker, dict(ticket), by)
+
+
+# --- topics ---------------------------------------------------------------------------------------
+
+
+def _create_topic(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    exist_ok = bool(body.pop("exist_ok", False))
+    return broker.create_topic(Topic.from_dict(body), exist_ok=exist_ok).to_dict()
+
+
+def _alter_topic(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    name = _name(body)
+    return broker.alter_topic(name, {key: body[key] for key in body if key != "name"}).to_dict()
+
+
+def _delete_topic(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    broker.delete_topic(_name(body))
+    return {}
+
+
+def _describe_topic(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return broker.topic(_name(body), newest=True).to_dict()
+
+
+def _list_topics(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
+    return {"topics": [topic.to_dict() for topic in broker.topics()]}
+
+
+# --- looking --------------------------------------------------------------------------------------
+
+
+def _stats(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    topic, now_ms = body.get("topic"), broker.clock.utc_ms()
+    if topic is not None:
+        return topic_stats(broker.runtime(browse.topic_name(body)), now_ms)
+    broker.check_running()
+    return {
+        "uptime_ms": (broker.clock.now_us() - broker.started_us) // 1_000,
+        "topics": {
+            name: topic_stats(broker.runtime(name), now_ms)
+            for name in sorted(runtime.served_as for runtime in broker.runtimes())
+        },
+    }
+
+
+def _assignments(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return broker.runtime(_name(body)).assignments()
+
+
+def _counts(broker: BrokerPort, body: Body, by: Requester) -> Answer:
+    return browse.counts(_topic(broker, body), body, broker.clock.utc_ms(), by.sender.owner)
+
+
+def _histogram(broker: BrokerPort, body: Body, by: Requester) -> Answer:
+    return browse.histogram(_topic(broker, body), body, broker.clock.utc_ms(), by.sender.owner)
+
+
+def _clock(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
+    return {"broker_us": broker.clock.utc_us()}
+
+
+# --- changing -------------------------------------------------------------------------------------
+
+
+def _move_where(broker: BrokerPort, body: Body, by: Requester) -> Answer:
+    return by_filter.move_where(_topic(broker, body), body, broker.clock.utc_ms(), by.sender.owner)
+
+
+def _cancel_where(broker: BrokerPort, body: Body, by: Requester) -> Answer:
+    topic, now_ms = _topic(broker, body), broker.clock.utc_ms()
+    return by_filter.cancel_where(topic, body, now_ms, by.sender.owner)
+
+
+def _redrive(broker: BrokerPort, body: Body, by: Requester) -> Answer:
+    return redrive.redrive(broker, body, by.may_receive)
+
+
+# --- reading without a consumer -------------------------------------------------------------------
+
+
+def _scan_ranges(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return scan.ranges(broker.runtime(_name(body)))
+
+
+def _history_files(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    topic = _recorded(broker, _name(body), body)
+    return history.list_files(broker.history, topic, body)
+
+
+def _recorded(broker: BrokerPort, name: str, values: Body) -> TopicRuntime | None:
+    """A topic whose history is asked for.
+
+    Returns:
+        None: it is served elsewhere, and what this broker recorded of it is wanted.
+    """
+    if not history.wants_here(values):
+        return broker.runtime(name)
+    broker.topic(name)
+    return next((one for one in broker.runtimes() if one.served_as == name), None)
+
+
+def _claim(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return claims.claim(_topic(broker, body), body)
+
+
+def _extend_claims(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return claims.settle(_topic(broker, body), body, ack=False)
+
+
+def _ack_claims(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return claims.settle(_topic(broker, body), body, ack=True)
+
+
+def _note_write(broker: BrokerPort, body: Body, by: Requester) -> Answer:
+    return notes.note_write(_topic(broker, body), body, by.sender, broker.clock.utc_ms())
+
+
+def _writes(broker: BrokerPort, body: Body, by: Requester) -> Answer:
+    return notes.writes(_topic(broker, body), body, by.sender)
+
+
+# --- cron -----------------------------------------------------------------------------------------
+
+
+def _cron(name: str) -> Callable[[BrokerPort, Body, Requester], Answer]:
+    return lambda broker, body, by: cron.act(
+        broker.runtime, broker.clock.utc_ms(), name, body, by.sender
+    )
+
+
+_cron_put, _cron_list, _cron_get = _cron("cron_put"), _cron("cron_list"), _cron("cron_get")
+_cron_pause, _cron_drop = _cron("cron_pause"), _cron("cron_drop")
+_cron_run, _cron_next = _cron("cron_run"), _cron("cron_next")
+
+
+# --- transactions ---------------------------------------------------------------------------------
+
+
+def _transaction(name: str) -> Callable[[BrokerPort, Body, Requester], Future[Answer]]:
+    return lambda broker, body, by: broker.transactions.act(name, body, by.sender)
+
+
+_begin_transaction = _transaction("begin_transaction")
+_commit_transaction = _transaction("commit_transaction")
+_commit_epoch = _transaction("commit_epoch")
+_abort_transaction = _transaction("abort_transaction")
+_transactions = _transaction("transactions")
+
+
+def _tell_transaction(broker: BrokerPort, body: Body, _by: Requester) -> Future[Answer]:
+    return broker.transactions.hear("tell_transaction", body)
+
+
+def _ask_transaction(broker: BrokerPort, body: Body, _by: Requester) -> Future[Answer]:
+    return broker.transactions.hear("ask_transaction", body)
+
+
+# --- the cluster ----------------------------------------------------------------------------------
+
+
+def _cluster(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    topic = body.get("topic") or ""
+    if not isinstance(topic, str):
+        raise BadRequest("topic", "the name of a topic", topic)
+    return broker.cluster(topic, servers=body.get("servers") is True)
+
+
+def _remove_node(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return broker.act_on_servers("remove_node", {"node": body.get("node"), "start": True})
+
+
+def _repair_node(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return broker.act_on_servers("repair_node", {"node": body.get("node"), "start": True})
+
+
+def _node_progress(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    change = body.get("change")
+    if change not in {"remove_node", "repair_node"}:
+        raise BadRequest("change", "remove_node or repair_node", change)
+    return broker.act_on_servers(change, {"node": body.get("node")})
+
+
+def _check_cluster(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return broker.act_on_servers("check_cluster", {"adopt": body.get("adopt") is True})
+
+
+# --- API keys -------------------------------------------------------------------------------------
+
+
+def _create_key(broker: BrokerPort, body: Body, by: Requester) -> Answer:
+    return administration.act(broker.keys, "create_key", body, is_near=by.is_near)
+
+
+def _list_keys(broker: BrokerPort, body: Body, by: Requester) -> Answer:
+    return administration.act(broker.keys, "list_keys", body, is_near=by.is_near)
+
+
+def _revoke_key(broker: BrokerPort, body: Body, by: Requester) -> Answer:
+    return administration.act(broker.keys, "revoke_key", body, is_near=by.is_near)
+
+
+# --- answers that are batches ---------------------------------------------------------------------
+
+
+def _read_peek(broker: BrokerPort, ticket: Body, by: Requester) -> Rows:
+    page = peek(_topic(broker, ticket), ticket, broker.clock.utc_ms(), by.sender.owner)
+    return page.schema, iter([page])
+
+
+def _read_scan(broker: BrokerPort, ticket: Body, _by: Requester) -> Rows:
+    topic = _topic(broker, ticket)
+    checked = scan.parse(ticket, topic.partitions, broker.clock.utc_ms())
+    return checked.schema, scan.scan(topic, checked)
+
+
+def _read_claim(broker: BrokerPort, ticket: Body, _by: Requester) -> Rows:
+    return claims.read(_topic(broker, ticket), ticket)
+
+
+def _read_history(broker: BrokerPort, ticket: Body, _by: Requester) -> Rows:
+    name = browse.topic_name(ticket)
+    _recorded(broker, name, ticket)
+    checked = history.parse(broker.history.files, name, ticket)
+    return checked.schema, history.read(name, checked)
+
+
+def _topic(broker: BrokerPort, body: Body) -> TopicRuntime:
+    return broker.runtime(browse.topic_name(body))
+
+
+def _name(body: Body) -> str:
+    name = body.get("name")
+    if not isinstance(name, str):
+        raise BadRequest("name", "the name of a topic", name)
+    return name
+
+
+_FUNCTIONS: dict[str, Callable[[BrokerPort, Body, Requester], Answer | Future[Answer]]] = {
+    name: globals()[f"_{name}"] for name in ACTIONS
+}
+_READERS: dict[str, Callable[[BrokerPort, Body, Requester], Rows]] = {
+    op: globals()[f"_read_{op}"] for op in TICKETS
+}

@@ -1,0 +1,36 @@
+"""What the functions of calls need of the broker.
+
+Room: broker. A port: broker.py is behind it, so that calls do not import the broker that has them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from dejaqueue.access.key_ring import KeyRing
+from dejaqueue.broker.history.history import History
+from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.transactions import Transactions
+from dejaqueue.clock import Clock
+from dejaqueue.model import Topic
+
+
+class BrokerPort(Protocol):
+    """A broker, as its calls see it; what the members do is said in broker.py."""
+
+    clock: Clock
+    keys: KeyRing
+    history: History
+    transactions: Transactions
+    started_us: int
+
+    def check_running(self) -> None: ...  # noqa: D102
+    def runtime(self, name: str) -> TopicRuntime: ...  # noqa: D102
+    def runtimes(self) -> list[TopicRuntime]: ...  # noqa: D102
+    def topic(self, name: str, *, newest: bool = False) -> Topic: ...  # noqa: D102
+    def topics(self) -> list[Topic]: ...  # noqa: D102
+    def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic: ...  # noqa: D102
+    def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic: ...  # noqa: D102
+    def delete_topic(self, name: str) -> None: ...  # noqa: D102
+    def cluster(self, topic: str = "", *, servers: bool = False) -> dict[str, Any]: ...  # noqa: D102
+    def act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]: ...  # noqa: D102

@@ -1,0 +1,194 @@
+"""Messages of DOQ on their partition: found by name, acked, touched, deleted, put back.
+
+Room: broker. What takes a `Partition` runs on its worker; `submit` is for any thread.
+Holds: what one piece of work raises comes before it applies anything, so that the others that are
+submitted with it are not touched; all of them are answered once, when they are durable.
+See: http/doq/rows.py for what the fields of a message mean there; at_once.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dejaqueue import limits
+from dejaqueue.access.senders import NOBODY, Sender
+from dejaqueue.broker.at_once import Name as Name
+from dejaqueue.broker.at_once import find, is_leased, lease_now, read_headers
+from dejaqueue.broker.dispatch import Push
+from dejaqueue.broker.doq.lapses import Lapses
+from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.requests import ChangeRequest, ReplyTo
+from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.commands import Ack, Cancel, Extend, Move, Nack
+from dejaqueue.errors import BadRequest, Refused, TryLater
+from dejaqueue.model import RowStatus, TopicKind
+
+Work: TypeAlias = Callable[[Partition], Any]
+"""What is done at a partition: one of the functions below, with its other arguments bound."""
+PRIORITY = "doq-priority"
+"""The header with a message's priority; a user's own of that name is refused."""
+CHANGED = f"{PRIORITY}:"
+"""What the group of a message begins with whose priority was changed."""
+PRIORITY_MAX = limits.INSTANT_MS_MAX // 1_000
+"""Of a delayed queue: the last second that a message can wait for."""
+
+
+def submit(
+    topic: TopicRuntime, number: int, works: Sequence[Work], found: list[Any], reply: ReplyTo
+) -> None:
+    """Leave work for a partition, all of it for one step.
+
+    Args:
+        found: gets what each returns, or the error by which it was refused.
+        reply: called once, when what they applied is durable.
+    """
+    topic.submit(number, ChangeRequest(partial(_do_all, works, found), reply))
+
+
+def _do_all(works: Sequence[Work], found: list[Any], partition: Partition) -> None:
+    for work in works:
+        try:
+            found.append(work(partition))
+        except (BadRequest, Refused, TryLater) as refused:
+            found.append(refused)
+
+
+def due_ms_of(priority: int) -> int:
+    """When a message of a delayed queue is due. Raises BadRequest."""
+    if priority > PRIORITY_MAX:
+        raise BadRequest("priority", f"from 0 to {PRIORITY_MAX} in a delayed queue", priority)
+    # A due time before 1973 is taken for a mistake (INSTANT_MS_MIN). Small priorities are overdue
+    # all the same, and keep their order there.
+    return max(priority * 1_000, limits.INSTANT_MS_MIN + priority) if priority else 0
+
+
+def priority_of(stored: str, group: str, otherwise: int) -> int:
+    """The priority of a message: of its group if it was changed, else of its header."""
+    for text in (group.removeprefix(CHANGED) if group.startswith(CHANGED) else "", stored):
+        if text.isascii() and text.isdecimal():
+            return int(text)
+    return otherwise
+
+
+# --- on the worker --------------------------------------------------------------------------------
+
+
+def take(partition: Partition, lapses: Lapses | None, *, done: bool) -> Push | None:
+    """Lease the first message that is due; None if none is.
+
+    Args:
+        lapses: leases whose end is looked for first; None = of no kind of queue that needs it.
+        done: ack it in the same step.
+    """
+    if lapses is not None:
+        lapses.bring_back(partition)
+    return lease_now(partition, done=done)
+
+
+def _one(sequence: int) -> Any:
+    return np.array([sequence], dtype=np.int64)
+
+
+def sender_of(partition: Partition, sequence: int) -> Sender:
+    """Who sent a live message."""
+    senders = partition.engine.senders(_one(sequence))
+    return NOBODY if senders is None else Sender(senders.names[int(senders.indices[0])])
+
+
+def ack(partition: Partition, name: Name) -> RowStatus:
+    """A message that is leased is done."""
+    sequence = find(partition, name)
+    if sequence is None:
+        return RowStatus.NOT_FOUND
+    if not is_leased(partition, sequence):
+        return RowStatus.LEASE_LOST
+    rows = _one(sequence)
+    partition.apply(Ack(partition.now_ms(), -1, rows, partition.engine.attempts(rows)))
+    return RowStatus.OK
+
+
+def touch(partition: Partition, name: Name) -> RowStatus:
+    """The lease of a message begins anew."""
+    sequence = find(partition, name)
+    if sequence is None:
+        return RowStatus.NOT_FOUND
+    if not is_leased(partition, sequence):
+        return RowStatus.LEASE_LOST
+    rows, now_ms = _one(sequence), partition.now_ms()
+    end_ms = now_ms + partition.topic().lease_ms
+    partition.apply(Extend(now_ms, end_ms, -1, rows, partition.engine.attempts(rows)))
+    return RowStatus.OK
+
+
+def _find_owned(partition: Partition, name: Name, owner: str | None) -> int | None:
+    """As `find`, of the messages that this sender sent; None = anybody's."""
+    sequence = find(partition, name)
+    if sequence is None or owner is None or partition.engine.sent_by(_one(sequence), owner)[0]:
+        return sequence
+    return None
+
+
+def delete(partition: Partition, name: Name, owner: str | None) -> RowStatus:
+    """A message is gone, whether it waits or is leased."""
+    sequence = _find_owned(partition, name, owner)
+    if sequence is None:
+        return RowStatus.NOT_FOUND
+    rows, now_ms = _one(sequence), partition.now_ms()
+    if is_leased(partition, sequence):
+        partition.apply(Ack(now_ms, -1, rows, partition.engine.attempts(rows)))
+    else:
+        partition.apply(Cancel(now_ms, rows))
+    return RowStatus.OK
+
+
+def put_back(partition: Partition, name: Name, priority: int) -> RowStatus:
+    """A leased message goes back to its place in the queue.
+
+    Args:
+        priority: another one for it; 0 = it keeps its own.
+    """
+    sequence = find(partition, name)
+    if sequence is None:
+        return RowStatus.NOT_FOUND
+    if not is_leased(partition, sequence):
+        return RowStatus.LEASE_LOST
+    rows, now_ms = _one(sequence), partition.now_ms()
+    due_ms = now_ms
+    is_delayed = partition.topic().kind is TopicKind.TIMELINE
+    if is_delayed:
+        due_ms = _due_ms(partition, sequence, priority)
+    partition.apply(Nack(now_ms, due_ms, -1, rows, partition.engine.attempts(rows)))
+    if is_delayed and priority:
+        partition.apply(Move(now_ms, rows, None, None, _changed(priority)))
+    return RowStatus.OK
+
+
+def _due_ms(partition: Partition, sequence: int, priority: int) -> int:
+    """When a message that goes back is due: as when it was sent, or by its new priority."""
+    if priority:
+        return due_ms_of(priority)
+    groups = partition.engine.moved_groups(_one(sequence))
+    group = "" if groups is None else groups.names[groups.indices[0]]
+    stored = read_headers(partition, sequence).get(PRIORITY, "")
+    return due_ms_of(priority_of(stored, group, partition.now_ms() // 1_000))
+
+
+def _changed(priority: int) -> Words:
+    return Words((f"{CHANGED}{priority}",), np.zeros(1, dtype=np.int32))
+
+
+def set_priority(partition: Partition, name: Name, priority: int, owner: str | None) -> RowStatus:
+    """A message that waits in a delayed queue gets another priority."""
+    sequence = _find_owned(partition, name, owner)
+    if sequence is None:
+        return RowStatus.NOT_FOUND
+    if is_leased(partition, sequence):
+        return RowStatus.LEASED
+    dues_ms = np.array([due_ms_of(priority)], dtype=np.int64)
+    partition.apply(Move(partition.now_ms(), _one(sequence), dues_ms, None, _changed(priority)))
+    return RowStatus.OK
