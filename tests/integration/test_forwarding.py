@@ -21,6 +21,7 @@ import dejaqueue
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.key_ring import InMemory, KeyRing
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.shared import Disks
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.errors import (
@@ -53,6 +54,7 @@ class AllElsewhere:
     documents: InMemory
     url: str = ""
     clock_apart_us: int = 0
+    disks: Disks = field(default_factory=Disks)
     store: MemoryStore = field(default_factory=MemoryStore)
 
     def catalogue(self, store: JournalStore) -> Catalogue:

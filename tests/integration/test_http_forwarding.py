@@ -16,6 +16,7 @@ import pytest
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.key_ring import InMemory, KeyRing
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.shared import Disks
 from dejaqueue.broker.topics import Catalogue
 from dejaqueue.errors import DejaQError, Elsewhere
 from dejaqueue.http.server import HttpServer
@@ -37,6 +38,7 @@ class AllElsewhere:
     documents: InMemory = field(default_factory=InMemory)
     http_url: str = ""
     clock_apart_us: int = 0
+    disks: Disks = field(default_factory=Disks)
     store: MemoryStore = field(default_factory=MemoryStore)
 
     def catalogue(self, store: JournalStore) -> Catalogue:

@@ -443,7 +443,7 @@ def simulate_registers(seed: int) -> Run:
     world.after(world.between(0, SECOND), consumer.begin)
     registers.begin()
     end_us = world.now_us + random.choice([3, 5, 7]) * SECOND
-    faults = ClusterFaults(world, cluster, scenario, [consumer], [registers], end_us)  # type: ignore[list-item]
+    faults = ClusterFaults(world, cluster, scenario, [consumer], [registers], end_us)
     faults.begin()
     world.run(end_us)
     faults.heal()
