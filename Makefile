@@ -96,8 +96,12 @@ docs-check: venv-dev docs-only ## fail if a generated page is stale or a link is
 SEED ?= 1
 N ?= 200
 KIND ?= broker
-sim: venv-dev ## simulate a broker (KIND=cluster: several, KIND=rude: with bad input) with crashes, power cuts and a bad network (SEED=first N=how many)
+sim: venv-dev ## simulate a broker (KIND=cluster: several, KIND=clients: with the client library, KIND=rude: with bad input) with crashes, power cuts and a bad network (SEED=first N=how many)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation --kind $(KIND) --first $(SEED) --seeds $(N) $(ARGS)
+
+.PHONY: sim-coverage
+sim-coverage: venv-dev ## which statements simulated seeds run, by room (KIND=clients or several with commas, SEED=first N=how many, ARGS="--files client")
+	@PYTHONPATH=src:. $(PY) -m tests.simulation.coverage --kind $(KIND) --first $(SEED) --seeds $(N) $(ARGS)
 
 .PHONY: spark-heavy
 spark-heavy: venv-dev ## what takes minutes with Spark: Spark Connect, a killed pipeline

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.chaos.clocks import HOUR_US, TEN_YEARS_US
+from tests.chaos.disks import RESERVE_BYTES
 from tests.chaos.machines import BROKERS, SERVERS
 from tests.chaos.network import CLIENTS
 
@@ -225,12 +226,37 @@ def drift(chaos: Chaos, whom: str, size: int) -> Mend:
     return mend
 
 
+# --- disks ----------------------------------------------------------------------------------------
+
+
+def disk_full(chaos: Chaos, whom: str, size: int) -> Mend:
+    """Something else fills its disk: to the end, or so far that producers have to wait."""
+    disk = chaos.backend.disk(whom)
+    disk.fill(0 if size % 2 else RESERVE_BYTES // 2)
+    return disk.empty
+
+
+def disk_slow(chaos: Chaos, whom: str, size: int) -> Mend:
+    """Each write to its disk, and each sync, takes 5 to 55 ms longer."""
+    disk = chaos.backend.disk(whom)
+    disk.slow(5 + size % 50)
+    return lambda: disk.slow(0)
+
+
+def disk_read_only(chaos: Chaos, whom: str, size: int) -> Mend:
+    """Its disk takes no changes."""
+    disk = chaos.backend.disk(whom)
+    disk.read_only(True)
+    return lambda: disk.read_only(False)
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of fault.
 
     Attributes:
-        field: of `network`, `quality`, `process`, `server`, `clock`; two of one do not go together.
+        field: of `network`, `quality`, `process`, `server`, `clock`, `disk`; two of one do not go
+            together.
     """
 
     field: str
@@ -254,6 +280,9 @@ KINDS = {
     "clock-ahead": Kind("clock", clock_ahead),
     "clock-behind": Kind("clock", clock_behind),
     "drift": Kind("clock", drift),
+    "disk-full": Kind("disk", disk_full),
+    "disk-slow": Kind("disk", disk_slow),
+    "disk-read-only": Kind("disk", disk_read_only),
 }
 HEAVY = {"rolling", "coordinator", "journal"}
 """Not together with others: they wait for something to come back."""
@@ -308,6 +337,11 @@ def _draw(dice: random.Random, bag: list[str], kinds: Sequence[str]) -> str:
         bag += kinds
         dice.shuffle(bag)
     return bag.pop()
+
+
+def kinds_for(backend: str, kinds: Sequence[str]) -> list[str]:
+    """Those that there are with a backend: disks are those of servers beside brokers."""
+    return [one for one in kinds if KINDS[one].field != "disk" or backend == "embedded"]
 
 
 def servers_of(backend: str) -> list[str]:

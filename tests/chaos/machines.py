@@ -26,6 +26,7 @@ from dev.services import Service
 from dev.services.etcd import Etcd
 from dev.services.postgresql import Postgresql
 from tests.chaos.clocks import BrokerClock
+from tests.chaos.disks import RESERVE_BYTES, BrokerDisk
 from tests.chaos.network import Network
 
 BROKERS = ("a", "b", "c")
@@ -147,10 +148,12 @@ class Backend(ABC):
     Attributes:
         name: as in `--backend`.
         ports: of each machine.
+        has_disks: brokers get disks of their own, if set before the start.
         resume_seconds_max: deliveries go on within this after a fault has ended.
     """
 
     name: str
+    has_disks = False
     ports: Mapping[str, list[int]]
     resume_seconds_max: float
 
@@ -169,6 +172,10 @@ class Backend(ABC):
     @abstractmethod
     def kill_facts(self) -> Callable[[], None]:
         """Kill what keeps the facts; call the answer to have it back."""
+
+    def disk(self, broker: str) -> BrokerDisk:
+        """The disk of a broker and its server, where they have one of their own."""
+        raise NotImplementedError
 
     def stop(self) -> None:  # noqa: B027 - not all have something to stop
         """End it."""
@@ -279,15 +286,41 @@ class Embedded(Backend):
         self._secret = folder / "secret"
         self._secret.write_text("the secret of the chaos\n")
         self._secret.chmod(0o600)
+        self._disks: dict[str, BrokerDisk] = {}
+        if self.has_disks:
+            self._disks = {name: BrokerDisk(folder / f"{name}-disk") for name in BROKERS}
 
     def settings(self, broker: str) -> dict[str, object]:
         """See Backend.settings."""
         places = [f"{name}={self._network.address(name)}:{ROUTE_PORT}" for name in BROKERS]
         return {
-            "journal__url": self._folder / broker / "queue",
+            "journal__url": self._queue(broker),
             "cluster__nodes": ",".join(places),
             "cluster__secret_file": self._secret,
+            "cluster__reserve_bytes": RESERVE_BYTES,
+            # A file system in Python takes its time: what is not about disks has another place.
+            **(
+                {
+                    "journal__mirror": self._folder / broker / "mirror",
+                    "cluster__lease_ms": 3 * LEASE_MS,
+                }
+                if self._disks
+                else {}
+            ),
         }
+
+    def _queue(self, broker: str) -> Path:
+        disk = self._disks.get(broker)
+        return (self._folder / broker if disk is None else disk.at) / "queue"
+
+    def disk(self, broker: str) -> BrokerDisk:
+        """See Backend.disk."""
+        return self._disks[broker]
+
+    def stop(self) -> None:
+        """See Backend.stop."""
+        for disk in getattr(self, "_disks", {}).values():
+            disk.close()
 
     def leader(self, stream: str) -> str:
         """Which node leads a stream whose name has this; "" = none says it does."""
@@ -303,7 +336,7 @@ class Embedded(Backend):
 
     def kill_server(self, node: str) -> None:
         """Kill the server beside a broker, which starts it again."""
-        path = self._folder / node / "queue" / "jetstream" / "nats-server.pid"
+        path = self._queue(node) / "jetstream" / "nats-server.pid"
         with suppress(OSError, ValueError):
             os.kill(int(path.read_text()), signal.SIGKILL)
 

@@ -104,6 +104,7 @@ class Chaos:
 
     Args:
         program: what brokers run instead of `-m dejaqueue`.
+        has_disks: brokers get disks that can be full, slow and read-only.
         patience: deliveries may take so many times longer to go on; for machines that are busy.
     """
 
@@ -115,9 +116,12 @@ class Chaos:
         report: Report,
         program: tuple[str, ...] = SERVE,
         patience: float = 1.0,
+        *,
+        has_disks: bool = False,
     ) -> None:
         self.network, self.folder = network, folder
         self.backend = BACKENDS[backend]()
+        self.backend.has_disks = has_disks
         self.servers = servers_of(backend)
         self.topics = list(TOPICS)
         self.report = report
@@ -330,7 +334,16 @@ def run(
     """One run in a network of its own, which is taken down whatever happens."""
     os.environ["GRPC_VERBOSITY"] = "NONE"
     with Network(BACKENDS[backend].ports) as network:
-        chaos = Chaos(network, backend, folder, Report(seed), program, patience)
+        kinds = {KINDS[fault.kind].field for step in steps for fault in step.faults}
+        chaos = Chaos(
+            network,
+            backend,
+            folder,
+            Report(seed),
+            program,
+            patience,
+            has_disks="disk" in kinds,
+        )
         try:
             return chaos.run(steps)
         finally:

@@ -18,7 +18,7 @@ from typing import cast
 from dejaqueue import limits
 from dejaqueue.model import RowStatus
 from tests.checker.fault import Fault
-from tests.checker.history import Cancel, Delivery, History, Outcome, Send, Settle
+from tests.checker.history import Cancel, Delivery, History, Operation, Outcome, Settle
 from tests.checker.linear import Broken, Call, Register, linear
 
 Calls = dict[str, list[Call]]
@@ -126,7 +126,7 @@ def _told(end: Cancel | Settle) -> str | None:
     return RowStatus(end.status).name if end.status > 0 else "UNCLEAR"
 
 
-def _call(op: str, given: Hashable, told: str | None, one: Send | Cancel | Settle) -> Call:
+def _call(op: str, given: Hashable, told: str | None, one: Operation) -> Call:
     return Call(op, given, told, one.called_us, one.answered_us or 0)
 
 

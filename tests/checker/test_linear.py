@@ -251,13 +251,13 @@ def _drawn(dice: random.Random) -> Iterator[Call]:
     for number in range(dice.randint(2, 5)):
         called = dice.randint(0, 8)
         op = dice.choice(["send", "send", "end any", "look"])
-        told = {
+        answers: dict[str, list[str | None]] = {
             "send": ["OK", None, "m0", "m1"],
             "end any": ["OK", "NOT_FOUND", None],
             "look": ["m0", "m1", "NONE"],
-        }[op]
+        }
         given = f"m{number}" if op == "send" else ""
-        yield Call(op, given, dice.choice(told), called, called + dice.randint(0, 5))
+        yield Call(op, given, dice.choice(answers[op]), called, called + dice.randint(0, 5))
 
 
 @pytest.mark.parametrize("register", [REJECTS, REPLACES], ids=["rejects", "replaces"])

@@ -21,7 +21,7 @@ from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.connections.nats.settling import UNDONE_MS
 from dejaqueue.errors import Fenced, ResourceExhausted, Unavailable
 from dejaqueue.journal.records.interface import RecordLog
-from dejaqueue.journal.records.nats import NatsRecordStore
+from dejaqueue.journal.records.nats.store import NatsRecordStore
 from dejaqueue.model import RowStatus
 from dejaqueue.testing.record_conformance import patiently
 from tests.cluster.embedded import EmbeddedCluster

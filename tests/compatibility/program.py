@@ -19,10 +19,10 @@ IDLE_MS = 20_000
 """A delivery that does not come is a fault; this is how long the program waits to say so."""
 
 
-def taken(client: Client, topic: str, count: int, **settings: object) -> list[bytes]:
+def taken(client: Client, topic: str, count: int, prefetch: int = 100) -> list[bytes]:
     """The payloads of the next messages, which are done."""
     found = []
-    with client.consume(topic, max_messages=count, idle_ms=IDLE_MS, **settings) as messages:
+    with client.consume(topic, prefetch=prefetch, max_messages=count, idle_ms=IDLE_MS) as messages:
         for message in messages:
             found.append(message.payload)
             message.ack()

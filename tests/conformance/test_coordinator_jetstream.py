@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +10,8 @@ import pytest
 from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.errors import Unavailable
-from dejaqueue.testing.coordinator_conformance import ServedCoordinatorConformance
 from dev.services import Service, missing, start
+from tests.conformance.served_coordinator import ServiceCoordinatorConformance
 
 
 @pytest.fixture(scope="module")
@@ -23,26 +22,16 @@ def nats() -> Iterator[Service]:
         yield service
 
 
-class TestJetStream(ServedCoordinatorConformance):
+class TestJetStream(ServiceCoordinatorConformance):
     # Whole seconds, and looked at about once a second.
     ttl_late_ms = 2_500
 
     @pytest.fixture(autouse=True)
     def _use(self, nats: Service) -> None:
-        self.service = nats
-        self.name = uuid.uuid4().hex
+        self.use(nats)
 
     def url(self, port: int | None = None) -> str:
         return f"nats://127.0.0.1:{port or self.service.port}?prefix={self.name}"
-
-    def port(self) -> int:
-        return self.service.port
-
-    def stop(self) -> None:
-        self.service.kill()
-
-    def start(self) -> None:
-        self.service.start()
 
     def test_a_leader_that_can_store_nothing_is_not_believed(
         self, monkeypatch: pytest.MonkeyPatch

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
 
-from dejaqueue.testing.coordinator_conformance import ServedCoordinatorConformance
 from dev.services import Service, missing, start
+from tests.conformance.served_coordinator import ServiceCoordinatorConformance
 
 
 @pytest.fixture(scope="module")
@@ -19,22 +18,12 @@ def redis() -> Iterator[Service]:
         yield service
 
 
-class TestRedis(ServedCoordinatorConformance):
+class TestRedis(ServiceCoordinatorConformance):
     ttl_late_ms = 500
 
     @pytest.fixture(autouse=True)
     def _use(self, redis: Service) -> None:
-        self.service = redis
-        self.name = uuid.uuid4().hex
+        self.use(redis)
 
     def url(self, port: int | None = None) -> str:
         return f"redis://127.0.0.1:{port or self.service.port}?prefix={self.name}"
-
-    def port(self) -> int:
-        return self.service.port
-
-    def stop(self) -> None:
-        self.service.kill()
-
-    def start(self) -> None:
-        self.service.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,10 @@ class SmallDisk:
     def fill(self, leave_bytes: int = 0) -> None:
         """Have something else take all but this much."""
         with self._ballast.open("ab") as file:
-            taken = max(0, self.free_bytes - leave_bytes)
-            os.posix_fallocate(file.fileno(), file.tell(), max(1, taken))
+            while (taken := self.free_bytes - leave_bytes) > 0:
+                # Others write meanwhile: what was free may not be any more.
+                with suppress(OSError):
+                    os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, taken)
 
     def empty(self) -> None:
         """Give back what `fill` took."""

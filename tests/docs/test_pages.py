@@ -223,10 +223,3 @@ def test_every_target_that_is_promised_has_a_rule() -> None:
         promised.update(re.findall(r"^(?:\$ | {4})make ([a-z-]+)", written, re.MULTILINE))
     assert "demo-cluster" in promised
     assert sorted(promised - rules) == []
-
-
-def test_the_glossary_has_each_word_once() -> None:
-    text = (ROOT / "docs/reference/glossary.md").read_text(encoding="utf-8")
-    words = re.findall(r"^\| ([^|]+?) \|", text.partition("## Words that are not")[0], re.MULTILINE)
-    assert len(words) > 50
-    assert sorted({word for word in words if words.count(word) > 1}) == []

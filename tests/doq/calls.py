@@ -50,8 +50,11 @@ class Side:
         """What it answers, with names in place of ids."""
         path = call.path.format(**self._ids) if "{" in call.path else call.path
         found = self._http.request(call.method, path, json=call.body)
-        body = found.json() if found.content and "json" in found.headers["content-type"] else None
+        body: Any = (
+            found.json() if found.content and "json" in found.headers["content-type"] else None
+        )
         if call.named and found.status_code == 200:
+            assert body is not None
             self._ids[call.named] = body["id"]
             self._names[body["id"]] = call.named
         return found.status_code, self._compared(found.status_code, body)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +19,8 @@ from typing import Any
 from dejaqueue.clock import SystemClock
 
 Answer = tuple[int, Any]
+Kinds = Mapping[str, type]
+"""The fields of a body, by what JSON makes of their values."""
 INT64_MAX = (1 << 63) - 1
 ACK_TIMEOUT_SECONDS = 1_800
 ACK_TIMEOUT_SECONDS_MIN = 10
@@ -110,7 +112,7 @@ class Queue:
         return {"name": name, "type": self.type, "settings": self.settings, **rates, **counts}
 
 
-def fields(body: Any, required: dict[str, type], optional: dict[str, type]) -> dict[str, Any]:
+def fields(body: Any, required: Kinds, optional: Kinds) -> dict[str, Any]:
     """The fields of a body, checked as its OpenAPI document says."""
     if not isinstance(body, dict) or not required.keys() <= body.keys():
         raise Problem(422)
@@ -118,14 +120,15 @@ def fields(body: Any, required: dict[str, type], optional: dict[str, type]) -> d
         kind = required.get(name) or optional.get(name)
         if kind is None or type(value) is not kind:
             raise Problem(422)
-        if kind is int and not 0 <= value <= INT64_MAX:
+        if isinstance(value, int) and not 0 <= value <= INT64_MAX:
             raise Problem(422)
-        if name == "metadata" and any(type(text) is not str for text in value.values()):
+        texts = value.values() if name == "metadata" and isinstance(value, dict) else ()
+        if any(type(text) is not str for text in texts):
             raise Problem(422)
-    return body
+    return dict(body)
 
 
-SETTINGS: dict[str, type] = {"strategy": str, "max_unacked": int, "ack_timeout": int}
+SETTINGS: Kinds = {"strategy": str, "max_unacked": int, "ack_timeout": int}
 STRATEGIES = {"", "ROUND_ROBIN", "WEIGHTED"}
 QUEUES = "/API/v1/queues"
 IN_QUEUE = re.compile(QUEUES + r"/(?P<name>[^/]+)(?P<rest>/.*)?")
@@ -238,7 +241,7 @@ class Documented:
     # --- messages ---
 
     def _enqueue(self, name: str, body: Any) -> Answer:
-        optional = {"id": str, "group": str, "metadata": dict}
+        optional: Kinds = {"id": str, "group": str, "metadata": dict}
         fields(body, {"priority": int, "content": str}, optional)
         queue = self._queue(name, 409)
         given = body.get("id", "")

@@ -47,7 +47,10 @@ class Broker(NamedTuple):
 
 
 class State(NamedTuple):
-    """All of it; `fault` is what an operation that was acknowledged has broken."""
+    """All of it; `fault` is what an operation that was acknowledged has broken.
+
+    `late`: journals that a broker still means to mark as made, though it was given up; 0 = none.
+    """
 
     fact: Fact
     owner: int
@@ -56,6 +59,7 @@ class State(NamedTuple):
     brokers: tuple[Broker, ...]
     spoilt: int
     ends: int = 0
+    late: int = 0
     fault: str = ""
 
 
@@ -68,6 +72,7 @@ class Rules:
         compares_words: a topic that lives under another name of journals is not the same.
         only_making_makes: opening makes no journals that nobody allowed.
         gone_is_said: a fact that is missing in a list is not taken for deleted.
+        drops_again: the fact names what was deleted, and that is dropped again if it comes back.
         words_max: topics of this name, one after the other.
         others_finish: what a broker began to make that died, others delete.
         spoilt_max: lists that are not whole.
@@ -79,6 +84,7 @@ class Rules:
     only_making_makes: bool = True
     gone_is_said: bool = True
     others_finish: bool = True
+    drops_again: bool = True
     words_max: int = 2
     spoilt_max: int = 1
     ends_max: int = 2
@@ -132,6 +138,12 @@ def steps(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
         yield "it is made", made._replace(fact=Fact(LIVING, fact.word))
         yield "its maker dies", state._replace(fact=Fact(MAKING, fact.word, waits=True))
         yield "its maker dies late", made._replace(fact=Fact(MAKING, fact.word, waits=True))
+        given_up = state._replace(fact=Fact(MAKING, fact.word, waits=True))
+        yield "its maker sleeps", given_up._replace(late=fact.word)
+    if state.late:
+        yield "it wakes, and marks it", _journal(state, state.late, is_made=True)._replace(late=0)
+    if rules.drops_again:
+        yield from _drop_again(state)
     if fact.state == LIVING:
         yield from _delete(state, rules)
     if fact.state == DELETING and not fact.waits:
@@ -142,6 +154,15 @@ def steps(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
     for number in BROKERS:
         for name, after in _broker_steps(state, number, rules):
             yield f"{number}: {name}", after
+
+
+def _drop_again(state: State) -> Iterator[tuple[str, State]]:
+    """What the fact knows as deleted."""
+    deleted = state.fact.word + (state.fact.state == NONE)
+    for word in range(deleted):
+        if state.journals[word].is_made:
+            dropped = _journal(state, word, is_made=False, is_there=False, owner=NOBODY)
+            yield "drop it again", dropped
 
 
 def _delete(state: State, rules: Rules) -> Iterator[tuple[str, State]]:

@@ -17,6 +17,7 @@ from dejaqueue.access.gate import Gate
 from dejaqueue.access.key_ring import InMemory, KeyRing
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.broker.topic.cluster_port import Disks
 from dejaqueue.errors import DejaQError, Elsewhere
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
@@ -37,6 +38,7 @@ class AllElsewhere:
     documents: InMemory = field(default_factory=InMemory)
     http_url: str = ""
     clock_apart_us: int = 0
+    disks: Disks = field(default_factory=Disks)
     store: MemoryStore = field(default_factory=MemoryStore)
 
     def catalogue(self, store: JournalStore) -> Catalogue:

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation --seeds N [--kind broker|cluster|keys|registers|rude]
+"""`python -m tests.simulation --seeds N [--kind broker|cluster|clients|keys|registers|rude]
 [--first SEED] [--haste N] [--print]`: what `make sim` runs."""
 
 from __future__ import annotations

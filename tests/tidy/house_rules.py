@@ -217,6 +217,57 @@ def banned_names(source: Source, listed: Collection[str] = ()) -> list[str]:
     return found
 
 
+def glossary_words(page: str) -> set[str]:
+    """The words that the glossary explains: those of the first column of its tables."""
+    words: set[str] = set()
+    for line in page.partition("## Words that are not used")[0].splitlines():
+        if line.startswith("| ") and not line.startswith(("| word", "| ---")):
+            entry = re.sub(r"\(.*?\)", "", line.split("|")[1])
+            words.update(re.findall(r"[a-z]+", entry.lower()))
+    return words
+
+
+def explained_twice(page: str) -> list[str]:
+    """One word, one meaning: two lines about one entry, without a word that tells them apart."""
+    lines = page.partition("## Words that are not used")[0].splitlines()
+    entries = [line.split("|")[1].strip() for line in lines if line.startswith("| ")]
+    return sorted({one for one in entries if entries.count(one) > 1} - {"word", "---"})
+
+
+def strange_nouns(source: Source, words: Collection[str]) -> list[tuple[str, str]]:
+    """(word, place) of each module and class whose last word, its noun, nobody has explained."""
+    path = PurePosixPath(source.path)
+    name = path.parent.name if path.stem in ("__init__", "__main__") else path.stem
+    named = [(name, 1)]
+    named += [(n.name, n.lineno) for n in ast.walk(source.tree) if isinstance(n, ast.ClassDef)]
+    found = []
+    for name, line in named:
+        spread = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+        noun = [word for word in spread.split("_") if word][-1]
+        if not set(_singular_or_verb(noun)).intersection(words):
+            found.append((noun, f"{source.path}:{line}: the noun {noun!r} of {name!r}"))
+    return found
+
+
+def _singular_or_verb(word: str) -> set[str]:
+    """The word, and what it may come from: leases and leasing from lease, dispatcher from dispatch.
+
+    >>> sorted(_singular_or_verb("entries"))
+    ['entri', 'entrie', 'entries', 'entry']
+    """
+    forms = {word}
+    if word.endswith("ies"):
+        forms.add(f"{word[:-3]}y")
+    for ending in ("es", "s", "ing", "ings", "er", "ers", "ship"):
+        if word.endswith(ending):
+            stem = word.removesuffix(ending)
+            forms |= {stem, f"{stem}e"}
+            if len(stem) > 2 and stem[-1] == stem[-2]:
+                forms.add(stem[:-1])
+    forms.discard("")
+    return forms
+
+
 def engine_is_random(source: Source) -> list[str]:
     """What could make two replays of one journal differ is not in the engine."""
     found = []

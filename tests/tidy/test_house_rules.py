@@ -21,6 +21,9 @@ TESTS = [source for source in SOURCES if source.path.startswith("tests/")]
 TEST_FILES = [source for source in TESTS if source.path.split("/")[-1].startswith("test_")]
 
 
+GLOSSARY = house.read("docs/reference/glossary.md").text
+
+
 def found_in(rule: Callable[[Source], list[str]], sources: list[Source]) -> list[str]:
     """What a rule finds in all of these."""
     return [line for source in sources for line in rule(source)]
@@ -78,6 +81,20 @@ def test_every_module_has_a_door_plate() -> None:
 def test_names_are_words_of_the_glossary() -> None:
     listed = exceptions.NAMES
     assert_none(found_in(lambda source: house.banned_names(source, listed), SRC))
+
+
+def test_the_nouns_of_modules_and_classes_are_in_the_glossary() -> None:
+    # errors.py names what went wrong, one class for each row of docs/reference/errors.md.
+    named = [source for source in SRC if source.path != "src/dejaqueue/errors.py"]
+    words = house.glossary_words(GLOSSARY) | exceptions.ORDINARY_NOUNS | exceptions.FOREIGN_NOUNS
+    strange = [pair for source in named for pair in house.strange_nouns(source, words)]
+    assert_none([place for noun, place in strange if noun not in exceptions.STRANGE_NOUNS])
+    assert sorted(exceptions.STRANGE_NOUNS - {noun for noun, _ in strange}) == []
+
+
+def test_the_glossary_explains_each_word_once() -> None:
+    assert house.explained_twice(GLOSSARY) == []
+    assert sorted(house.glossary_words(GLOSSARY) & exceptions.STRANGE_NOUNS) == []
 
 
 def test_the_engine_has_nothing_that_differs_between_replays() -> None:
@@ -196,6 +213,18 @@ def test_what_keeps_the_rule_passes(
     rule: Callable[[Source], list[str]], path: str, text: str
 ) -> None:
     assert rule(Source(path, text)) == []
+
+
+def test_a_noun_that_nobody_explained_is_found() -> None:
+    page = "| word | meaning |\n| --- | --- |\n| lease | … |\n| home (of a key) | … |\n"
+    words = house.glossary_words(page)
+    assert words == {"lease", "home"}
+    text = "class LeaseWizard: ...\nclass _Leased: ...\nclass Homes: ...\n"
+    strange = house.strange_nouns(Source("src/dejaqueue/a/leasing.py", text), words)
+    assert [noun for noun, _ in strange] == ["wizard", "leased"]
+    assert house.strange_nouns(Source("src/dejaqueue/a/shelf.py", ""), words) != []
+    assert house.explained_twice(page) == []
+    assert house.explained_twice(page + "| lease | another thing |\n") == ["lease"]
 
 
 def test_a_long_file_needs_a_sentence__and_a_stale_one_is_found() -> None:

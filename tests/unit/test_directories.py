@@ -12,7 +12,7 @@ import pytest
 import dejaqueue
 from dejaqueue.broker.history.files import Files
 from dejaqueue.cluster.jetstream_settings import Node
-from dejaqueue.cluster.servers import Place, write_places
+from dejaqueue.cluster.servers import ServerAddress, write_addresses
 from dejaqueue.connections.sqlite import Sqlite
 from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.directories import make_directory, make_file
@@ -65,7 +65,7 @@ def facts_of_sqlite(root: Path) -> None:
 
 
 def servers(root: Path) -> None:
-    write_places(root, [Place(Node("a", "127.0.0.1", 1, 2))])
+    write_addresses(root, [ServerAddress(Node("a", "127.0.0.1", 1, 2))])
 
 
 def whole(root: Path) -> None:

@@ -31,7 +31,7 @@ PAUSE_SECONDS = 0.2
 log = logging.getLogger("dejaqueue.serve")
 
 
-class Place:
+class ClusterSeat:
     """Where this broker stands among others; alone, it does nothing.
 
     Args:

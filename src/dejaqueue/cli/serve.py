@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dejaqueue.cli.clustering import Place
+from dejaqueue.cli.clustering import ClusterSeat
 from dejaqueue.cli.config import read_settings, settings_options
 from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.memory import bound_memory, split_pools
@@ -98,11 +98,11 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     forwarding = Forwarding(Tls(papers.ca or None, papers.certificate or None, papers.key or None))
     watch = _watch(settings, tls, papers)
     _let_files_be_open()
-    place = Place(settings)
-    if not place.prepare(STOPPING_SIGNALS):
+    seat = ClusterSeat(settings)
+    if not seat.prepare(STOPPING_SIGNALS):
         return True
     all_ended, token = True, None
-    broker = Broker(place.settings, shared=place.node)
+    broker = Broker(seat.settings, shared=seat.node)
     tokens = _tokens(settings, broker)
     gate = Gate(broker.keys, tokens=tokens, observers_read=settings.server.observers_read)
     ready = False
@@ -124,31 +124,31 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
             broker, host, settings.server.port, gate=gate, tls=tls, forwarding=forwarding
         )
         flight.start()
-        if place.node is not None:
-            place.node.on_gone = flight.drop
-        place.join(broker, flight.port, http.port, tls=tls is not None)
+        if seat.node is not None:
+            seat.node.on_gone = flight.drop
+        seat.join(broker, flight.port, http.port, tls=tls is not None)
         _keep_pauses_short()
         if (trims := trimmer()) is not None:
             trims.start()  # it ends with the process
-        papers.on_change += [forwarding.renew, flight.sharded.renew, place.reload_files]
+        papers.on_change += [forwarding.renew, flight.sharded.renew, seat.reload_files]
         watch.start()
         ready = True
         log.info("serving at port %d, HTTP at port %d", flight.port, http.port)
         _say_where(settings, flight.url, http.port, as_json=as_json)
-        _wait_for_the_end(lambda: _look_again(broker, read_again, place, watch))
+        _wait_for_the_end(lambda: _look_again(broker, read_again, seat, watch))
         _let_a_second_signal_end_it()
         ready = False
         watch.stop()
         log.info("stopping (once more to stop at once; nothing is lost)")
-        place.leave()  # others take over while this one still says where things are
+        seat.leave()  # others take over while this one still says where things are
         all_ended = flight.stop()
     finally:
         if token is not None:
             token.remove()
-        place.leave()
+        seat.leave()
         broker.stop()
         http.stop()
-        place.close()
+        seat.close()
     return all_ended
 
 
@@ -306,14 +306,14 @@ def _has_terminal() -> bool:
 
 
 def _look_again(
-    broker: Broker, read_again: Callable[[], Loaded], place: Place, watch: TlsWatch
+    broker: Broker, read_again: Callable[[], Loaded], seat: ClusterSeat, watch: TlsWatch
 ) -> None:
     """What SIGHUP asks for."""
-    _change_settings(broker, read_again, place)
+    _change_settings(broker, read_again, seat)
     watch.look()
 
 
-def _change_settings(broker: Broker, read_again: Callable[[], Loaded], place: Place) -> None:
+def _change_settings(broker: Broker, read_again: Callable[[], Loaded], seat: ClusterSeat) -> None:
     """Read the settings again and take over what can change live; say what that is."""
     from dejaqueue.errors import BadRequest
     from dejaqueue.logs import set_up
@@ -324,7 +324,7 @@ def _change_settings(broker: Broker, read_again: Callable[[], Loaded], place: Pl
     except BadRequest as error:
         log.error("the settings stay as they are: %s", error)
         return
-    changed, refused = broker.change_settings(place.beside(loaded.settings))
+    changed, refused = broker.change_settings(seat.beside(loaded.settings))
     set_up(broker.settings.log)
     for change in (*changed, *refused):
         before, after = masked(change.name, change.before), masked(change.name, change.after)

@@ -7,6 +7,8 @@ See: dejaqueue/times.py, which reads them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 
 from dejaqueue.times import UNITS_MS, parse_instant_ms, parse_span_ms, show_instant
@@ -14,10 +16,15 @@ from dejaqueue.times import UNITS_MS, parse_instant_ms, parse_span_ms, show_inst
 __all__ = ["UNITS_MS", "Instant", "SignedSpan", "Span", "show_instant"]
 
 
-class Span(click.ParamType[int]):
-    """A length of time with its unit: 250ms, 10s, 5m, 2h, 1d."""
+class _TimeOption(click.ParamType[int]):
+    """A text that `read` makes milliseconds of; a number is taken as it is.
 
-    name = "time"
+    Args:
+        read: raises ValueError with what would have been understood.
+    """
+
+    def __init__(self, name: str, read: Callable[[str], int]) -> None:
+        self.name, self._read = name, read
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -26,9 +33,16 @@ class Span(click.ParamType[int]):
         if isinstance(value, int):
             return value
         try:
-            return parse_span_ms(str(value))
+            return self._read(str(value))
         except ValueError as wrong:
             self.fail(str(wrong), param, ctx)
+
+
+class Span(_TimeOption):
+    """A length of time with its unit: 250ms, 10s, 5m, 2h, 1d."""
+
+    def __init__(self) -> None:
+        super().__init__("time", parse_span_ms)
 
 
 class SignedSpan(Span):
@@ -44,18 +58,8 @@ class SignedSpan(Span):
         return super().convert(value, param, ctx)
 
 
-class Instant(click.ParamType[int]):
+class Instant(_TimeOption):
     """An instant: 2026-12-24T18:00:00Z, with its zone, or UTC milliseconds since 1970."""
 
-    name = "instant"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """UTC milliseconds since 1970."""
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_instant_ms(str(value))
-        except ValueError as wrong:
-            self.fail(str(wrong), param, ctx)
+    def __init__(self) -> None:
+        super().__init__("instant", parse_instant_ms)

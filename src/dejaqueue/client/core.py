@@ -48,7 +48,7 @@ CLOCK_CALLS = 3
 
 
 class ClientCore:
-    """A client without a face."""
+    """What the synchronous and the asynchronous client share."""
 
     def __init__(
         self, transport: Transport, name: str, retry_ms_max: int, clock: Clock | None

@@ -1,6 +1,6 @@
-"""Notices a broker that is there and says nothing: it is paused, hangs, or the network swallows it.
+"""Notices a broker that is reachable and silent: paused, hung, or cut off by the network.
 
-Such a connection does not break by itself for minutes, and whoever waits for a reply waits as long.
+Such a connection does not break by itself for minutes, and a caller would wait as long for a reply.
 
 Room: client. One thread for each connection, which sleeps while no reply is waited for.
 Holds: a broker that is merely slow is not given up: it is asked for its clock, and answers that.
@@ -18,9 +18,9 @@ from dejaqueue.errors import DejaQError, Unavailable
 
 LOOK_SECONDS = 2.0
 SILENT_SECONDS_MAX = 5.0
-"""Who has waited for a reply for so long asks whether anybody is there …"""
+"""A stream that has waited this long for a reply asks the broker for a sign of life …"""
 ANSWER_SECONDS_MAX = 5.0
-"""… and gives it this long to say so."""
+"""… and gives it this long to answer."""
 
 
 class Waiting(Protocol):

@@ -152,7 +152,7 @@ class TransactionCore:
     # --- the end -------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Have all of it count. Raises Refused when it was aborted instead."""
+        """Commit. Raises Refused when it was aborted instead."""
         with self._mutex:
             if self.outcome:
                 return
@@ -168,7 +168,7 @@ class TransactionCore:
             self.outcome = True
 
     def abort(self) -> None:
-        """Have none of it count."""
+        """Abort."""
         with self._mutex:
             if self.outcome is False:
                 return

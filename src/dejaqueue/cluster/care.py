@@ -23,7 +23,7 @@ from dejaqueue.cluster.jetstream import JetStreamServer
 from dejaqueue.cluster.members import Member, members_of
 from dejaqueue.cluster.moving import Mover
 from dejaqueue.cluster.servers import PREFIX as SERVERS
-from dejaqueue.cluster.servers import Place, places_of
+from dejaqueue.cluster.servers import ServerAddress, addresses_of
 from dejaqueue.cluster.turn import Keep, Turn
 from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection
 from dejaqueue.connections.nats.monitor import ServerReport, SystemMonitor
@@ -127,7 +127,7 @@ class Care:
             others = self._others()
             raise self._at(others[0]) if others else Refused("no other broker is there")
         there = {one.name for one in self._server.nodes}
-        known = there | set(places_of(self._coordinator.list(SERVERS)))
+        known = there | set(addresses_of(self._coordinator.list(SERVERS)))
         if node not in known:
             raise BadRequest("node", f"one of {', '.join(sorted(known))}", node)
         if len(there - {node}) < MEMBERS_MIN:
@@ -215,10 +215,10 @@ class Care:
         assert self._server is not None
         fact = self._coordinator.get(SERVERS + node)
         if fact is not None:
-            place = Place.of(json.loads(fact.value))
+            place = ServerAddress.of(json.loads(fact.value))
         else:
-            place = Place(next(one for one in self._server.nodes if one.name == node))
-        gone = Place(place.node, left=True)
+            place = ServerAddress(next(one for one in self._server.nodes if one.name == node))
+        gone = ServerAddress(place.node, left=True)
         self._coordinator.put(SERVERS + node, gone.to_bytes())
 
     def _until_gone(self, node: str, monitor: SystemMonitor, keep: Keep) -> None:

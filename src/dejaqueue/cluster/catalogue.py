@@ -38,6 +38,9 @@ from dejaqueue.model import Topic
 
 PREFIX = "topics/"
 TRIES = 16
+GONE_MAX = 8
+"""So many earlier topics of a name are known as deleted. A mark of journals that was on its way
+when its maker was given up comes within a timeout or two of the server."""
 TOMBSTONE_MS = 24 * 3_600_000
 """So long a deleted topic is named as such. A broker that heard nothing for half of that begins
 anew with what it then finds."""
@@ -67,6 +70,7 @@ class Kept:
         maker: while it is being made, the life of the broker that does so.
         waits: while it is being deleted, what is served apart of it and was not let go yet.
         edition: how often it was changed.
+        gone: what topics of this name that were deleted were called in the store, the newest last.
     """
 
     topic: Topic
@@ -77,6 +81,7 @@ class Kept:
     maker: str = ""
     waits: tuple[str, ...] = ()
     edition: int = 0
+    gone: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, fact: Fact) -> Kept:
@@ -92,6 +97,7 @@ class Kept:
                 values.get("maker", ""),
                 tuple(values.get("waits", ())),
                 values.get("edition", 0),
+                tuple(values.get("gone", ())),
             )
         except (ValueError, KeyError, TypeError) as wrong:
             raise JournalDamaged(f"coordinator, fact {fact.key}: {wrong}") from wrong
@@ -109,6 +115,8 @@ class Kept:
             values["maker"] = self.maker
         if self.state is State.DELETING:
             values["waits"] = list(self.waits)
+        if self.gone:
+            values["gone"] = list(self.gone)
         return json.dumps(values).encode()
 
 
@@ -288,7 +296,9 @@ class ClusterCatalogue(Catalogue):
         self._check_free(name)
         journals = f"{name}.{secrets.token_hex(8)}"
         revision = 0 if before is None else before.revision
-        kept = Kept(topic, (topic.partitions,), journals, revision, State.MAKING, self.maker)
+        gone = () if before is None else before.gone
+        state = State.MAKING
+        kept = Kept(topic, (topic.partitions,), journals, revision, state, self.maker, gone=gone)
         self._making.add(name)
         try:
             made = self._write(kept)
@@ -308,6 +318,8 @@ class ClusterCatalogue(Catalogue):
     def _check_free(self, name: str) -> None:
         """Raise Refused if there are journals of a topic of this name, as when facts went back."""
         for journals, text in self._store.made(f"{name}.").items():
+            if self.drop_again(name, journals):
+                continue
             with suppress(JournalDamaged):
                 if Kept.of(Fact("texts/" + journals, text.encode(), 0)).topic.name == name:
                     raise Refused(
@@ -428,9 +440,23 @@ class ClusterCatalogue(Catalogue):
         def gone(found: Kept) -> Kept | None:
             if found.state is not State.DELETING or found.waits:
                 return None
-            return replace(found, state=State.DELETED)
+            gone = (*found.gone, found.journals)[-GONE_MAX:]
+            return replace(found, state=State.DELETED, gone=gone)
 
         self._change(name, gone)
+
+    def drop_again(self, name: str, journals: str) -> bool:
+        """Drop journals that were dropped with their topic, and are there; False if they were not.
+
+        A broker that slept while it made a topic, or whose call was late, marks journals as made
+        when others have given it up, and deleted what it began. Raises Unavailable.
+        """
+        known = self._kept.get(name)
+        if known is None or journals not in known.gone:
+            return False
+        log.warning("journals %s came back after their topic was deleted: dropped again", journals)
+        self._store.drop(journals)
+        return True
 
     def give_up(self, living: Collection[str]) -> None:
         """Delete what somebody began to make and does not: its maker is none of these lives."""

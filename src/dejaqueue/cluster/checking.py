@@ -75,6 +75,8 @@ def check(catalogue: ClusterCatalogue, store: JournalStore, *, adopt: bool) -> l
 def _of_journals(
     catalogue: ClusterCatalogue, store: JournalStore, journals: str, text: str, *, adopt: bool
 ) -> Astray | None:
+    if catalogue.drop_again(journals.rpartition(".")[0], journals):
+        return None
     try:
         kept = Kept.of(Fact("texts/" + journals, text.encode(), 0))
     except JournalDamaged:

@@ -20,7 +20,7 @@ from dejaqueue.cluster.jetstream import JetStreamServer
 from dejaqueue.cluster.jetstream_settings import Node, NodeTls
 from dejaqueue.cluster.key_copy import KeyCopy
 from dejaqueue.cluster.secret import COMMAND, machine_secret, read_secret
-from dejaqueue.cluster.servers import ServerList, merged, read_places
+from dejaqueue.cluster.servers import ServerList, merged, read_addresses
 from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.interface import Coordinator
 from dejaqueue.errors import BadRequest, Refused
@@ -93,7 +93,7 @@ def _known_nodes(cluster: ClusterSettings, directory: Path) -> list[Node]:
     Raises:
         BadRequest. Refused: this node has left.
     """
-    settings, said = nodes_of(cluster.nodes), read_places(directory)
+    settings, said = nodes_of(cluster.nodes), read_addresses(directory)
     own = next((node for node in settings if node.name == cluster.node), None)
     if own is None:
         return settings  # the server says what is wrong

@@ -291,7 +291,7 @@ class JetStreamServer:
     def use_nodes(self, nodes: Sequence[Node]) -> None:
         """Know other nodes from now on; the server is told of those that have come.
 
-        Who has gone is not cut off: it may still be handing over, and is forgotten at a restart.
+        A node that has gone is not cut off: it may still be handing over. A restart forgets it.
         """
         known = {node.name: node for node in self.nodes}
         self.nodes = tuple(nodes)

@@ -30,7 +30,7 @@ STREAM_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Who has copies of a stream, as its leader says.
+    """The servers that have copies of a stream, as its leader says.
 
     Attributes:
         members: names of the servers; the leader's is among them.
@@ -102,7 +102,7 @@ class Mover:
                 return sorted(name for name in names if self._is_ours(name))
 
     def group(self, stream: str) -> Group | None:
-        """Who has copies of a stream; None = it was deleted meanwhile. Raises Unavailable."""
+        """The servers with copies of a stream; None = it was deleted. Raises Unavailable."""
         try:
             return Group.of(stream, self._connection.look_up(f"STREAM.INFO.{stream}"))
         except ApiRefusal as error:

@@ -9,7 +9,7 @@ Room: cluster. Its threads are its own: one renews the membership and reads the 
 its rounds, one watches the time.
 Holds: a unit is served only while its fact names this life of this broker and the membership is
 valid; a planned hand-over is drained before the fact is released; a broker whose membership ends
-lets go of everything first, and joins again as somebody new.
+lets go of everything first, and rejoins under a new identity.
 See: ownership.py for what is decided in a round; ADR 0015.
 """
 
@@ -51,7 +51,7 @@ from dejaqueue.version import __version__
 PEERS_KEY = "peers/key"
 """The fact that has what brokers show to one another: whoever reads it is one of them."""
 ROUND_MS = 1_000
-"""A round is gone at least so often, whatever the bells say."""
+"""A round runs at least this often, bells or not."""
 REFRESH_MS = 10_000
 """Topics are read again at least so often, whatever the bells say."""
 PLACED_SECONDS_MAX = 5.0

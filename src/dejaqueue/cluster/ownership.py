@@ -26,7 +26,7 @@ def key_of(unit: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who has a unit.
+    """The owner of a unit.
 
     Attributes:
         node, session: a life of a broker; empty = it was released.

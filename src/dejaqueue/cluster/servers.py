@@ -33,7 +33,7 @@ LOOK_AGAIN_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerAddress:
     """Where a node's server is.
 
     Attributes:
@@ -59,7 +59,7 @@ class Place:
         }
 
     @classmethod
-    def of(cls, values: Mapping[str, object]) -> Place:
+    def of(cls, values: Mapping[str, object]) -> ServerAddress:
         """From what `to_dict` made."""
         node = Node(
             str(values["name"]),
@@ -70,43 +70,44 @@ class Place:
         return cls(node, bool(values.get("left")))
 
 
-def places_of(facts: Iterable[Fact]) -> dict[str, Place]:
+def addresses_of(facts: Iterable[Fact]) -> dict[str, ServerAddress]:
     """What was said, by node."""
-    places = (Place.of(json.loads(fact.value)) for fact in facts)
-    return {place.node.name: place for place in places}
+    addresses = (ServerAddress.of(json.loads(fact.value)) for fact in facts)
+    return {address.node.name: address for address in addresses}
 
 
-def merged(settings: Sequence[Node], said: Mapping[str, Place], own: Node) -> list[Node]:
+def merged(settings: Sequence[Node], said: Mapping[str, ServerAddress], own: Node) -> list[Node]:
     """The servers there are, by name.
 
     >>> a, b, c = (Node(name, "127.0.0.1", 1, 2) for name in "abc")
-    >>> [one.name for one in merged([a, b], {"b": Place(b, left=True), "c": Place(c)}, a)]
+    >>> said = {"b": ServerAddress(b, left=True), "c": ServerAddress(c)}
+    >>> [one.name for one in merged([a, b], said, a)]
     ['a', 'c']
     """
-    found = {node.name: node for node in settings}
-    found |= {name: place.node for name, place in said.items()}
-    gone = {name for name, place in said.items() if place.left}
-    found[own.name] = own
-    return [found[name] for name in sorted(found) if name not in gone or name == own.name]
+    servers = {node.name: node for node in settings}
+    servers |= {name: address.node for name, address in said.items()}
+    gone = {name for name, address in said.items() if address.left}
+    servers[own.name] = own
+    return [servers[name] for name in sorted(servers) if name not in gone or name == own.name]
 
 
-def read_places(directory: Path) -> dict[str, Place]:
+def read_addresses(directory: Path) -> dict[str, ServerAddress]:
     """What was known when it was last written, by node; nothing at first."""
     try:
-        told = json.loads((directory / FILE).read_text(encoding="utf-8"))
-        places = [Place.of(values) for values in told]
+        values_read = json.loads((directory / FILE).read_text(encoding="utf-8"))
+        addresses = [ServerAddress.of(values) for values in values_read]
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError) as wrong:
         log.warning("%s cannot be read, settings are used: %s", directory / FILE, wrong)
         return {}
-    return {place.node.name: place for place in places}
+    return {address.node.name: address for address in addresses}
 
 
-def write_places(directory: Path, places: Iterable[Place]) -> None:
+def write_addresses(directory: Path, addresses: Iterable[ServerAddress]) -> None:
     """Keep what is known, whole or not at all."""
     make_directory(directory)
-    text = json.dumps([place.to_dict() for place in places], indent=1)
+    text = json.dumps([address.to_dict() for address in addresses], indent=1)
     fresh = directory / f"{FILE}.new"
     with fresh.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -140,7 +141,7 @@ class ServerList:
         self._settings, self._directory = list(settings), directory
         self._use, self._on_left = use, on_left
         self._clock = clock or SystemClock()
-        self._known: dict[str, Place] = {}
+        self._known: dict[str, ServerAddress] = {}
         self._used: list[Node] = []
         self._wake = Wake()
         self._stopped = self._has_left = False
@@ -149,7 +150,7 @@ class ServerList:
 
     def start(self) -> None:
         """Say where it is. Raises Unavailable."""
-        self._coordinator.put(PREFIX + self._own.name, Place(self._own).to_bytes())
+        self._coordinator.put(PREFIX + self._own.name, ServerAddress(self._own).to_bytes())
         self.refresh()
         self._watch = self._coordinator.watch(PREFIX, self._wake.ring)
         self._thread = threading.Thread(target=self._run, name="dejaq-servers", daemon=True)
@@ -166,10 +167,10 @@ class ServerList:
 
     def refresh(self) -> None:
         """Look now. Raises Unavailable."""
-        known = places_of(self._coordinator.list(PREFIX))
+        known = addresses_of(self._coordinator.list(PREFIX))
         if known != self._known:
             self._known = known
-            write_places(self._directory, known.values())
+            write_addresses(self._directory, known.values())
         own = known.get(self._own.name)
         if own is not None and own.left:
             if not self._has_left:

@@ -292,7 +292,7 @@ def lease(state: PartitionState, command: commands.Lease) -> Effects:
         state.groups_of(places) if state.groups_moved else None,
     )
     if command.filter is not None:
-        state.sweep_order()  # what was picked lies in the index still
+        state.sweep_order()  # the picked rows are still in the index
     if state.changes is not None:
         groups = state.groups_of(places) if "groups" in table.uses else None
         change = (sequences, dues_ms, attempts, leased.priorities, groups)
@@ -413,6 +413,7 @@ def move(state: PartitionState, command: commands.Move) -> Effects:
         returned = places[rows][table.returned[places[rows]] != 0]
         table.will_write(returned)
         table.returned[returned] = 0  # somebody asked for this time
+    # Where nothing changes, the entry in the index is still right: no second one is added.
     old_dues_ms = table.dues_ms[places[rows]]
     dues_ms = old_dues_ms if command.dues_ms is None else command.dues_ms[rows]
     if command.priorities is None and command.groups is None:

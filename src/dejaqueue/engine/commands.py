@@ -250,7 +250,7 @@ class Remember:
     transaction: str
     commit: bool | None
     participants: str = ""
-    """Who has to be told, for its coordinator alone."""
+    """The partitions that have to be told; read by the coordinator of the transaction alone."""
 
 
 @dataclass(frozen=True, slots=True)

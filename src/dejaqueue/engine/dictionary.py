@@ -111,6 +111,7 @@ class Dictionary:
         for code in codes.tolist():
             del self._by_name[names[code]]
             names[code] = ""
+        # Sorted, so that the lowest free code is the next one, in every replay.
         self._free = sorted([*self._free, *codes.tolist()], reverse=True)
         self._sweep_at = max(_SWEEP_MIN, 2 * len(self._by_name))
 

@@ -513,7 +513,7 @@ class Engine:
 
 
 def _subject(command: Command) -> object:
-    """What of a command goes into the story; cheap, and without holding its columns."""
+    """The part of a command that the story keeps: cheap, and without its columns."""
     if isinstance(command, commands.Enqueue):
         return command.position
     if isinstance(command, commands.Lease):

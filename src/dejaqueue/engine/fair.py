@@ -316,7 +316,7 @@ class FairReady:
     # --- state
 
     def starts(self) -> Starts:
-        """What of the turns so far decides the next ones."""
+        """The part of the turn order that decides the next turns."""
         return self._shares.starts()
 
     def restore(self, starts: Starts) -> None:

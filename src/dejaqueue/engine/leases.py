@@ -61,6 +61,8 @@ class Leases:
 
     def add(self, lease_id: int, sequences: Int64s, attempts: UInt16s, end_ms: int) -> None:
         """Remember a new lease."""
+        # One object for a dispatch and no entry in the order index: nearly all leases end by an
+        # ack, and would leave a stale entry for each message (ADR 0002).
         lease = LeaseRows(lease_id, sequences, attempts, end_ms)
         self.by_id[lease_id] = lease
         self.row_count += sequences.size

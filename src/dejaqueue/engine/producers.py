@@ -62,7 +62,7 @@ class Producers:
     def remember(self, batch: SubBatch, first_sequence: int, now_ms: int) -> None:
         """Keep the answer to a batch, and forget who and what is too old."""
         producer = self.by_name.pop(batch.producer, None) or Producer()
-        self.by_name[batch.producer] = producer  # heard last: the last of all
+        self.by_name[batch.producer] = producer  # re-inserted: the dict is in order of last use
         producer.last_ms = now_ms
         answers = producer.answers
         answers.pop(batch.number, None)

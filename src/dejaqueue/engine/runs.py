@@ -30,6 +30,8 @@ IsAlive: TypeAlias = Callable[[Int64s, Int64s], Mask]
 Pair: TypeAlias = tuple[int, int]
 """A key and a sequence."""
 
+# A draw is cut at a fence: with the standard layout every 256th entry of a sealed run is one. A run
+# puts up 64 at most, which bounds what one draw reads of it.
 _FENCES_PER_RUN_MAX = 64
 _FENCES_PER_DRAW = 256
 _SAMPLE_STEP = 64
@@ -162,6 +164,8 @@ class SortedRuns:
         heapq.heappush(self.young, (int(keys[place]), self._serial, place, keys, sequences))
         self.entry_count += count
         self._young_rows += count
+        # Not sorted yet: most messages are needed long after they come, and to sort a thousand
+        # batches at once is cheaper than to sort each and merge (docs/internals/sorted-runs.md).
         if self._young_rows >= self._seal_rows or len(self.young) > self._young_batches_max:
             self.sort_young(None)
 
@@ -176,6 +180,7 @@ class SortedRuns:
                 batches.append(heapq.heappop(young))
         if not batches:
             return
+        # In the order they came: equal keys are then by sequence already, and no ties are to sort.
         batches.sort(key=lambda batch: batch[1])
         if len(batches) == 1:
             keys, sequences = batches[0][3], batches[0][4]
@@ -196,6 +201,7 @@ class SortedRuns:
             keys = np.concatenate([part.keys[part.start :] for part in parts])
             sequences = np.concatenate([part.sequences[part.start :] for part in parts])
             small[first:] = [Run(*sort_pairs(keys, sequences))]
+        # Never merged again: to merge two of fifty million entries would stop us for a second.
         if len(small[first]) >= self._seal_rows:
             self._seal(small.pop(first))
 

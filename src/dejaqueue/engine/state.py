@@ -154,6 +154,7 @@ class PartitionState:
                 ],
                 dtype=np.bool_,
             )
+            # All go, not the oldest: it is a cache, and finding one again costs what it did before.
             if len(self.filter_takes) >= _FILTERS_MAX:
                 self.filter_takes.clear()
             self.filter_takes[wanted] = self.tag_sets.version, takes
@@ -272,17 +273,17 @@ class PartitionState:
             self.ready.returned(places)
 
     def starts(self) -> Starts:
-        """What of the turns of groups so far decides the next ones."""
+        """The part of the turn order that decides the next turns."""
         return self.ready.starts() if isinstance(self.ready, FairReady) else []
 
     def stage(self, stage: Stage) -> Staged:
-        """What that transaction staged here so far."""
+        """The record of what that transaction staged here; a new one if it staged nothing yet."""
         staged = self.staged.setdefault(stage.transaction, Staged(stage.until_ms))
         staged.until_ms = max(staged.until_ms, stage.until_ms)
         return staged
 
     def promote(self, now_ms: int) -> bool:
-        """What is due by now is ready; True if there was something that was not before."""
+        """Make ready what is due by now; True if anything became ready by it."""
         assert self.ready is not None
         _, sequences = self.order.pop(self.counts.scheduled + 1, now_ms, self.is_due)
         if not sequences.size:

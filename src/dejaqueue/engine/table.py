@@ -172,6 +172,7 @@ class MessageTable:
         slab_count = max(needed, slab_count + slab_count // 4 + 4)
         rows = slab_count << self.slab_bits
         for pages, (name, dtype) in zip(self._pages, _ALL_COLUMNS, strict=True):
+            # The array goes first: a map with an array on it cannot grow, and would be copied.
             delattr(self, name)
             pages.grow(rows * np.dtype(dtype).itemsize)
         self._bind()

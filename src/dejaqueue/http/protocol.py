@@ -473,7 +473,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.shared.counters.add("stuck")
             self.transport.abort()
             return
-        if self.flow.read_paused:  # it is we who do not read
+        if self.flow.read_paused:  # we paused reading
             self._since, self._body_mark = now, self._body_bytes
             return
         self._look_at_phase(now - self._since)

@@ -17,7 +17,7 @@ from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.in_process import ProcessCoordinator, ProcessFacts
 from dejaqueue.coordinator.interface import Fact
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, Refused
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.settings import BrokerSettings, ClockSettings, DispatchSettings, JournalSettings
 from dejaqueue.testing.simulation.disk import Died
@@ -108,6 +108,7 @@ class ClusterMachine(Machine):
         name: of its broker.
         line: of this life's broker to the server.
         coordinator: of this life's broker.
+        adopts: it is started with cluster.adopt, since the coordinator had lost the cluster.
         starts_wrong: its clock stays as wrong as it is at the next start.
         is_gone: it has left for good, and does not start again.
     """
@@ -119,7 +120,7 @@ class ClusterMachine(Machine):
         self.node: Node | None = None
         self.line: Line | None = None
         self.coordinator: LateReader | None = None
-        self.is_up = self.starts_wrong = self.is_gone = False
+        self.is_up = self.starts_wrong = self.is_gone = self.adopts = False
         self.life.over = True
 
     def start(self) -> None:
@@ -162,7 +163,9 @@ class ClusterMachine(Machine):
                 concurrency=FiberConcurrency(fibers),
             )
             keys = cluster.keys_of(self, self.coordinator, fibers) if cluster.keys_of else None
-            node = Node(self.name, self.coordinator, LEASE_MS, FiberClock(fibers), threads, keys)
+            adopts, self.adopts = self.adopts, False
+            clock = FiberClock(fibers)
+            node = Node(self.name, self.coordinator, LEASE_MS, clock, threads, keys, adopts=adopts)
             broker = Broker(settings, self.clock, store, threads, shared=node)
             broker.peers = SimulatedPeers(world, cluster, fibers.life)
             broker.start()
@@ -171,7 +174,9 @@ class ClusterMachine(Machine):
             for tell in self.on_start:
                 tell(broker)
             cluster.is_made = True
-        except DejaQError:
+        except DejaQError as error:
+            # An operator reads that, and starts it again as it says.
+            self.adopts = isinstance(error, Refused)
             self.die(power_cut=False)
 
     def guarded(self, call: Callable[[], None]) -> None:

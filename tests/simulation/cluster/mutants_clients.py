@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.client.consuming import ConsumeCore
+from dejaqueue.client.consuming.consume_core import ConsumeCore
+from dejaqueue.client.consuming.holding import Holder, Lease, Slice
 from dejaqueue.client.flight_transport import FlightWriteChannel
-from dejaqueue.client.holding import Holder, Lease, Slice
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.routed_transport import RoutedTransport
-from dejaqueue.client.transacting import TransactionCore
-from dejaqueue.errors import DejaQError, Elsewhere
 from dejaqueue.wire.frames import Reply, Settle, SettleOp
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -111,17 +109,6 @@ def who_moved_is_not_followed(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant
-def a_broker_that_is_away_is_asked_for_ever(patch: pytest.MonkeyPatch) -> None:
-    inner = RoutedTransport._learn
-
-    def learn(self: RoutedTransport, topic: str, url: str, error: BaseException | None) -> None:
-        if isinstance(error, Elsewhere):
-            inner(self, topic, url, error)
-
-    patch.setattr(RoutedTransport, "_learn", learn)
-
-
-@mutant
 def what_is_not_handed_over_is_acked(patch: pytest.MonkeyPatch) -> None:
     """A consumer that ends does not give back what it holds, it acks it."""
     inner = ConsumeCore._give_back
@@ -142,23 +129,3 @@ def a_settle_whose_stream_broke_is_taken_for_done(patch: pytest.MonkeyPatch) -> 
         answer.set_result(Reply(settle.number, len(rows.ids)))
 
     patch.setattr(ConsumeCore, "_settle_elsewhere", elsewhere)
-
-
-@mutant
-def a_commit_without_an_answer_is_taken_for_one(patch: pytest.MonkeyPatch) -> None:
-    """Nobody asks again."""
-    inner = TransactionCore._decide
-
-    def decide(self: TransactionCore, action: str) -> None:
-        core = self._core
-        named = {"transaction": self.name, "participants": sorted(self._participants)}
-        if not self.name:
-            return inner(self, action)
-        try:
-            core.transport.action(action, named).result()
-        except DejaQError as wrong:
-            if not wrong.retry:
-                raise
-        return None
-
-    patch.setattr(TransactionCore, "_decide", decide)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.partition import duplicates
+from dejaqueue.broker.partition import duplicates, partition
 from dejaqueue.broker.shard import opening
 from dejaqueue.broker.transactions import home
+from dejaqueue.broker.transactions.coordinator import _Telling
 from dejaqueue.broker.transactions.home import Decision
 from dejaqueue.broker.transactions.record import Record
-from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.model import Topic
@@ -37,13 +37,14 @@ def mutant(function: Mutant) -> Mutant:
 def the_index_of_keys_is_lost_on_hand_over(patch: pytest.MonkeyPatch) -> None:
     inner = opening.read_again
 
-    def read_again(partition: Any) -> opening.Opened:
-        opened = inner(partition)
+    def read_again(core: Any, door: Any) -> opening.Opened:
+        opened = inner(core, door)
         state = opened.engine.state
         state.keys = KeyIndex(state.layout)
         return opened
 
     patch.setattr(opening, "read_again", read_again)
+    patch.setattr(partition, "read_again", read_again)
 
 
 @mutant
@@ -67,7 +68,7 @@ def a_topic_is_described_as_it_was_last_heard_of(patch: pytest.MonkeyPatch) -> N
     """From what the broker knows, without asking whether it changed since."""
 
     def topic(self: Broker, name: str, *, newest: bool = False) -> Topic:
-        self._check_running()
+        self.check_running()
         return self._catalogue.get(name)
 
     patch.setattr(Broker, "topic", topic)
@@ -94,18 +95,19 @@ def a_decision_is_told_twice_differently(patch: pytest.MonkeyPatch) -> None:
     """The home answers by what is asked for, and not by what it has decided before."""
     inner = home.remember
 
-    def remember(home: Any, name: Any, record: Record, commit: bool) -> Decision:
-        return replace(inner(home, name, record, commit), commit=commit)
+    def remember(core: Any, name: Any, record: Record, commit: bool) -> Decision:
+        return replace(inner(core, name, record, commit), commit=commit)
 
     patch.setattr(home, "remember", remember)
 
 
 @mutant
 def a_commit_is_answered_before_all_know_it(patch: pytest.MonkeyPatch) -> None:
-    inner = Transactions._tell
+    inner = _Telling.begin
 
-    def tell(self: Transactions, name: Any, decision: Decision, then: Any) -> None:
+    def begin(self: _Telling) -> None:
+        then, self._then = self._then, lambda error: None
         then(None)
-        inner(self, name, decision, lambda error: None)
+        inner(self)
 
-    patch.setattr(Transactions, "_tell", tell)
+    patch.setattr(_Telling, "begin", begin)

@@ -70,7 +70,10 @@ class Program:
         self.over = True
 
     def begin(self) -> None:
-        """Start the program, anew if it was killed."""
+        """Start the program, anew if it was killed; once there are topics to use."""
+        if not self.town.cluster.is_made:
+            self.world.after(SECOND // 10, self.begin)
+            return
         random = self.world.random
         self.lives += 1
         skew_us = random.choice([0, 0, 3 * SECOND, -3 * SECOND, 3_600 * SECOND])

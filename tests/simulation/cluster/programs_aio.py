@@ -49,7 +49,10 @@ class _Looping:
 
     async def rest(self, longest_us: int) -> None:
         """Do nothing for a while."""
-        await asyncio.sleep(self.world.between(1_000, longest_us) / 1e6)
+        loop = asyncio.get_running_loop()
+        over = loop.create_future()
+        loop.call_later(self.world.between(1_000, longest_us) / 1e6, over.set_result, None)
+        await over
 
 
 class _Closed:

@@ -266,6 +266,8 @@ class Registers:
                 answer = EXISTS
             elif error is not None:
                 answer = None
+                if isinstance(error, DejaQError) and not error.retry:
+                    self._fault(1, f"topic {name}, {op}: {error!r}")
             now_us = self.world.now_us
             self.topics[name].append(Call(op, lease_ms, answer, called_us, now_us))
             then()
@@ -392,6 +394,8 @@ class Registers:
         def nothing() -> None:
             pass
 
+        for name in TOPICS:  # whatever became of it, it can be made
+            self._call_topic("create or equal", name, 1_000, nothing)
         for _ in range(4):
             for key in KEYS:
                 self.look(key, nothing)
@@ -409,8 +413,15 @@ def _scenario(world: World) -> Scenario:
         lease_ms=world.random.choice([500, 3_000]),
         on_duplicate=world.random.choice(list(OnDuplicate)),
     )
-    quiet = dict.fromkeys(("transacts", "fires", "grows", "steps_back", "drifts", "fills"), False)
-    return Scenario(topic, **quiet)
+    return Scenario(
+        topic,
+        transacts=False,
+        fires=False,
+        grows=False,
+        steps_back=False,
+        drifts=False,
+        fills=False,
+    )
 
 
 def simulate_registers(seed: int) -> Run:
@@ -432,7 +443,7 @@ def simulate_registers(seed: int) -> Run:
     world.after(world.between(0, SECOND), consumer.begin)
     registers.begin()
     end_us = world.now_us + random.choice([3, 5, 7]) * SECOND
-    faults = ClusterFaults(world, cluster, scenario, [consumer], [registers], end_us)  # type: ignore[list-item]
+    faults = ClusterFaults(world, cluster, scenario, [consumer], [registers], end_us)
     faults.begin()
     world.run(end_us)
     faults.heal()

@@ -158,6 +158,31 @@ def test_a_name_that_was_given_anew_is_not_taken_away(site: Site) -> None:
     assert broker.get("t").partitions == 2
 
 
+@pytest.mark.parametrize("has_text", [True, False])
+@pytest.mark.parametrize("asked", ["made again", "looked for"])
+def test_journals_that_are_marked_as_made_after_they_were_dropped_are_dropped_again(
+    site: Site, asked: str, *, has_text: bool
+) -> None:
+    """Whoever made it slept, or its call was late: others had deleted what it began."""
+    broker = site.broker()
+    broker.create(Topic("t"), exist_ok=False)
+    former = broker.journals("t")
+    text = site.store.made()[former]
+    for _ in range(2):  # also when the name was given anew in between
+        broker.delete("t")
+        broker.let_go("t", "t")
+        site.store.drop(broker.kept("t").journals)  # type: ignore[union-attr]
+        broker.buried("t")
+        site.store.make(former, text if has_text else "")
+        if asked == "made again":
+            broker.create(Topic("t"), exist_ok=False)
+            assert set(site.store.made()) == {broker.journals("t")}
+        else:
+            assert check(broker, site.store, adopt=True) == []
+            assert site.store.made() == {}
+            broker.create(Topic("t"), exist_ok=False)
+
+
 def test_journals_without_a_text_are_named(site: Site) -> None:
     site.store.make("whose")
     assert check(site.broker(), site.store, adopt=True) == [Astray("", "whose", Lack.TEXT)]

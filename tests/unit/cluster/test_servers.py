@@ -9,11 +9,11 @@ from dejaqueue.cluster.jetstream_settings import Node
 from dejaqueue.cluster.servers import (
     FILE,
     PREFIX,
-    Place,
+    ServerAddress,
     ServerList,
     merged,
-    read_places,
-    write_places,
+    read_addresses,
+    write_addresses,
 )
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.errors import Refused
@@ -25,22 +25,22 @@ A, B, C, D = (Node(name, "127.0.0.1", 7471 + at, 7470 + at) for at, name in enum
 
 def test_what_was_said_goes_before_settings_and_who_left_is_not_taken_up() -> None:
     moved = Node("b", "10.0.0.9", 1, 2)
-    said = {"b": Place(moved), "c": Place(C, left=True), "d": Place(D)}
+    said = {"b": ServerAddress(moved), "c": ServerAddress(C, left=True), "d": ServerAddress(D)}
     assert merged([A, B, C], said, A) == [A, moved, D]
 
 
 def test_ones_own_place_is_what_the_settings_say() -> None:
-    assert merged([A], {"a": Place(Node("a", "elsewhere", 1, 2), left=True)}, A) == [A]
+    assert merged([A], {"a": ServerAddress(Node("a", "elsewhere", 1, 2), left=True)}, A) == [A]
 
 
 def test_what_is_known_outlives_the_process_and_damage_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert read_places(tmp_path) == {}
-    write_places(tmp_path, [Place(A), Place(B, left=True)])
-    assert read_places(tmp_path) == {"a": Place(A), "b": Place(B, left=True)}
+    assert read_addresses(tmp_path) == {}
+    write_addresses(tmp_path, [ServerAddress(A), ServerAddress(B, left=True)])
+    assert read_addresses(tmp_path) == {"a": ServerAddress(A), "b": ServerAddress(B, left=True)}
     (tmp_path / FILE).write_text("[{")
-    assert read_places(tmp_path) == {}
+    assert read_addresses(tmp_path) == {}
     assert "cannot be read" in caplog.text
 
 
@@ -65,9 +65,9 @@ def test_nodes_hear_of_who_joins_and_of_who_leaves(tmp_path: Path) -> None:
         assert known["a"] == [A, B]
         last.start()
         until(lambda: known["a"] == [A, B, D], "a hears of d")
-        facts.open().put(PREFIX + "d", Place(D, left=True).to_bytes())
+        facts.open().put(PREFIX + "d", ServerAddress(D, left=True).to_bytes())
         until(lambda: known["a"] == [A, B] and left == ["d"], "d has left")
-        assert read_places(tmp_path / "d")["d"].left
+        assert read_addresses(tmp_path / "d")["d"].left
     finally:
         first.close()
         last.close()
@@ -80,10 +80,10 @@ def test_a_restart_knows_who_joined_and_who_left_does_not_start(tmp_path: Path) 
     settings = BrokerSettings(
         journal=JournalSettings(url=str(tmp_path)), cluster=ClusterSettings(node="a", nodes=nodes)
     )
-    write_places(tmp_path / "jetstream", [Place(D)])
+    write_addresses(tmp_path / "jetstream", [ServerAddress(D)])
     server = server_of(settings)
     assert server is not None
     assert [node.name for node in server.nodes] == ["a", "b", "d"]
-    write_places(tmp_path / "jetstream", [Place(A, left=True)])
+    write_addresses(tmp_path / "jetstream", [ServerAddress(A, left=True)])
     with pytest.raises(Refused, match="node a has left the cluster"):
         server_of(settings)

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from dejaqueue.access.routes import ROUTES
 from tests.unit.http.conftest import Api
 
 
@@ -30,3 +31,20 @@ def test_every_route_of_the_api_says_its_problems(api: Api) -> None:
                 content = operation["responses"][status]["content"]
                 assert "application/problem+json" in content, place
             assert "422" not in operation["responses"], place
+
+
+def test_operations_have_the_names_and_sentences_of_the_table(api: Api) -> None:
+    """Not the framework's: clients that are generated call their methods so."""
+    found = {
+        operation["operationId"]: (method.upper(), path, operation)
+        for path, operations in api.get("/openapi.json")["paths"].items()
+        for method, operation in operations.items()
+    }
+    assert {"send", "lease", "ack", "create_topic", "doq_enqueue"} <= found.keys()
+    assert found.keys() <= ROUTES.keys()
+    hidden = {"healthz", "openapi", "docs"}
+    assert ROUTES.keys() - found.keys() == hidden
+    for name, (method, path, operation) in found.items():
+        row = ROUTES[name]
+        assert (method, path) == (row.method, row.path)
+        assert operation["description"].startswith(row.sentence)

@@ -137,7 +137,7 @@ class AsyncBrowsing:
         return await waiting.run(_change, transport, "cancel_where", body, dry_run)
 
     async def purge(self, topic: str) -> int:
-        """Cancel everything that is not leased; how many it were. The topic stays."""
+        """Cancel everything that is not leased; return how many. The topic stays."""
         return await self.cancel_where(topic)
 
 

@@ -84,7 +84,7 @@ class AsyncLetters:
         ids: Sequence[int] | None = None,
         count: int | None = None,
     ) -> int:
-        """Throw dead letters away, for good; how many it were.
+        """Throw dead letters away, for good; return how many there were.
 
         Arguments are those of `redrive`. Letters that a consumer has stay.
         """

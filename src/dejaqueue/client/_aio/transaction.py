@@ -84,7 +84,7 @@ class AsyncTransaction:
         return await waiting.run(self._core.ack, received)
 
     async def commit(self) -> None:
-        """Have all of it count. Twice is fine.
+        """Commit: all of it counts. Twice is fine.
 
         Raises:
             Refused: it was aborted: its time was over, or something could not be staged.
@@ -93,5 +93,5 @@ class AsyncTransaction:
         await waiting.run(self._core.commit)
 
     async def abort(self) -> None:
-        """Have none of it count. Twice is fine. Raises Refused if it was committed."""
+        """Abort: none of it counts. Twice is fine. Raises Refused if it was committed."""
         await waiting.run(self._core.abort)

@@ -135,7 +135,7 @@ class Browsing:
         return waiting.run(_change, transport, "cancel_where", body, dry_run)
 
     def purge(self, topic: str) -> int:
-        """Cancel everything that is not leased; how many it were. The topic stays."""
+        """Cancel everything that is not leased; return how many. The topic stays."""
         return self.cancel_where(topic)
 
 

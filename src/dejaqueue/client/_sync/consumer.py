@@ -74,8 +74,10 @@ class Message(MessageFields):
 
         Args:
             wait: True = return when that is durable, with its status: OK, or LEASE_LOST when the
-                lease had ended (rule 4). False = return None at once; acks are sent together
-                within a millisecond, and an error surfaces at a later call.
+                lease had ended (rule 4). An ack whose connection broke is sent again: then
+                LEASE_LOST may also mean that the first one was carried out. False = return None
+                at once; acks are sent together within a millisecond, and an error surfaces at a
+                later call.
         """
         columns = self._columns
         self._handled()

@@ -84,7 +84,7 @@ class Transaction:
         return waiting.run(self._core.ack, received)
 
     def commit(self) -> None:
-        """Have all of it count. Twice is fine.
+        """Commit: all of it counts. Twice is fine.
 
         Raises:
             Refused: it was aborted: its time was over, or something could not be staged.
@@ -93,5 +93,5 @@ class Transaction:
         waiting.run(self._core.commit)
 
     def abort(self) -> None:
-        """Have none of it count. Twice is fine. Raises Refused if it was committed."""
+        """Abort: none of it counts. Twice is fine. Raises Refused if it was committed."""
         waiting.run(self._core.abort)

@@ -78,6 +78,7 @@ class ClockOffset:
         """A delivery came: the broker's clock was at least this before it was received."""
         new = _Sample(broker_us - received_us, 0, received_us)
         old = self._bound
+        # A bound from below alone: how long the delivery was on its way, nobody knows.
         if old is None or new.offset_us >= old.offset_us - old.error_at(received_us):
             self._bound = new
 

@@ -1,4 +1,4 @@
-"""Acks and nacks of single messages that nobody waits for, sent together.
+"""Acks and nacks of single messages, gathered into frames, where no caller waits for the answer.
 
 Room: client. Knows ids and attempts; not connections.
 Holds: what is added is sent within a millisecond, or when there are a thousand of a kind; rows of

@@ -500,7 +500,7 @@ async def _discard(client: Any) -> None:
 
 
 async def _unsubscribe(sub: Any) -> None:
-    with suppress(Exception):  # the connection was lost meanwhile, and it with it
+    with suppress(Exception):  # the connection, and the subscription with it, is already gone
         await sub.unsubscribe()
 
 

@@ -5,7 +5,7 @@ says within five seconds that it could not make its copy (its disk is read-only,
 that keeps up with the leader has made it, and says no such thing.
 
 Room: connections.
-See: journal/records/nats_streams.py, coordinator/jetstream.py; tests/cluster/test_disk.py.
+See: journal/records/nats/streams.py, coordinator/jetstream.py; tests/cluster/test_disk.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Appends that were read from the server because the mirror lacks them; the newest are kept.
+"""A cache of appends that the mirror lacks, read from the server; the latest reads are kept.
 
 Room: journal. Any thread.
 Holds: what is here was checked against record, chain and append index; memory is bounded.

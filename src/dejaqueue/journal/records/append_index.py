@@ -1,4 +1,4 @@
-"""Which append stands where: positions of entries on one side, numbers of records on the other.
+"""Where each append is: from positions of entries to numbers of records, and back.
 
 One row of a numpy array for each append that is still on the server, 60 bytes, and how many of its
 rows are live. A snapshot keeps the array in blocks that never change, so that a start reads only

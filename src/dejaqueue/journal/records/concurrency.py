@@ -1,6 +1,6 @@
-"""How a store of records waits, and what does its work in the background.
+"""How a store of records waits, locks, and runs work in the background.
 
-Room: journal. Tests that simulate a cluster bring another one: there nobody waits for real.
+Room: journal. The simulation of a cluster brings another one, in which no thread really waits.
 Holds: what holds a lock while it waits for the server got the lock from here.
 See: store.py, which is given one; writer.py, which waits.
 """

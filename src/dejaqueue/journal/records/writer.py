@@ -125,6 +125,8 @@ class RecordWriter:
         deadline_us = self._clock.now_us() + int(self._patience_seconds * 1e6)
         bodies = split(pieces, self._body_bytes_max)
         while True:
+            # A new one for each try, so that what is found at the server afterwards says which try
+            # it came from.
             append_id = secrets.randbits(64)
             sealed = self._sealed(bodies, append_id, position, entries, byte_count)
             number, chain_before = self._number, self._chain

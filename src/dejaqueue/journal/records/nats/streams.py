@@ -23,6 +23,8 @@ NO_PEERS = 10005
 READABLE_BYTES = 80
 ATOMIC = "allow_atomic"
 """Setting of a stream that takes several messages at once or none of them."""
+MAKE_TRIES = 5
+"""A stream that was made is not seen at once by a server that is late."""
 CREATE_S = 10.0
 """A new group of three chooses its leader before it answers."""
 
@@ -78,17 +80,14 @@ def make_stream(connection: NatsConnection, wanted: dict[str, Any]) -> dict[str,
         Refused: it has other settings. Unavailable: also while there are too few servers.
     """
     name = wanted["name"]
-    found = stream_state(connection, name)
-    if found is None:
-        try:
-            connection.api(f"STREAM.CREATE.{name}", wanted, CREATE_S)
-        except ApiRefusal as error:
-            if error.number == NO_PEERS:  # the others may only be starting
-                raise Unavailable(f"cannot make the stream {name} yet: {error}") from error
-            raise Refused(f"cannot make the stream {name}: {error}") from error
-    found = settled(lambda: stream_state(connection, name))  # another broker may have made it
-    if found is None:
-        raise Unavailable(f"the stream {name} was undone: a server could not make its copy")
+    for _ in range(MAKE_TRIES):
+        # It may have been made by another broker just now, or be undone.
+        found = settled(lambda: stream_state(connection, name))
+        if found is not None:
+            break
+        _create(connection, wanted)
+    else:
+        raise Unavailable(f"the stream {name} vanishes: a server could not make its copy")
     config = found.get("config", {})
     for setting, value in wanted.items():
         if setting == ATOMIC:
@@ -101,6 +100,17 @@ def make_stream(connection: NatsConnection, wanted: dict[str, Any]) -> dict[str,
                 f"change it with the tools of NATS while nothing writes"
             )
     return found
+
+
+def _create(connection: NatsConnection, wanted: dict[str, Any]) -> None:
+    """Have a stream; one that is there and the same is left alone. Raises as `make_stream`."""
+    name = wanted["name"]
+    try:
+        connection.api(f"STREAM.CREATE.{name}", wanted, CREATE_S)
+    except ApiRefusal as error:
+        if error.number == NO_PEERS:  # the others may only be starting
+            raise Unavailable(f"cannot make the stream {name} yet: {error}") from error
+        raise Refused(f"cannot make the stream {name}: {error}") from error
 
 
 def stream_state(
