@@ -13,7 +13,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.partition import duplicates, partition
 from dejaqueue.broker.shard import opening
 from dejaqueue.broker.transactions import home
-from dejaqueue.broker.transactions.coordinator import _Telling
+from dejaqueue.broker.transactions.coordinator import _TravellingDecision
 from dejaqueue.broker.transactions.home import Decision
 from dejaqueue.broker.transactions.record import Record
 from dejaqueue.cluster.catalogue import ClusterCatalogue
@@ -103,11 +103,11 @@ def a_decision_is_told_twice_differently(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def a_commit_is_answered_before_all_know_it(patch: pytest.MonkeyPatch) -> None:
-    inner = _Telling.begin
+    inner = _TravellingDecision.begin
 
-    def begin(self: _Telling) -> None:
+    def begin(self: _TravellingDecision) -> None:
         then, self._then = self._then, lambda error: None
         then(None)
         inner(self)
 
-    patch.setattr(_Telling, "begin", begin)
+    patch.setattr(_TravellingDecision, "begin", begin)
