@@ -21,8 +21,8 @@ import dejaqueue
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.key_ring import InMemory, KeyRing
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.shared import Disks
-from dejaqueue.broker.topics import Catalogue
+from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.broker.topic.cluster_port import Disks
 from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.errors import (
     BadRequest,

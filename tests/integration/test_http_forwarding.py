@@ -16,8 +16,8 @@ import pytest
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.key_ring import InMemory, KeyRing
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.shared import Disks
-from dejaqueue.broker.topics import Catalogue
+from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.broker.topic.cluster_port import Disks
 from dejaqueue.errors import DejaQError, Elsewhere
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service

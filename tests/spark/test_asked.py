@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue import Client
-from dejaqueue.broker import scan
+from dejaqueue.broker.calls import scan
 from tests.integration.access_fixture import Site, running
 
 if TYPE_CHECKING:

@@ -8,15 +8,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LISTS = "tests/tidy/exceptions.py"
+MAY_GROW = frozenset({"LONG_FILES", "MANY_PARAMETERS", "TAKES_A_PARTITION"})
+"""Lists in which an entry needs a sentence that says why, and no more than that."""
 
 
 def lists_of(text: str) -> dict[str, dict[str, int]]:
-    """List → entry → how much it lets pass: the number that stands there, 1 where none does."""
+    """List that may only shrink → entry → how much it lets pass: the number there, or 1."""
     found = {}
     for node in ast.parse(text).body:
         if not isinstance(node, ast.AnnAssign) or node.value is None:
             continue
         assert isinstance(node.target, ast.Name)
+        if node.target.id in MAY_GROW:
+            continue
         entries = ast.literal_eval(node.value)
         amounts = entries if isinstance(entries, dict) else dict.fromkeys(entries, 1)
         found[node.target.id] = {

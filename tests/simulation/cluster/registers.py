@@ -20,8 +20,8 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.transaction_names import family_of
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.topic.writer import Writer
+from dejaqueue.broker.transactions.names import family_of
 from dejaqueue.errors import (
     DejaQError,
     Elsewhere,
