@@ -8,7 +8,7 @@ with all that else goes wrong (tests/simulation/cluster).
 from __future__ import annotations
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.watching.clock_numbers import clock_numbers
+from dejaqueue.broker.watching.clocks import clock_numbers
 from dejaqueue.broker.watching.health import health_of
 from dejaqueue.clock import SystemClock
 from dejaqueue.cluster.node import Node

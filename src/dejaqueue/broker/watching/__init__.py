@@ -8,7 +8,7 @@ from __future__ import annotations
 from dejaqueue.broker.calls.look_ahead import HORIZONS
 from dejaqueue.broker.counting import GAUGES
 from dejaqueue.broker.topic.cluster_port import Disks
-from dejaqueue.broker.watching.clock_numbers import clock_numbers
+from dejaqueue.broker.watching.clocks import clock_numbers
 from dejaqueue.broker.watching.health import Health, health_of
 from dejaqueue.broker.watching.observation import Observer, TopicNumbers
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dejaqueue.broker.broker import RUNNING, Broker
-from dejaqueue.broker.watching.clock_numbers import clock_numbers
+from dejaqueue.broker.watching.clocks import clock_numbers
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import Journal
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dejaqueue
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.watching.clock_numbers import ClockNumbers, clock_numbers
+from dejaqueue.broker.watching.clocks import ClockNumbers, clock_numbers
 from dejaqueue.local import LocalTransport
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
