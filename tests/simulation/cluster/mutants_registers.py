@@ -4,16 +4,16 @@ tests/simulation/mutants.py."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.partition import duplicates, partition
+from dejaqueue.broker.partition import duplicates
 from dejaqueue.broker.shard import opening
-from dejaqueue.broker.transactions import home
-from dejaqueue.broker.transactions.coordinator import _TravellingDecision
+from dejaqueue.broker.transactions import coordinator, home
 from dejaqueue.broker.transactions.home import Decision
 from dejaqueue.broker.transactions.record import Record
 from dejaqueue.cluster.catalogue import ClusterCatalogue
@@ -44,7 +44,6 @@ def the_index_of_keys_is_lost_on_hand_over(patch: pytest.MonkeyPatch) -> None:
         return opened
 
     patch.setattr(opening, "read_again", read_again)
-    patch.setattr(partition, "read_again", read_again)
 
 
 @mutant
@@ -52,10 +51,10 @@ def a_key_that_is_leased_is_taken_for_free(patch: pytest.MonkeyPatch) -> None:
     """Whoever sends to it while a consumer has its message is told that it is there."""
     inner = duplicates.resolve_batch
 
-    def resolve_batch(place: Any, merged: Any, now_ms: int) -> Any:
-        if merged.key_hashes is not None and place.engine.counts.leased:
+    def resolve_batch(core: Any, merged: Any, now_ms: int) -> Any:
+        if merged.key_hashes is not None and core.engine.counts.leased:
             return None
-        return inner(place, merged, now_ms)
+        return inner(core, merged, now_ms)
 
     patch.setattr("dejaqueue.broker.partition.enqueueing.resolve_batch", resolve_batch)
 
@@ -95,19 +94,24 @@ def a_decision_is_told_twice_differently(patch: pytest.MonkeyPatch) -> None:
     """The home answers by what is asked for, and not by what it has decided before."""
     inner = home.remember
 
-    def remember(core: Any, name: Any, record: Record, commit: bool) -> Decision:
-        return replace(inner(core, name, record, commit), commit=commit)
+    def remember(home: Any, name: Any, record: Record, commit: bool) -> Decision:
+        return replace(inner(home, name, record, commit), commit=commit)
 
     patch.setattr(home, "remember", remember)
 
 
 @mutant
 def a_commit_is_answered_before_all_know_it(patch: pytest.MonkeyPatch) -> None:
-    inner = _TravellingDecision.begin
+    inner = coordinator._Call.home_decided
 
-    def begin(self: _TravellingDecision) -> None:
-        then, self._then = self._then, lambda error: None
-        then(None)
-        inner(self)
+    def home_decided(self: coordinator._Call, future: Future[Decision]) -> None:
+        if future.exception() is not None:
+            inner(self, future)
+            return
+        decision = future.result()
+        self._all_answered(decision, None)
+        coordinator._SpreadDecision(
+            self._coordinator, self._name, decision, lambda _error: None
+        ).begin()
 
-    patch.setattr(_TravellingDecision, "begin", begin)
+    patch.setattr(coordinator._Call, "home_decided", home_decided)

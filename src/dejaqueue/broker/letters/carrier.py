@@ -38,7 +38,7 @@ Arrived = Callable[[int, DejaQError | None], None]
 """Told how many rows of a parcel are durable where they went, or why none is."""
 
 
-class LetterStream(Protocol):
+class Letterbox(Protocol):
     """A stream of batches into one topic."""
 
     def submit_columns(
@@ -65,7 +65,7 @@ class Post(Protocol):
         """What is served apart: the topic, or its shards."""
         ...
 
-    def open_write(self, stream: WriteStream, sender: Sender) -> LetterStream:
+    def open_write(self, stream: WriteStream, sender: Sender) -> Letterbox:
         """A stream of batches."""
         ...
 
@@ -119,22 +119,22 @@ class Carrier:
             columns, kind = letter_columns(parcel, stored, now_ms), "dead"
             name = self._served(self._dead_letter_topic(parcel.topic), parcel)
         producer = f"{kind}/{parcel.topic.name}/{parcel.partition}"
-        stream = self._post.open_write(WriteStream(name, producer=producer), THE_BROKER)
+        letterbox = self._post.open_write(WriteStream(name, producer=producer), THE_BROKER)
 
         def replied(reply: Reply) -> None:
             if reply.error is not None:
                 arrived(0, reply.error)
             elif parcel.destination and reply.statuses is not None and reply.statuses.any():
-                self._send_without_keys(stream, parcel, columns, reply, arrived)
+                self._send_without_keys(letterbox, parcel, columns, reply, arrived)
             else:
                 # A letter whose key is taken is there already.
                 arrived(columns.rows, None)
 
-        stream.submit_columns(parcel.number(), columns, kept_senders(parcel), replied)
+        letterbox.submit_columns(parcel.number(), columns, kept_senders(parcel), replied)
 
     def _send_without_keys(
         self,
-        stream: LetterStream,
+        letterbox: Letterbox,
         parcel: Parcel,
         columns: SendColumns,
         reply: Reply,
@@ -150,7 +150,7 @@ class Carrier:
             arrived(0 if reply.error is not None else columns.rows, reply.error)
 
         # One less is no number of another parcel, but for one in 2^63.
-        stream.submit_columns(parcel.number() ^ 1, unkeyed, senders, replied)
+        letterbox.submit_columns(parcel.number() ^ 1, unkeyed, senders, replied)
 
     def _served(self, name: str, parcel: Parcel) -> str:
         """The topic, or the shard of it that is where the parcel comes from."""
