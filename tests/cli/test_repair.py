@@ -1,7 +1,7 @@
 """`dejaq repair clock` against a real port, on what a broker left whose clock was ten years ahead.
 
 Covered: what is printed, in both forms, and what --apply does. What becomes of leases is tested in
-tests/unit/broker/test_timekeeping.py.
+tests/unit/broker/shard/test_timekeeping.py.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ with all that else goes wrong (tests/simulation/cluster).
 from __future__ import annotations
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.health import health_of
-from dejaqueue.broker.timekeeping import clock_numbers
+from dejaqueue.broker.watching.clocks import clock_numbers
+from dejaqueue.broker.watching.health import health_of
 from dejaqueue.clock import SystemClock
 from dejaqueue.cluster.node import Node
 from dejaqueue.journal.records.store import RecordJournalStore

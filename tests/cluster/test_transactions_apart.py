@@ -18,7 +18,7 @@ from dejaqueue import Client
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.transaction_names import family_of
+from dejaqueue.broker.transactions.names import family_of
 from dejaqueue.errors import Forbidden, Refused, TopicUnknown, TryLater, Unauthenticated
 from dejaqueue.flight.forwarding import Onward
 from dejaqueue.flight.server import FlightServer

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.dispatch import Push
+from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.memory import MemoryFileSystem
@@ -178,12 +178,9 @@ def _send(started: Started, topic: str, turn: int) -> None:
 def _snapshots(started: Started) -> None:
     """A snapshot of every partition, now."""
     for runtime in started.broker.runtimes():
-        for number in range(len(runtime.partitions)):
-
-            def take(place: Any) -> None:
-                place.maintenance.snapshot_and_wait(place)
-
-            runtime.look(number, take).result(10)
+        for partition in runtime.partitions:
+            take = partition.maintenance.snapshot_and_wait
+            runtime.look(partition.number, take).result(10)
 
 
 def sealed_image() -> MemoryFileSystem:
@@ -237,7 +234,7 @@ def look(started: Started) -> Seen:
 
 
 def _look_at(place: Any) -> tuple[int, pa.Table, int]:
-    from dejaqueue.broker.reading import message_columns
+    from dejaqueue.broker.consumers.gathering import message_columns
 
     engine = place.engine
     table = engine.state.table

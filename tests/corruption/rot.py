@@ -143,8 +143,8 @@ def _told(started: Started) -> str:
     """What the journals say about how they were found."""
     texts = []
     for runtime in started.broker.runtimes():
-        for place in runtime.partitions:
-            texts += place.journal.repairs
+        for partition in runtime.partitions:
+            texts += partition.core.journal.repairs
     return "; ".join(texts)
 
 

@@ -54,6 +54,7 @@ class Side:
             found.json() if found.content and "json" in found.headers["content-type"] else None
         )
         if call.named and found.status_code == 200:
+            assert body is not None
             self._ids[call.named] = body["id"]
             self._names[body["id"]] = call.named
         return found.status_code, self._compared(found.status_code, body)

@@ -1,6 +1,6 @@
 """A transaction over two topics, each with an owner of its own, which changes.
 
-As broker/transactions.py is meant to work: the home decides once, durably; it tells whoever owns
+As broker/transactions/ is meant to work: the home decides once, durably; it tells whoever owns
 the participant now, and the participant asks whoever owns the home, again and again.
 """
 

@@ -99,10 +99,11 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def unmended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker hands rows out as they are stored; clients in this process are as they are."""
     monkeypatch.setattr(
-        "dejaqueue.broker.reading.read_stored", lambda journal, *rest: journal.read(*rest)
+        "dejaqueue.broker.consumers.gathering.read_stored",
+        lambda journal, *rest: journal.read(*rest),
     )
     monkeypatch.setattr(
-        "dejaqueue.broker.scan.read_stored", lambda journal, *rest: journal.read(*rest)
+        "dejaqueue.broker.calls.scan.read_stored", lambda journal, *rest: journal.read(*rest)
     )
 
 

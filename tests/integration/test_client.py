@@ -207,20 +207,20 @@ def test_what_a_consumer_leaves_comes_to_the_next_at_once(client: Client, topic:
 
 def test_leases_are_extended_while_the_application_works(client: Client, topic: str) -> None:
     client.send(topic, b"x")
-    with client.consume(topic, lease_ms=120) as consumer:
+    with client.consume(topic, lease_ms=1_000) as consumer:
         message = next(consumer)
-        with client.consume(topic, idle_ms=300) as other:
+        with client.consume(topic, idle_ms=2_500) as other:
             assert list(other) == []
         assert is_ok(message.ack())
 
 
 def test_leases_of_many_small_deliveries_are_extended_too(client: Client, topic: str) -> None:
-    with client.consume(topic, lease_ms=1_000) as consumer:
+    with client.consume(topic, lease_ms=2_000) as consumer:
         messages = []
         for number in range(200):
             client.send(topic, b"%d" % number)  # a delivery of its own: it is taken at once
             messages.append(next(consumer))
-        with client.consume(topic, idle_ms=2_500) as other:
+        with client.consume(topic, idle_ms=4_000) as other:
             assert list(other) == []
         assert all(is_ok(message.ack()) for message in messages)
         assert {message.attempt for message in messages} == {1}
@@ -228,7 +228,7 @@ def test_leases_of_many_small_deliveries_are_extended_too(client: Client, topic:
 
 def test_a_lease_that_is_not_extended_ends(client: Client, topic: str) -> None:
     client.send(topic, b"x")
-    with client.consume(topic, lease_ms=50, auto_extend=False) as consumer:
+    with client.consume(topic, lease_ms=500, auto_extend=False) as consumer:
         message = next(consumer)
         again = next(consumer)
         assert again.attempt == 2
@@ -240,7 +240,7 @@ def test_a_batch_whose_lease_ended_has_a_status_for_each_message(
     client: Client, topic: str
 ) -> None:
     client.send_batch(topic, [b"x"] * 3)
-    with client.consume_batches(topic, lease_ms=50, auto_extend=False) as consumer:
+    with client.consume_batches(topic, lease_ms=500, auto_extend=False) as consumer:
         batch = next(consumer)
         assert len(batch) == 3
         again = next(consumer)

@@ -21,7 +21,8 @@ import dejaqueue
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.key_ring import InMemory, KeyRing
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.topics import Catalogue
+from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.broker.topic.cluster_port import Disks
 from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.errors import (
     BadRequest,
@@ -53,6 +54,7 @@ class AllElsewhere:
     documents: InMemory
     url: str = ""
     clock_apart_us: int = 0
+    disks: Disks = field(default_factory=Disks)
     store: MemoryStore = field(default_factory=MemoryStore)
 
     def catalogue(self, store: JournalStore) -> Catalogue:

@@ -18,7 +18,8 @@ import pytest
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.key_ring import InMemory, KeyRing
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.topics import Catalogue
+from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.broker.topic.cluster_port import Disks
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.errors import DejaQError, Elsewhere
 from dejaqueue.http.server import HttpServer
@@ -41,6 +42,7 @@ class AllElsewhere:
     documents: InMemory = field(default_factory=InMemory)
     http_url: str = ""
     clock_apart_us: int = 0
+    disks: Disks = field(default_factory=Disks)
     store: MemoryStore = field(default_factory=MemoryStore)
 
     def catalogue(self, store: JournalStore) -> Catalogue:

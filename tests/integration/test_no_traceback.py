@@ -21,10 +21,10 @@ import pytest
 from dejaqueue.access import calls
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.key_ring import InMemory
-from dejaqueue.broker import scan
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.broker.scan import Ticket
+from dejaqueue.broker.calls import scan
+from dejaqueue.broker.calls.scan import Ticket
+from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
@@ -200,7 +200,7 @@ def breaks_off(*_args: object, **_rest: object) -> NoReturn:
     raise RuntimeError(f"planted in {SECRET}") from KeyError(SECRET)
 
 
-def scan_breaks_off(topic: TopicRuntime, ticket: Ticket) -> Iterator[pa.RecordBatch]:
+def scan_breaks_off(topic: ServedTopic, ticket: Ticket) -> Iterator[pa.RecordBatch]:
     """After the first batch."""
     yield next(SCAN(topic, ticket))
     breaks_off()
@@ -234,12 +234,16 @@ BUGS: dict[str, tuple[str, Callable[..., object], Call]] = {
         ticket(op="peek", topic=THERE),
     ),
     "middle of a scan": (
-        "broker.scan.scan",
+        "broker.calls.scan.scan",
         scan_breaks_off,
         ticket(op="scan", topic=THERE, partition=0),
     ),
-    "worker": ("broker.enqueueing._bring_in_together", breaks_off, put(command(topic=THERE))),
-    "look": ("broker.peek.peek_batch", breaks_off, ticket(op="peek", topic=THERE)),
+    "worker": (
+        "broker.partition.enqueueing._bring_in_together",
+        breaks_off,
+        put(command(topic=THERE)),
+    ),
+    "look": ("broker.calls.peek.peek_batch", breaks_off, ticket(op="peek", topic=THERE)),
 }
 
 
@@ -278,7 +282,7 @@ HTTP_BUGS: dict[str, tuple[str, str, str, dict[str, object] | None]] = {
     "topics": ("broker.broker.Broker.topics", "GET", "/v1/topics", None),
     "entrance": ("access.gate.Gate.principal", "GET", "/v1/topics", None),
     "send": (
-        "broker.enqueueing._bring_in_together",
+        "broker.partition.enqueueing._bring_in_together",
         "POST",
         f"/v1/topics/{THERE}/messages",
         {"payload": "x"},
@@ -289,7 +293,7 @@ HTTP_BUGS: dict[str, tuple[str, str, str, dict[str, object] | None]] = {
         f"/v1/topics/{THERE}/messages",
         {"payload": "x"},
     ),
-    "peek": ("broker.peek.peek_batch", "GET", f"/v1/topics/{THERE}/messages", None),
+    "peek": ("broker.calls.peek.peek_batch", "GET", f"/v1/topics/{THERE}/messages", None),
 }
 
 

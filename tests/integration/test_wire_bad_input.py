@@ -273,7 +273,7 @@ def batch_with(field: str, content: bytes, rows: int, row: int) -> pa.RecordBatc
 
 
 def engine_of(server: FlightServer) -> object:
-    return server._broker.runtime("t").partitions[0].engine
+    return server._broker.runtime("t").partitions[0].core.engine
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])

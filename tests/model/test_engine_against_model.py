@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from dejaqueue.broker.reading import text_of
+from dejaqueue.broker.consumers.gathering import text_of
 from dejaqueue.engine import commands
 from dejaqueue.engine.arrays import Words
 from dejaqueue.engine.effects import Effects

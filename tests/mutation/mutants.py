@@ -10,8 +10,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dejaqueue.broker import duplicates, routing
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.partition import duplicates
+from dejaqueue.broker.partition.partition import Partition
+from dejaqueue.broker.topic import routing
 from dejaqueue.engine import apply, rules
 from dejaqueue.engine.shares import FlatShares, NestedShares
 from dejaqueue.errors import DejaQError
@@ -50,7 +51,7 @@ def forgets_who_waits_when_a_step_breaks_off(patch: pytest.MonkeyPatch) -> None:
     inner = Partition._fail
 
     def fail(self: Partition, error: DejaQError) -> None:
-        self._in_hand.clear()
+        self.inbox._in_hand.clear()
         inner(self, error)
 
     patch.setattr(Partition, "_fail", fail)
@@ -86,7 +87,7 @@ def goes_on_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("tests/rules/test_rule_14_bounded.py")
 def knows_no_limit_of_bytes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dejaqueue.broker.enqueueing.shortage", lambda *rest: None)
+    patch.setattr("dejaqueue.broker.partition.admission.shortage", lambda *rest: None)
 
 
 @mutant("tests/rules/test_rule_05_backoff.py")

@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from dejaqueue.broker.entries import to_command
+from dejaqueue.broker.shard.entries import to_command
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.snapshot import restore
 from dejaqueue.journal import format as entry_format

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from dejaqueue.access.senders import NOBODY, Requester, Sender
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.dead_letters import Arrived, Parcel
-from dejaqueue.broker.dispatch import Push
-from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.reading import delivery_batches
+from dejaqueue.broker.consumers.dispatch import Push
+from dejaqueue.broker.consumers.gathering import delivery_batches
+from dejaqueue.broker.letters.carrier import Arrived
+from dejaqueue.broker.letters.parcel import Parcel
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import Topic
@@ -115,7 +115,7 @@ class BrokerFixture:
     Args:
         path: directory of the segment journal; None = memory.
         topic: settings of the topic.
-        broker: settings of `dispatch`.
+        dispatch: settings of it.
     """
 
     def __init__(
@@ -123,12 +123,14 @@ class BrokerFixture:
         path: Path | None = None,
         snapshot_entries: int = 20_000,
         snapshot_interval_ms: int = 300_000,
+        dispatch: dict[str, int] | None = None,
         **topic: Any,
     ) -> None:
         self._snapshots: dict[str, Any] = {
             "snapshot_entries": snapshot_entries,
             "snapshot_interval_ms": snapshot_interval_ms,
         }
+        self._dispatch = {"consumer_silence_ms_max": 1_000_000_000} | (dispatch or {})
         self.clock = VirtualClock()
         self.path = path
         self.topic_settings = topic
@@ -142,7 +144,7 @@ class BrokerFixture:
             journal=JournalSettings(
                 url=url, segment_bytes=1 << 20, reserve_bytes=1 << 20, **self._snapshots
             ),
-            dispatch=DispatchSettings(consumer_silence_ms_max=1_000_000_000),
+            dispatch=DispatchSettings(**self._dispatch),
             clock=ClockSettings(),
         )
         broker = Broker(settings, self.clock)
@@ -211,12 +213,8 @@ class BrokerFixture:
         """Return when no snapshot is being written."""
         runtime = self.broker.runtime(TOPIC)
 
-        def wait(place: Partition) -> None:
-            assert place.maintenance is not None
-            place.maintenance.wait_written(place)
-
-        for number in range(len(runtime.partitions)):
-            runtime.look(number, wait).result(10)
+        for partition in runtime.partitions:
+            runtime.look(partition.number, partition.maintenance.wait_written).result(10)
 
     def advance(self, ms: int) -> None:
         self.clock.advance(ms=ms)

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dejaqueue.broker import enqueueing, entries
-from dejaqueue.broker.merging import merge as merge_requests
-from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.requests import ChangeRequest, EnqueueRequest, SettleRequest
+from dejaqueue.broker.partition import enqueueing
+from dejaqueue.broker.partition.merging import merge as merge_requests
+from dejaqueue.broker.partition.requests import ChangeRequest, EnqueueRequest, SettleRequest
+from dejaqueue.broker.shard import entries
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.commands import Cancel
 from dejaqueue.engine.engine import Engine
 from dejaqueue.errors import BadRequest, InternalError, ResourceExhausted
@@ -61,7 +62,7 @@ def bring(broker: BrokerFixture, batches: list[SendColumns]) -> list[Reply]:
     waits, go_on = threading.Event(), threading.Event()
     runtime = broker.broker.runtime(TOPIC)
 
-    def wait(_place: Partition) -> None:
+    def wait(_core: PartitionCore) -> None:
         waits.set()
         assert go_on.wait(20)
 
@@ -77,7 +78,7 @@ def bring(broker: BrokerFixture, batches: list[SendColumns]) -> list[Reply]:
 
 def engine_of(broker: BrokerFixture) -> Engine:
     broker.settle_down()
-    engine: Engine = broker.broker.runtime(TOPIC).partitions[0].engine
+    engine: Engine = broker.broker.runtime(TOPIC).partitions[0].core.engine
     return engine
 
 
@@ -164,7 +165,7 @@ def test_the_partition_is_read_again_only_if_something_had_changed(
     broker = make_broker()
     engine = engine_of(broker)
 
-    def change(place: Partition) -> None:
+    def change(place: PartitionCore) -> None:
         if applies:
             place.apply(Cancel(place.now_ms(), np.zeros(1, dtype=np.int64)))
         raise KeyError("a bug")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dejaqueue.broker.requests import EnqueueRequest
+from dejaqueue.broker.partition.requests import EnqueueRequest
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.settings import DispatchSettings
 from tests.rules.conftest import MakeBroker

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dejaqueue.broker import by_filter
+from dejaqueue.broker.calls import by_filter
 from dejaqueue.errors import BadRequest
 from tests.rules import test_rule_12_transactions as transactions
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
@@ -95,7 +95,7 @@ def test_a_rare_group_is_found_over_many_short_pages(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = make_broker()
-    monkeypatch.setattr("dejaqueue.broker.peek.PAGE_ENTRIES_MAX", 1)
+    monkeypatch.setattr("dejaqueue.broker.calls.peek.PAGE_ENTRIES_MAX", 1)
     send(broker, [(f"m{n}", n, "rare" if n == 9_000 else "often", []) for n in range(10_000)])
     ticket: dict[str, Any] = {"topic": TOPIC, "group": "rare", "limit": 10}
     pages = 1

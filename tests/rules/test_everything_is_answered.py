@@ -8,8 +8,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from dejaqueue.broker.commit import Commits
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.shard.commit import Commits
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.engine import Engine
 from dejaqueue.errors import DejaQError, InternalError, ResourceExhausted
 from dejaqueue.wire.frames import Reply
@@ -58,8 +58,8 @@ def test_who_names_a_key_is_told(make_broker: MakeBroker, op: str, error: Except
         def find_in(*_rest: object) -> None:
             raise error
 
-        patch.setattr("dejaqueue.broker.partition.find_in", find_in)
-        patch.setattr("dejaqueue.broker.duplicates.find_in", find_in)
+        patch.setattr("dejaqueue.broker.partition.renaming.find_in", find_in)
+        patch.setattr("dejaqueue.broker.partition.duplicates.find_in", find_in)
         for _ in range(2):
             told = broker.write(op, columns).error
             assert isinstance(told, ResourceExhausted if error is FULL else InternalError)
@@ -87,10 +87,10 @@ def test_a_partition_that_cannot_be_read_for_a_bug_says_so(on_files: MakeBroker)
     broker = on_files()
     with pytest.MonkeyPatch.context() as patch:
 
-        def read(_place: Partition) -> None:
+        def read(*_rest: object) -> None:
             raise KeyError("slab")
 
-        patch.setattr("dejaqueue.broker.partition.read_again", read)
+        patch.setattr("dejaqueue.broker.partition.partition.read_again", read)
         broker.restart()
         assert isinstance(broker.send([b"x"]).error, InternalError)
     still_serves(broker)
@@ -105,8 +105,8 @@ def test_a_reply_that_raises_does_not_keep_the_others_waiting(make_broker: MakeB
     def breaks(_reply: Reply) -> None:
         raise ValueError("a reply must not raise")
 
-    def ask(place: Partition) -> None:
-        commits = place.commits
+    def ask(core: PartitionCore) -> None:
+        commits = core.commits
         commits.group.replies += [(breaks, Reply(1)), (answered.append, Reply(2))]
         commits.commit(behind=False)
 

@@ -8,14 +8,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from dejaqueue.broker.entries import hash_column, text_column
-from dejaqueue.broker.peek import peek
-from dejaqueue.broker.places import key_partitions
-from dejaqueue.broker.requests import Request
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.calls.peek import peek
+from dejaqueue.broker.partition.requests import Request
+from dejaqueue.broker.shard.entries import hash_column, text_column
+from dejaqueue.broker.topic.route import key_partitions
+from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.errors import BadRequest, ResourceExhausted
 from dejaqueue.model import RowStatus
-from dejaqueue.settings import DispatchSettings
 from dejaqueue.wire.frames import Reply
 from tests.rules.broker_fixture import BrokerFixture
 from tests.rules.conftest import MakeBroker
@@ -62,9 +61,8 @@ def test_a_key_stays_unique_and_is_found(on_files: MakeBroker, counts: tuple[int
 
 def test_a_topic_grows_by_itself_when_an_instant_is_hot(on_files: MakeBroker) -> None:
     """And only then, and not beyond what the settings allow."""
-    broker = on_files(auto_partitions=True)
-    few = DispatchSettings(partition_rows_per_s=100, auto_partitions_max=3)
-    broker.broker.runtime("t")._forecast._settings = few
+    few = {"partition_rows_per_s": 100, "auto_partitions_max": 3}
+    broker = on_files(auto_partitions=True, dispatch=few)
     noon = broker.now_ms + 600_000
     homes: set[int] = set()
 

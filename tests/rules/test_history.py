@@ -17,10 +17,11 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from dejaqueue.broker import entries
 from dejaqueue.broker.history.encode import tables_of
 from dejaqueue.broker.history.files import Files
-from dejaqueue.broker.history.noted import Noted, Piece
+from dejaqueue.broker.history.pieces import Piece
+from dejaqueue.broker.shard import entries
+from dejaqueue.broker.shard.entry_changes import EntryChanges
 from dejaqueue.engine.engine import Engine
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.journal.segments.store import SegmentStore
@@ -300,7 +301,7 @@ def test_a_crash_neither_loses_nor_doubles_what_was_recorded(
     )
     assert max(keys.values()) == 1
     changes = Counter(found.column("change").to_pylist())
-    counts = broker.broker.runtime(TOPIC).partitions[0].engine.counts
+    counts = broker.broker.runtime(TOPIC).partitions[0].core.engine.counts
     assert changes["enqueued"] == counts.enqueued == 300
     assert changes["acked"] == counts.acked
     assert changes["delivered"] + changes["redelivered"] == counts.delivered
@@ -327,7 +328,7 @@ def test_a_replay_notes_what_was_recorded_and_noting_changes_no_state(
         effects = noting.apply(command)
         assert silent.apply(command).changes == ()
         if effects.changes:
-            noted = (Noted.of(0, entry, effects),)
+            noted = (EntryChanges.of(0, entry, effects),)
             pieces.append(Piece(position, position, position, noted))
     assert noting.state_hash() == silent.state_hash()
     found = pa.concat_tables(tables_of(pieces, 0))

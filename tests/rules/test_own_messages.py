@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue.access.senders import NOBODY, Requester, Sender
-from dejaqueue.broker.cron.calls import CronCalls
-from dejaqueue.broker.requests import EnqueueRequest
+from dejaqueue.broker.calls.cron import CronCalls
+from dejaqueue.broker.partition.requests import EnqueueRequest
 from dejaqueue.engine.arrays import Words
 from dejaqueue.model import RowStatus, Topic, TopicKind
 from dejaqueue.schema.checks import check_send

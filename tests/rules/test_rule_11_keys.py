@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.model import RowStatus
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 from tests.rules.conftest import MakeBroker
@@ -14,7 +14,7 @@ OK, DUPLICATE, KEPT = int(RowStatus.OK), int(RowStatus.DUPLICATE), int(RowStatus
 
 
 def cancelled_count(broker: BrokerFixture) -> int:
-    def look(place: Partition) -> int:
+    def look(place: PartitionCore) -> int:
         return place.engine.counts.cancelled
 
     return broker.broker.runtime(TOPIC).look(0, look).result(10)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.broker import branches, deciding
+from dejaqueue.broker.transactions import home
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.descriptors import WriteStream
@@ -111,7 +111,7 @@ def test_a_commit_that_is_repeated_gives_the_same__also_if_it_names_others(
 def test_a_large_decision_is_carried_out_piece_by_piece(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(branches, "DECIDE_ROWS_MAX", 5)
+    monkeypatch.setattr(home, "DECIDE_ROWS_MAX", 5)
     broker = make_broker(partitions=2)
     name = begin(broker)
     hands = [f"{number}.1" for number in range(20)]
@@ -119,13 +119,13 @@ def test_a_large_decision_is_carried_out_piece_by_piece(
         send(broker, f"{name}~{hand}", ["x", "y"], partition=number % 2)
         send(broker, f"{name}~{hand}a", ["lost"], partition=number % 2)
     pieces = []
-    decide = branches.decide_family
+    decide = home.decide_family
 
     def noting(*given: Any, **more: Any) -> bool:
         pieces.append(decide(*given, **more))
         return pieces[-1]
 
-    monkeypatch.setattr(deciding, "decide_family", noting)
+    monkeypatch.setattr(home, "decide_family", noting)
     commit(broker, name, *hands)
     assert pieces.count(True) >= 8
     assert pieces.count(False) == 2

@@ -14,7 +14,7 @@ import pytest
 from dejaqueue import limits
 from dejaqueue.access.quotas import Account
 from dejaqueue.access.roles import Principal
-from dejaqueue.broker.transaction_names import TransactionName
+from dejaqueue.broker.transactions.names import TransactionName
 from dejaqueue.errors import BadRequest, Refused, TopicUnknown, Unavailable
 from dejaqueue.model import RowStatus, Topic
 from dejaqueue.wire.descriptors import WriteStream

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dejaqueue.broker import entries
+from dejaqueue.broker.shard import entries
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.snapshot import restore
 from dejaqueue.journal.segments.store import SegmentStore
@@ -46,11 +45,7 @@ def test_replay_gives_the_live_state__from_the_start_and_from_a_snapshot(
     work(broker, seed)
     runtime = broker.broker.runtime(TOPIC)
     if seed % 2:  # one snapshot only: the journal lets nothing go before there are two
-
-        def begin_snapshot(place: Any) -> None:
-            place.maintenance.begin_snapshot(place)
-
-        runtime.look(0, begin_snapshot).result(10)
+        runtime.look(0, runtime.partitions[0].maintenance.begin_snapshot).result(10)
         broker.wait_for_snapshots()
         work(broker, seed + 100)
     [live] = broker.state_hashes()

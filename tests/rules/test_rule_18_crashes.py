@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.broker import enqueueing
-from dejaqueue.broker.dead_letters import Arrived, Parcel
-from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.quotas import shortage
+from dejaqueue.broker.letters.carrier import Arrived
+from dejaqueue.broker.letters.parcel import Parcel
+from dejaqueue.broker.partition import admission
+from dejaqueue.broker.partition.admission import shortage
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import Topic
@@ -137,16 +138,16 @@ def test_half_a_parcel_that_arrived_is_not_sent_twice(
 ) -> None:
     broker = on_files(max_attempts=1)
     broker.broker.create_topic(Topic(DEAD, partitions=4))
-    place = broker.broker.runtime(DEAD).partitions[2]
-    refused: list[Partition] = []
+    place = broker.broker.runtime(DEAD).partitions[2].core
+    refused: list[PartitionCore] = []
 
-    def full_once(asked: Partition, *amount: Any) -> ResourceExhausted | None:
+    def full_once(asked: PartitionCore, *amount: Any) -> ResourceExhausted | None:
         if asked is not place or refused:
             return shortage(asked, *amount)
         refused.append(asked)
         return ResourceExhausted("full", 1_000)
 
-    monkeypatch.setattr(enqueueing, "shortage", full_once)
+    monkeypatch.setattr(admission, "shortage", full_once)
     sent = [b"%d" % number for number in range(100)]
     die(broker, sent)
     assert "full" in str(broker.arrivals.get(timeout=10))

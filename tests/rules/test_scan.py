@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.broker import scan as scanning
+from dejaqueue.broker.calls import scan as scanning
 from dejaqueue.errors import BadRequest
 from dejaqueue.schema.messages import SCAN
 from tests.rules.broker_fixture import TOPIC, BrokerFixture

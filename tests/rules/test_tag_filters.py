@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.partition.partition import Partition
+from dejaqueue.broker.shard.core import PartitionCore
 from tests.rules.broker_fixture import BrokerFixture
 from tests.rules.conftest import MakeBroker
 from tests.rules.test_browsing import KINDS, send
@@ -136,8 +137,8 @@ def test_filtered_leases_are_the_same_after_a_restart(on_files: MakeBroker, kind
     before = broker.state_hashes()
     runtime = broker.broker.runtime("t")
 
-    def replayed(place: Partition) -> str:
-        from dejaqueue.broker import entries
+    def replayed(place: PartitionCore) -> str:
+        from dejaqueue.broker.shard import entries
         from dejaqueue.engine.engine import Engine
 
         place.commits.commit_all()

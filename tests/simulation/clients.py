@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from dejaqueue.access.senders import NOBODY, Sender
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.errors import DejaQError, Elsewhere, TopicUnknown, Unavailable
 from dejaqueue.model import RowStatus
 from dejaqueue.testing.simulation.machine import Reachable

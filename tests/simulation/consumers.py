@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.broker.dispatch import Push
-from dejaqueue.broker.reading import delivery_batches
-from dejaqueue.broker.session import ConsumerSession
+from dejaqueue.broker.consumers.dispatch import Push
+from dejaqueue.broker.consumers.gathering import delivery_batches
+from dejaqueue.broker.topic.session import ConsumerSession
 from dejaqueue.errors import DejaQError, TopicUnknown
 from dejaqueue.schema import dead_letters
 from dejaqueue.schema.cron import HEADER_ENTRY, HEADER_FIRING

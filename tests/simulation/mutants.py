@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dejaqueue.broker import duplicates, enqueueing, leasing, partition
-from dejaqueue.broker.commit import Commits, Group
-from dejaqueue.broker.dispatch import Dispatcher
-from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.timekeeping import Timekeeping
+from dejaqueue.broker.consumers.dispatch import Dispatcher
+from dejaqueue.broker.partition import duplicates, enqueueing, leasing, settling, taking
+from dejaqueue.broker.partition.partition import Partition
+from dejaqueue.broker.shard.commit import Commits, Group
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.clock import Discipline
 from dejaqueue.engine import apply, commands, engine, leases, snapshot
 from dejaqueue.engine.effects import Effects
@@ -82,15 +82,15 @@ def truncates_too_much_after_a_snapshot(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def forgets_acks_in_the_journal(patch: pytest.MonkeyPatch) -> None:
-    inner = Partition._settle
+    inner = settling.settle
 
-    def settle(self: Partition, request: Any) -> None:
-        entries = list(self._commits.group.entries)
-        inner(self, request)
-        if self.engine.now_ms % 3 == 0:
-            self._commits.group.entries[:] = entries
+    def settle(core: PartitionCore, *rest: Any) -> None:
+        entries = list(core.commits.group.entries)
+        inner(core, *rest)
+        if core.engine.now_ms % 3 == 0:
+            core.commits.group.entries[:] = entries
 
-    patch.setattr(Partition, "_settle", settle)
+    patch.setattr(taking, "settle", settle)
 
 
 # --- time -----------------------------------------------------------------------------------------
@@ -98,18 +98,18 @@ def forgets_acks_in_the_journal(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def delivers_three_milliseconds_early(patch: pytest.MonkeyPatch) -> None:
-    inner = Partition.now_ms
-    patch.setattr(Partition, "now_ms", lambda self: inner(self) + 3)
+    inner = PartitionCore.now_ms
+    patch.setattr(PartitionCore, "now_ms", lambda self: inner(self) + 3)
 
 
 @mutant
 def leases_ahead_to_clients_that_do_not_hold(patch: pytest.MonkeyPatch) -> None:
     inner = leasing._dispatch_to
 
-    def dispatch_to(place: Partition, wanted: Any) -> bool:
-        for consumer in place.dispatcher._consumers:
+    def dispatch_to(core: PartitionCore, dispatcher: Dispatcher, wanted: Any) -> bool:
+        for consumer in dispatcher._consumers:
             consumer.ahead_ms = 25
-        return inner(place, wanted)
+        return inner(core, dispatcher, wanted)
 
     patch.setattr(leasing, "_dispatch_to", dispatch_to)
 
@@ -151,7 +151,7 @@ def stands_still_after_a_clock_that_jumped(patch: pytest.MonkeyPatch) -> None:
         return self._last_us
 
     patch.setattr(Discipline, "at", at)
-    patch.setattr(Timekeeping, "keep", lambda self, place: None)
+    patch.setattr(PartitionCore, "keep_time", lambda self: None)
 
 
 # --- state ----------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def loses_producers_in_snapshots(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def takes_keys_twice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(duplicates, "resolve_batch", lambda place, merged, now_ms: None)
+    patch.setattr(duplicates, "resolve_batch", lambda core, merged, now_ms: None)
     patch.setattr(enqueueing, "resolve_batch", duplicates.resolve_batch)
 
 
@@ -224,7 +224,7 @@ def loses_credit(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def wakes_nobody_when_a_message_is_due(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(partition, "next_wake_us", lambda place: None)
+    patch.setattr(Partition, "_next_us", lambda self: None)
 
 
 @mutant
@@ -232,8 +232,8 @@ def goes_on_after_another_reading(patch: pytest.MonkeyPatch) -> None:
     """The engine is ahead of the journal after an append that failed, and is kept."""
 
     def fail(self: Partition, error: Any) -> None:
-        self._commits.abandon(error)
-        self._commits._error = None
+        self.core.commits.abandon(error)
+        self.core.commits._error = None
 
     patch.setattr(Partition, "_fail", fail)
 

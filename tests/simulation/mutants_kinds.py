@@ -11,20 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dejaqueue.broker import (
-    dead_letters,
-    deciding,
-    duplicates,
-    enqueueing,
-    growth,
-    routing,
-    staging,
-    writer,
-)
-from dejaqueue.broker.branches import Record
 from dejaqueue.broker.cron import fire, firings
-from dejaqueue.broker.dead_letters import Carrier
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.letters import carrier, parcel
+from dejaqueue.broker.letters.carrier import Carrier
+from dejaqueue.broker.partition import duplicates, enqueueing
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.topic import growth, routing, writer
+from dejaqueue.broker.transactions import home, staging
+from dejaqueue.broker.transactions.record import Record
 from dejaqueue.engine import apply, commands, engine, snapshot
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.fair import FairReady
@@ -46,56 +40,56 @@ from tests.simulation.mutants import mutant
 def staged_messages_are_there_at_once(patch: pytest.MonkeyPatch) -> None:
     inner = enqueueing._bring_in_together
 
-    def bring_in(place: Partition, requests: list[Any]) -> None:
+    def bring_in(core: PartitionCore, inbox: Any, admission: Any, requests: list[Any]) -> None:
         for request in requests:
             request.stage = None
-        inner(place, requests)
+        inner(core, inbox, admission, requests)
 
     patch.setattr(enqueueing, "_bring_in_together", bring_in)
 
 
 @mutant
 def an_abort_commits(patch: pytest.MonkeyPatch) -> None:
-    inner = deciding.do_decide
+    inner = home.do_decide
 
-    def decide(place: Partition, text: str, commit: bool, record: Record) -> bool:
-        return inner(place, text, True, record)
+    def decide(core: PartitionCore, text: str, commit: bool, record: Record) -> bool:
+        return inner(core, text, True, record)
 
-    patch.setattr(deciding, "do_decide", decide)
+    patch.setattr(home, "do_decide", decide)
 
 
 @mutant
 def a_decision_is_told_to_one_and_forgotten(patch: pytest.MonkeyPatch) -> None:
-    inner = deciding._write_down
+    inner = home._write_down
 
-    def write_down(home: Partition, text: str, record: Record, commit: bool) -> Any:
-        return inner(home, text, replace(record, places=record.places[:1]), commit)
+    def write_down(core: PartitionCore, text: str, record: Record, commit: bool) -> Any:
+        return inner(core, text, replace(record, places=record.places[:1]), commit)
 
-    patch.setattr(deciding, "_write_down", write_down)
+    patch.setattr(home, "_write_down", write_down)
     patch.setitem(engine._STEPS, commands.Remember, lambda state, command: Effects())
 
 
 @mutant
 def a_home_says_no_to_who_asks(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(deciding, "recall", lambda home, name: False)
+    patch.setattr(home, "recall", lambda core, name: False)
 
 
 @mutant
 def a_participant_decides_for_itself_after_a_restart(patch: pytest.MonkeyPatch) -> None:
     inner = staging.StagedWatch.loaded
 
-    def loaded(self: staging.StagedWatch) -> None:
-        inner(self)
+    def loaded(self: staging.StagedWatch, core: PartitionCore) -> None:
+        inner(self, core)
         self._forgets = True  # type: ignore[attr-defined]
 
     step = staging.StagedWatch.step
 
-    def steps(self: staging.StagedWatch, partition: Partition) -> None:
+    def steps(self: staging.StagedWatch, core: PartitionCore) -> None:
         if getattr(self, "_forgets", False):
             self._forgets = False  # type: ignore[attr-defined]
-            for name in list(partition.engine.staged_ends()):
-                partition.apply(commands.Decide(partition.now_ms(), name, commit=False))
-        step(self, partition)
+            for name in list(core.engine.staged_ends()):
+                core.apply(commands.Decide(core.now_ms(), name, commit=False))
+        step(self, core)
 
     patch.setattr(staging.StagedWatch, "loaded", loaded)
     patch.setattr(staging.StagedWatch, "step", steps)
@@ -135,15 +129,15 @@ def loses_letters(patch: pytest.MonkeyPatch) -> None:
 @mutant
 def sends_letters_again_after_a_crash(patch: pytest.MonkeyPatch) -> None:
     """Neither the name of the parcel's producer nor the letter's key gives it away."""
-    inner = dead_letters.letter_columns
+    inner = parcel.letter_columns
 
     def letter_columns(parcel: Any, stored: Any, now_ms: int) -> Any:
         columns = inner(parcel, stored, now_ms)
         columns.keys = None
         return columns
 
-    patch.setattr(dead_letters, "letter_columns", letter_columns)
-    patch.setattr(dead_letters, "WriteStream", lambda name, producer: WriteStream(name))
+    patch.setattr(carrier, "letter_columns", letter_columns)
+    patch.setattr(carrier, "WriteStream", lambda name, producer: WriteStream(name))
 
 
 @mutant
@@ -215,14 +209,14 @@ def cron_forgets_that_it_fired(patch: pytest.MonkeyPatch) -> None:
     """The entry moves on in another command than the one that makes the message."""
     inner = fire.Firings.apply
 
-    def fires(self: Any, partition: Partition) -> int:
-        before = partition.commits.group
-        if partition.engine.now_ms % 4:
-            return inner(self, partition)
+    def fires(self: Any, core: PartitionCore) -> int:
+        before = core.commits.group
+        if core.engine.now_ms % 4:
+            return inner(self, core)
         fired, self.fired = self.fired, []
-        answer = inner(self, partition)
+        answer = inner(self, core)
         self.fired = fired
-        assert before is partition.commits.group
+        assert before is core.commits.group
         return answer
 
     patch.setattr(fire.Firings, "apply", fires)

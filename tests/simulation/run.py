@@ -6,7 +6,7 @@ import hashlib
 import itertools
 from dataclasses import dataclass
 
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.testing.simulation.machine import Machine, Reachable
 from dejaqueue.testing.simulation.world import World
 from tests.checker.fault import Fault

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from dejaqueue.broker import entries
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.partition.inbox import Inbox
+from dejaqueue.broker.shard import entries
 from dejaqueue.engine.arrays import Words
 from tests.checker.history import Operation, Outcome
 from tests.simulation.planted import BROKER
@@ -74,7 +74,7 @@ def test_no_bug_of_ours_comes_of_what_rude_clients_send(seed: int) -> None:
     assert [str(fault) for fault in simulate(seed, rude=True).faults] == []
 
 
-def _unguarded(self: Partition, requests: object, handle: Callable[[], None]) -> bool:
+def _unguarded(self: Inbox, requests: object, handle: Callable[[], None]) -> bool:
     handle()
     return True
 
@@ -93,7 +93,7 @@ def test_a_bad_row_that_becomes_a_bug_of_ours_is_found(
     """As it was: a text that is no UTF-8 broke the step off, and the partition was read again."""
     monkeypatch.setattr(entries, "words", _unread)
     if not guards:
-        monkeypatch.setattr(Partition, "guarded", _unguarded)
+        monkeypatch.setattr(Inbox, "guarded", _unguarded)
     try:
         found = [str(fault) for fault in simulate(1, haste=8, rude=True).faults if fault.rule == 15]
     except AssertionError as noticed:  # by a client that sends nothing bad, and was refused as well

@@ -10,7 +10,7 @@ from typing import Any
 
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY
-from dejaqueue.broker.transaction_names import family_of
+from dejaqueue.broker.transactions.names import family_of
 from dejaqueue.errors import DejaQError
 from dejaqueue.model import RowStatus
 from dejaqueue.testing.simulation.machine import Reachable

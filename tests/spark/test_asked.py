@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue import Client
+from dejaqueue.broker.calls import scan
 from tests.integration.access_fixture import Site, running
 
 if TYPE_CHECKING:
@@ -29,20 +30,24 @@ LEASED = 200
 class Watched:
     """A broker, and what its scans were asked and gave."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, patch: pytest.MonkeyPatch) -> None:
         self.url = f"dejaq://127.0.0.1:{site.flight.port}"
         self.tickets: list[dict[str, Any]] = []
         self.rows = 0
         self.byte_count = 0
         self.columns: set[str] = set()
-        self._scan = site.broker.scan
-        site.broker.scan = self.scan  # type: ignore[method-assign]
+        self._parse, self._scan = scan.parse, scan.scan
+        patch.setattr(scan, "parse", self.parse)
+        patch.setattr(scan, "scan", self.scan)
 
-    def scan(self, ticket: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def parse(self, ticket: dict[str, Any], *others: Any) -> Any:
         """As the broker's own."""
         self.tickets.append(dict(ticket))
-        schema, batches = self._scan(ticket)
-        return schema, self._look(batches)
+        return self._parse(ticket, *others)
+
+    def scan(self, topic: Any, ticket: Any) -> Iterator[pa.RecordBatch]:
+        """As the broker's own."""
+        return self._look(self._scan(topic, ticket))
 
     def _look(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -60,8 +65,8 @@ def watched(spark: SparkSession) -> Iterator[Watched]:
     """2,000 messages in two partitions, of which 200 are leased."""
     from dejaqueue.spark import register
 
-    with running() as site:
-        made = Watched(site)
+    with running() as site, pytest.MonkeyPatch.context() as patch:
+        made = Watched(site, patch)
         with Client(made.url) as client:
             client.create_topic(TOPIC, partitions=2)
             numbers = range(ROWS)

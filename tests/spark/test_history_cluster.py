@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dejaqueue.broker import handing_over
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.topic import handing_over
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, HistorySettings

@@ -9,13 +9,9 @@ _FIELDS_OF_A_MESSAGE = "The fields of a message, by the names that users give th
 _CHOICES_OF_A_CONSUMER = "What a consumer may choose, each with a default and by its name."
 _OPTIONS_OF_A_COMMAND = "The options of a command; the library that reads them passes each by name."
 _FIELDS_OF_A_QUERY = "The fields of a query; the framework reads each from its own parameter."
-_WIRED_FROM_OUTSIDE = "It gets from its maker what the next broker's heart will keep in a core."
 
 # File::function with more than 8 parameters, and a sentence that says why they are no record.
 MANY_PARAMETERS: dict[str, str] = {
-    "src/dejaqueue/broker/commit.py::Commits.__init__": _WIRED_FROM_OUTSIDE,
-    "src/dejaqueue/broker/partition.py::Partition.__init__": _WIRED_FROM_OUTSIDE,
-    "src/dejaqueue/broker/runtime.py::TopicRuntime.__init__": _WIRED_FROM_OUTSIDE,
     "src/dejaqueue/cli/changes.py::move": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/messages.py::consume": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/send.py::send": _OPTIONS_OF_A_COMMAND,
@@ -39,16 +35,15 @@ MANY_PARAMETERS: dict[str, str] = {
 
 # Paths whose functions may take a whole Partition, and until when.
 TAKES_A_PARTITION: dict[str, str] = {
-    "src/dejaqueue/broker/": "until helpers take a partition's core: issue 16",
+    "src/dejaqueue/broker/topic/": "the partitions of a topic are kept and closed there",
+    "src/dejaqueue/broker/watching/": "whether one is loaded or failed is no part of its core",
 }
 
 # File::function: the lines it has, docstring not counted.
 LONG_FUNCTIONS: dict[str, int] = {}
 
 # Rooms whose modules may import each other in a circle, and why for now.
-CIRCLES: dict[str, str] = {
-    "dejaqueue.broker": "helpers take a Partition, which calls them: issue 16",
-}
+CIRCLES: dict[str, str] = {}
 
 # Modules without behaviour of their own (contracts, lists of names), and those whose behaviour is
 # proved elsewhere: where, is the reason.
@@ -57,19 +52,17 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/access/rules.py": "tests/integration/test_authorisation.py",
     "src/dejaqueue/access/tls.py": "tests/integration/test_tls.py",
     "src/dejaqueue/broker/broker.py": "tests/rules",
-    "src/dejaqueue/broker/browse.py": "tests/rules",
-    "src/dejaqueue/broker/by_filter.py": "tests/rules",
+    "src/dejaqueue/broker/calls/browse.py": "tests/rules",
+    "src/dejaqueue/broker/calls/by_filter.py": "tests/rules",
     "src/dejaqueue/broker/calls/port.py": "a contract",
-    "src/dejaqueue/broker/commit.py": "tests/rules",
-    "src/dejaqueue/broker/cron/calls.py": "tests/rules, tests/integration",
+    "src/dejaqueue/broker/calls/cron.py": "tests/rules, tests/integration",
     "src/dejaqueue/broker/cron/fire.py": "tests/rules",
-    "src/dejaqueue/broker/peers.py": "tests/cluster/test_transactions_apart.py",
-    "src/dejaqueue/broker/growth.py": "tests/rules/test_growing.py",
+    "src/dejaqueue/broker/transactions/peers.py": "tests/cluster/test_transactions_apart.py",
+    "src/dejaqueue/broker/topic/growth.py": "tests/rules/test_growing.py",
     "src/dejaqueue/broker/history/history.py": "tests/rules/test_history.py",
-    "src/dejaqueue/broker/history/reading.py": "tests/rules/test_history.py",
+    "src/dejaqueue/broker/calls/history.py": "tests/rules/test_history.py",
     "src/dejaqueue/broker/history/recorder.py": "tests/rules/test_history.py",
-    "src/dejaqueue/broker/holders.py": "tests/rules/test_exclusive.py",
-    "src/dejaqueue/broker/leasing.py": "tests/rules",
+    "src/dejaqueue/broker/consumers/holders.py": "tests/rules/test_exclusive.py",
     "src/dejaqueue/schema/history.py": "tests/rules/test_history.py",
     "src/dejaqueue/pipelines/reordering/records.py": "tests/spark/test_reorder.py",
     "src/dejaqueue/pipelines/reordering/target.py": "tests/spark/test_reorder.py",
@@ -79,20 +72,16 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/pipelines/audit.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/auditing/faults.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/auditing/figures.py": "tests/spark/test_history.py",
-    "src/dejaqueue/broker/partition.py": "tests/rules",
-    "src/dejaqueue/broker/partition_worker.py": "tests/rules",
-    "src/dejaqueue/broker/peek.py": "tests/rules",
-    "src/dejaqueue/broker/reading.py": "tests/rules",
-    "src/dejaqueue/broker/requests.py": "records",
-    "src/dejaqueue/broker/runtime.py": "tests/rules",
-    "src/dejaqueue/broker/claims.py": "tests/rules/test_claims.py",
-    "src/dejaqueue/broker/scan.py": "tests/rules/test_scan.py",
-    "src/dejaqueue/broker/routing.py": "tests/rules/test_growing.py",
+    "src/dejaqueue/broker/calls/peek.py": "tests/rules",
+    "src/dejaqueue/broker/consumers/gathering.py": "tests/rules",
+    "src/dejaqueue/broker/topic/served_topic.py": "tests/rules",
+    "src/dejaqueue/broker/calls/claims.py": "tests/rules/test_claims.py",
+    "src/dejaqueue/broker/calls/scan.py": "tests/rules/test_scan.py",
+    "src/dejaqueue/broker/topic/routing.py": "tests/rules/test_growing.py",
     "src/dejaqueue/broker/streams.py": "names",
-    "src/dejaqueue/broker/watching.py": "names",
-    "src/dejaqueue/broker/staging.py": "tests/rules/test_rule_12_transactions.py",
-    "src/dejaqueue/broker/stats.py": "tests/docs/test_pages.py",
-    "src/dejaqueue/broker/writer.py": "tests/rules",
+    "src/dejaqueue/broker/transactions/staging.py": "tests/rules/test_rule_12_transactions.py",
+    "src/dejaqueue/broker/calls/stats.py": "tests/docs/test_pages.py",
+    "src/dejaqueue/broker/topic/writer.py": "tests/rules",
     "src/dejaqueue/cli/bench.py": "tests/cli",
     "src/dejaqueue/cli/browse.py": "tests/cli",
     "src/dejaqueue/cli/changes.py": "tests/cli",
@@ -170,7 +159,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/journal/records/writer.py": "tests/conformance",
     "src/dejaqueue/testing/shared_journal_conformance.py": "tests/conformance",
     "src/dejaqueue/journal/records/interface.py": "a contract",
-    "src/dejaqueue/broker/shared.py": "a contract",
+    "src/dejaqueue/broker/topic/cluster_port.py": "a contract",
     "src/dejaqueue/flight/forwarding.py": "tests/integration/test_forwarding.py",
     "src/dejaqueue/http/forwarding.py": "tests/integration/test_http_forwarding.py",
     "src/dejaqueue/cluster/node.py": "tests/cluster",
@@ -243,13 +232,13 @@ STRANGE_NOUNS: set[str] = set(
     access account administration admission advice answered apply appointment archive archiving
     arrival arrivals astray audience awaited bars begun bench book bounded bury campaign
     candidates capacity care carried cast changed close collecting concurrency configure
-    conformance consumption counted deaths decide decided deciding decoded deleted deleting
+    conformance consumption counted deaths decide decided decoded deleted deleting
     delivered demo depart described died direct discipline disciplined done drain drawing
     embedded encode encoded encrypted entrance expected exposition extras fair faults finding
     findings finished fire fired forwarding found gathered get gone handed held jump kept known
     lack landed lapses leased listed loaded local made many measure merged merging moved named
-    news noted notes observer once onward op opened opening outbound outlook overlap packing
-    papers placeholder places plain planned post priority promise purged pushed queue
+    news observer once onward op opened opening outbound outlook overlap packing
+    papers placeholder plain planned post priority promise purged pushed queue
     quiet reachable readiness reading ready recorded recovered redirects redriven refused
     reloadable relocate remember reorder reordering repair repeats replay resolution rest
     resting returned saved sealed sent serve settled sharded shared shelf shown sick side space

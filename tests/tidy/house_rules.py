@@ -244,7 +244,7 @@ def strange_nouns(source: Source, words: Collection[str]) -> list[tuple[str, str
     for name, line in named:
         spread = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
         noun = [word for word in spread.split("_") if word][-1]
-        if not words.intersection(_singular_or_verb(noun)):
+        if not set(_singular_or_verb(noun)).intersection(words):
             found.append((noun, f"{source.path}:{line}: the noun {noun!r} of {name!r}"))
     return found
 

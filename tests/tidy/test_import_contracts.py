@@ -23,6 +23,12 @@ FAULTS = [
     ("Rooms", "limits.py", "import dejaqueue.model"),
     ("Engine: a module imports", "engine/table.py", "import dejaqueue.engine.state"),
     ("Engine: a module imports", "engine/leases.py", "import dejaqueue.engine.key_index"),
+    (
+        "Broker: a room imports",
+        "broker/shard/commit.py",
+        "import dejaqueue.broker.partition.inbox",
+    ),
+    ("Broker: a room imports", "broker/letters/parcel.py", "import dejaqueue.broker.cron.fire"),
     ("The engine does no I/O", "engine/commands.py", "import time"),
     ("The engine does no I/O", "wire/frames.py", "import socket"),
     ("The engine does no I/O", "engine/commands.py", "import dejaqueue.clock"),

@@ -8,5 +8,5 @@ The door, which is all that other rooms import (.importlinter holds it):
     doq/           what the HTTP API of DOQ does with messages by name
 
 Room: broker. Threads, time and journals meet the pure engine here; no sockets.
-See: partition_worker.py and partition.py for the heart; calls/ for the functions of calls.
+See: worker.py and partition.py for the heart; calls/ for the functions of calls.
 """

@@ -16,26 +16,29 @@ from typing import Any
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.access.quotas import Account, Quotas
 from dejaqueue.access.senders import ANYBODY, NOBODY, Requester, Sender
-from dejaqueue.broker import deleting, handing_over, news
+from dejaqueue.broker import news
 from dejaqueue.broker.calls import calls
-from dejaqueue.broker.counting import BrokerCounts
-from dejaqueue.broker.dead_letters import Carrier
-from dejaqueue.broker.dispatch import Sink
+from dejaqueue.broker.consumers.dispatch import Sink
+from dejaqueue.broker.counting import BrokerCounts, TopicCounts
 from dejaqueue.broker.history.history import History, directory_of
-from dejaqueue.broker.opening import OPENERS
-from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.partition_worker import PartitionWorker
-from dejaqueue.broker.peers import Peers
-from dejaqueue.broker.room import Room
-from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.broker.session import ConsumerSession
-from dejaqueue.broker.shared import Shared, in_shards
-from dejaqueue.broker.staging import StageOf
-from dejaqueue.broker.threads import Threads
-from dejaqueue.broker.timekeeping import broker_clock
-from dejaqueue.broker.topics import Catalogue
-from dejaqueue.broker.transactions import Transactions
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.letters.carrier import Carrier
+from dejaqueue.broker.partition.staged import StageOf
+from dejaqueue.broker.partition.worker import PartitionWorker
+from dejaqueue.broker.roster import Roster
+from dejaqueue.broker.shard.opening import OPENERS
+from dejaqueue.broker.shard.ownership import LoneOwnership
+from dejaqueue.broker.shard.timekeeping import broker_clock
+from dejaqueue.broker.topic import deleting, handing_over
+from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.broker.topic.cluster_port import ClusterPort, TopicOwnership, in_shards
+from dejaqueue.broker.topic.room import Room
+from dejaqueue.broker.topic.served_topic import ServedTopic, Service, TopicPorts
+from dejaqueue.broker.topic.session import ConsumerSession
+from dejaqueue.broker.topic.threads import Threads
+from dejaqueue.broker.topic.writer import Writer
+from dejaqueue.broker.transactions.coordinator import Coordinator
+from dejaqueue.broker.transactions.peers import Peers
+from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.errors import (
     DejaQError,
@@ -85,7 +88,7 @@ class Broker:
         clock: Clock | None = None,
         store: JournalStore | None = None,
         threads: Threads | None = None,
-        shared: Shared | None = None,
+        shared: ClusterPort | None = None,
     ) -> None:
         # A copy: `change_settings` must not change those of another broker.
         self.settings = (settings or BrokerSettings()).model_copy(deep=True)
@@ -95,7 +98,7 @@ class Broker:
         self.shared = shared
         self._threads = threads or Threads()
         self._lock = threading.Lock()
-        self._topics: dict[str, TopicRuntime] = {}
+        self._topics: dict[str, ServedTopic] = {}
         self._workers: list[PartitionWorker] = []
         self.snapshot_writer = self._threads.executor("dejaq-snapshots")
         self._room = Room(self.runtimes, self.clock)
@@ -111,11 +114,18 @@ class Broker:
         self.phase = "not started"
         self.started_us = 0
         self.peers: Peers | None = None
-        self.transactions = Transactions(
-            self.runtime,
-            self.clock,
-            lambda *of: self._catalogue.has_partition(*of),
-            lambda: self.peers,
+        coordinator = Coordinator(
+            self.runtime, lambda *of: self._catalogue.has_partition(*of), lambda: self.peers
+        )
+        self.transactions = Transactions(coordinator, self.clock)
+        self._roster = Roster(
+            settings.dispatch,
+            self.snapshot_writer,
+            self._room,
+            self.history,
+            coordinator,
+            self.carrier,
+            self._grow_topic,
         )
 
     # --- life ---------------------------------------------------------------------------------
@@ -159,6 +169,9 @@ class Broker:
         if self.shared is None:
             deleting.finish_all(self.store, self._catalogue)
         served = self._catalogue.all() if self.shared is None else []  # others come by `take`
+        self._ports = TopicPorts(
+            self.store, self.clock, self.settings, self._threads, self.worker_of, self._opener
+        )
         self._topics = {topic.name: self._serve(topic.name) for topic in served}
         self.started_us = self.clock.now_us()
         self._running = True
@@ -177,10 +190,10 @@ class Broker:
             runtimes = list(self._topics.values())
         self.carrier.close()
         for runtime in runtimes:
-            runtime.close(self._close_partition)
+            runtime.close(handing_over.finish)
         for worker in self._workers:
             worker.stop()
-        self.transactions.close()
+        self.transactions.coordinator.close()
         self.snapshot_writer.shutdown()
         if self._opener is not None:
             self._opener.shutdown()
@@ -195,41 +208,19 @@ class Broker:
         """The workers; none before the broker was started."""
         return tuple(self._workers)
 
-    @staticmethod
-    def _close_partition(partition: Partition) -> None:
-        """Drain, snapshot, close."""
-        try:
-            while partition.loaded and not partition.idle:
-                partition.step()
-            if partition.loaded and partition.maintenance is not None:
-                partition.maintenance.wait_written(partition)
-                partition.maintenance.snapshot_and_wait(partition)
-        except DejaQError:
-            pass  # the journal has all; the next start reads a little more of it
-        finally:
-            partition.close()
-
-    def _serve(self, name: str) -> TopicRuntime:
-        topic = self._catalogue.get(topic_of(name))
-        return TopicRuntime(
-            topic,
-            self.store,
-            self.clock,
-            self.settings,
-            self.worker_of,
-            self._threads,
-            self.snapshot_writer,
-            self.carrier,
-            self.transactions,
-            self._catalogue.counts(topic.name),
-            self._grow_topic,
-            self._catalogue.journals(topic.name),
-            self.shared,
-            self.history,
+    def _serve(self, name: str) -> ServedTopic:
+        """The topic of this name, or shard of one, with all that its partitions do."""
+        topic, shared = self._catalogue.get(topic_of(name)), self.shared
+        service = Service(
             name,
-            self._opener,
-            self._room,
+            self._catalogue.journals(topic.name),
+            LoneOwnership() if shared is None else TopicOwnership(shared, name),
+            shared is not None,
+            self._catalogue.counts(topic.name),
         )
+        counting = TopicCounts()
+        duties_of = self._roster.of_topic(topic.name, counting)
+        return ServedTopic(topic, service, self._ports, counting, duties_of)
 
     def _grow_topic(self, name: str, count: int) -> None:
         """The forecast wants so many partitions. Returns at once: a worker calls it."""
@@ -263,7 +254,7 @@ class Broker:
 
     # --- topics -------------------------------------------------------------------------------
 
-    def runtime(self, name: str) -> TopicRuntime:
+    def runtime(self, name: str) -> ServedTopic:
         """The served topic, or shard of one. Raises TopicUnknown, Unavailable, Elsewhere."""
         if not self._running:
             raise Unavailable("the broker is not running", 1_000)
@@ -341,7 +332,7 @@ class Broker:
         """True if nothing here writes to the journals of a topic, or shard, that is gone."""
         return name not in self._topics and self._endings.are_over(name)
 
-    def runtimes(self) -> list[TopicRuntime]:
+    def runtimes(self) -> list[ServedTopic]:
         """Every topic that is served, the oldest first; none while the broker is not running."""
         return list(self._topics.values()) if self._running else []
 

@@ -15,23 +15,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.broker.dispatch import Push
+from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.effects import Leased
+from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.records import Counts
+from dejaqueue.journal.interface import Journal
 from dejaqueue.metrics import COUNT_BOUNDS, Counter, Histogram, Tallies, coarsen
 from dejaqueue.model import RowStatus, TagFilter
 from dejaqueue.wire.frames import LatenessReport, Reply
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.requests import ReplyTo
-    from dejaqueue.engine.engine import Engine
-    from dejaqueue.journal.interface import Journal
 
 GAUGES = ("scheduled", "leased", "dead", "staged", "staged_acks")
 """Counts of the engine that say how many messages are in a state now."""
@@ -47,9 +43,9 @@ def _totals_of(counts: Counts) -> tuple[int, ...]:
 
 
 ARRIVALS_KEPT = 4_096
-"""Journal entries of late-comers of which it is known when they came in."""
+"""How many late entries keep their arrival time."""
 SAMPLE_ROWS = 16
-"""Of a larger dispatch so many rows stand for all, where each has to be looked up."""
+"""Rows of a larger dispatch that stand for all of it, where each has to be looked up."""
 
 
 class BrokerCounts:
@@ -99,7 +95,7 @@ class TopicCounts:
         self.history_missed = Counter()
         self.cut_bytes = Counter()
 
-    def counting(self, op: str, rows: int, reply_to: ReplyTo) -> ReplyTo:
+    def counted(self, op: str, rows: int, reply_to: ReplyTo) -> ReplyTo:
         """`reply_to`, which counts the rows that were refused before it answers."""
         return partial(self._count_reply, op, rows, reply_to)
 
@@ -198,10 +194,10 @@ class PartitionCounts:
 
     # --- where groups become durable ----------------------------------------------------------
 
-    def pushed(self, pushes: Sequence[Push], now_us: int) -> None:
+    def pushed(self, leases: Sequence[Leased], now_us: int) -> None:
         """Messages go to their consumers now. Cost: about 10 µs for a thousand."""
-        for push in pushes:
-            self._pushed(push.leased, now_us)
+        for leased in leases:
+            self._pushed(leased, now_us)
 
     def _pushed(self, leased: Leased, now_us: int) -> None:
         dues_ms, size = leased.dues_ms, leased.dues_ms.size

@@ -8,14 +8,11 @@ See: docs/guides/logs.md.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from dejaqueue.clock import Jump
 from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted
-
-if TYPE_CHECKING:
-    from dejaqueue.journal.interface import Journal
-    from dejaqueue.model import Topic
+from dejaqueue.journal.interface import Journal
+from dejaqueue.model import Topic
 
 log = logging.getLogger("dejaqueue.broker")
 

@@ -6,19 +6,19 @@ what is behind the door can move.
 
 from __future__ import annotations
 
-from dejaqueue.broker.dispatch import Push, Sink
-from dejaqueue.broker.reading import delivery_batches
-from dejaqueue.broker.requests import ReplyTo, no_reply
-from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.broker.session import ConsumerSession
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.consumers.dispatch import Push, Sink
+from dejaqueue.broker.consumers.gathering import delivery_batches
+from dejaqueue.broker.replies import ReplyTo, no_reply
+from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.topic.session import ConsumerSession
+from dejaqueue.broker.topic.writer import Writer
 
 __all__ = [
     "ConsumerSession",
     "Push",
     "ReplyTo",
+    "ServedTopic",
     "Sink",
-    "TopicRuntime",
     "Writer",
     "delivery_batches",
     "no_reply",

@@ -1,7 +1,7 @@
 """`dejaq repair clock`: what a clock that was wrong has left behind, and how it is mended.
 
 Room: cli. Uses what any client may: looking at a partition reads it, and that puts its time right.
-See: docs/guides/clocks.md; broker/timekeeping.py.
+See: docs/guides/clocks.md; broker/shard/timekeeping.py.
 """
 
 from __future__ import annotations

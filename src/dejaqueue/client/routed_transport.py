@@ -55,7 +55,7 @@ def _topic_of(values: dict[str, Any]) -> str:
     named = values.get("topic") or values.get("name") or ""
     transaction = values.get("transaction")
     if not named and isinstance(transaction, str):
-        named = transaction.partition("/")[0]  # as broker/transactions.py makes names
+        named = transaction.partition("/")[0]  # as broker/transactions/transactions.py makes names
     return named if isinstance(named, str) else ""
 
 

@@ -7,7 +7,7 @@ Holds: of two brokers that change a topic at once one wins and the other tries a
 finds; journals of a topic that was deleted are never taken for those of one made later. A topic is
 gone when its fact says so and never because a fact was not in an answer; an answer that is older
 than what is known changes nothing. What is known of a topic is kept beside its journals as well.
-See: broker/topics.py, whose checks hold here too; checking.py; docs/adr/0024, 0027.
+See: broker/topic/catalogue.py, whose checks hold here too; checking.py; docs/adr/0024, 0027.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from dejaqueue.broker.topics import Catalogue
+from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.clock import Clock, SteadyClock
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact
 from dejaqueue.errors import (

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from dejaqueue.broker.shared import Disks
+from dejaqueue.broker.topic.cluster_port import Disks
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.cluster.members import Member
 from dejaqueue.errors import Unavailable

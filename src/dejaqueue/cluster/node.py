@@ -25,9 +25,9 @@ from typing import Any
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker import news
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.shared import Disks
-from dejaqueue.broker.threads import Running, Threads
-from dejaqueue.broker.topics import Catalogue
+from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.broker.topic.cluster_port import Disks
+from dejaqueue.broker.topic.threads import Running, Threads
 from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.cluster import members, ownership
 from dejaqueue.cluster.care import Care

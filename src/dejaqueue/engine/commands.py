@@ -3,7 +3,7 @@
 Room: engine; pure. Commands carry every time, id and decision, so that replay needs nothing else.
 Holds: arrays of one command have one length; `now_ms` never falls from command to command, but
     for SetTime.
-See: apply.py for what each does; broker/entries.py for their form in the journal.
+See: apply.py for what each does; broker/shard/entries.py for their form in the journal.
 
 Arrays are numpy, never copied by the engine when it can help it, and never changed by it.
 """

@@ -72,7 +72,7 @@ class Engine:
 
     Attributes:
         partition: number of the partition within its topic.
-        state: everything that it is, for this package only.
+        state: everything that it is, for this package only: who is outside asks a method.
         applied_count: commands that were begun: if it has not risen, nothing has changed.
     """
 
@@ -286,6 +286,61 @@ class Engine:
     def sent_by(self, sequences: Int64s, sender: str) -> Mask:
         """Which of these are live messages that this sender sent, bool array, shape (n,)."""
         return self.state.sent_by(self.state.table.places(sequences), sender)
+
+    def backlog(self, mean_payload_bytes: int) -> tuple[int, int]:
+        """How many messages are live, and bytes of their payloads.
+
+        Args:
+            mean_payload_bytes: of the messages whose size was not noted, as the topic had no limit
+                of bytes when they came.
+        """
+        count = self.counts.live
+        unknown = count - self.state.sized_count
+        return count, self.state.payload_bytes + unknown * mean_payload_bytes
+
+    def answers_of(self, producer: str) -> Mapping[int, Answer]:
+        """The batches of a producer that are remembered, by number."""
+        known = self.state.producers.by_name.get(producer)
+        return {} if known is None else known.answers
+
+    def ready_count(self, due_count: int, excess: int) -> tuple[int, int]:
+        """How many messages are ready, and by how much that may be too many.
+
+        Args:
+            due_count: entries of the order index that are due.
+            excess: how many of them are of messages that are elsewhere now; both as `due_before`
+                counts them.
+        """
+        scheduled = self.counts.scheduled
+        if self.state.ready is None:
+            return min(due_count, scheduled), excess
+        # What is ready is in an order of its own; what is not is all that the index has.
+        later = self.state.order.entry_count - due_count
+        return max(0, scheduled - later), max(0, later - scheduled)
+
+    def has_key(self, wanted: Callable[[Int64s], Mask]) -> bool:
+        """True if a live message has a key whose hash is wanted. Cost: O(live messages).
+
+        Args:
+            wanted: of hashes, none of which is 0, which are wanted.
+        """
+        table = self.state.table
+        if "key_hashes" not in table.uses:
+            return False
+        for indices in table.live_places():
+            hashes = table.key_hashes[indices]
+            hashes = hashes[hashes != 0]
+            if wanted(hashes).any():
+                return True
+        return False
+
+    def is_keyless(self, sequence: int) -> bool:
+        """True if this is a live message, neither dead nor staged, without a key."""
+        table = self.state.table
+        [index] = table.places(np.array([sequence], dtype=np.int64))
+        if table.states[index] not in (MessageState.SCHEDULED, MessageState.LEASED):
+            return False
+        return "key_hashes" not in table.uses or not table.key_hashes[index]
 
     def find_keys(self, key_hashes: Int64s) -> tuple[Int64s, Int64s]:
         """Live messages that may have these keys: those with the same hash.

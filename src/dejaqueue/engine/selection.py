@@ -4,7 +4,7 @@ Room: engine; pure, memory only. Reads the state, never changes it.
 Holds: one call looks at a bounded number of rows, says how far it came, and goes on from there at
     the same price; a message that is not changed meanwhile is found once, whatever happens to
     others.
-See: page.py for pages by due time; broker/browse.py for what users may ask.
+See: page.py for pages by due time; broker/calls/browse.py for what users may ask.
 
 A message keeps its place in the table for life, so a walk in that order can be broken off, and its
 finds moved or cancelled on the way.

@@ -3,7 +3,7 @@
 Room: engine; pure. With apply.py and decisions.py the only writer of a PartitionState.
 Holds: what the owner gave keeps what is left of it; what somebody asked for stays where it was;
     nothing is handed out, ends or dies here, the next command sees to that.
-See: commands.py, SetTime; broker/timekeeping.py for when; rule 16; ADR 0026.
+See: commands.py, SetTime; broker/shard/timekeeping.py for when; rule 16; ADR 0026.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Room: http. Runs in a thread of the pool, never on the event loop. prometheus_cl
 format and tells about the process; what there is of every topic is written here, as text at once.
 Holds: one registry for each application, so that two brokers in one process do not mix; nothing is
 shown that the catalogue does not have; a thousand topics take a tenth of a second.
-See: catalogue.py for what there is; broker/observation.py for where it comes from.
+See: catalogue.py for what there is; broker/watching/observation.py for where it comes from.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import pyarrow as pa
 from dejaqueue.access.quotas import Account
 from dejaqueue.access.senders import Sender
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.streams import TopicRuntime, Writer
+from dejaqueue.broker.streams import ServedTopic, Writer
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
@@ -74,7 +74,7 @@ class Gather:
         self._is_planned = False
         self._number = 0
         self._writer: Writer | None = None
-        self._runtime: TopicRuntime | None = None
+        self._runtime: ServedTopic | None = None
 
     @property
     def is_idle(self) -> bool:

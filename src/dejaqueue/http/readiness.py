@@ -1,7 +1,7 @@
 """Readiness: the broker's health, and whether the process around it serves.
 
 Room: http.
-See: broker/health.py.
+See: broker/watching/health.py.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Duties of a `Journal` (one object = one partition; for one thread unless a metho
     offset; it is never skipped.
  6. `read` gives the stored columns of any rows that were not freed, in the order asked, without
     work in Python per row; safe to call from any thread. A locator that is gone gives null in every
-    column (the reader's lease has ended meanwhile; see broker/dispatch.py).
+    column (the reader's lease has ended meanwhile; see broker/consumers/dispatch.py).
  7. `free` says that rows are not needed; `truncate(p)` that entries up to p are not needed for
     replay. What is neither live nor needed gives its room back, some time later.
  8. The first sync that fails is final: the journal closes and every later call raises Unavailable.
@@ -89,7 +89,7 @@ class Entry:
     Attributes:
         kind: what it is.
         now_ms: the broker's time of it.
-        params: four int64, their meaning by kind (broker/entries.py).
+        params: four int64, their meaning by kind (broker/shard/entries.py).
         rows: length of every column.
         ints: int64 columns, by place (meaning by kind); at most 8.
         texts: variable-length columns by name out of TEXT_COLUMNS; absent = empty in every row.

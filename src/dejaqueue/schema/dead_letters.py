@@ -2,7 +2,7 @@
 
 Room: schema. Arrow compute over whole columns; no loop over rows.
 Holds: `without_death(with_death(x)) == x`; a letter has each header of death once.
-See: docs/guides/failures.md; broker/dead_letters.py, which sends letters.
+See: docs/guides/failures.md; broker/letters/dead_letters.py, which sends letters.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Room: spark. Runs on the driver.
 Holds: what is not understood to the last detail is left to Spark.
-See: broker/browse.py for the fields; docs/guides/spark.md for the list.
+See: broker/calls/browse.py for the fields; docs/guides/spark.md for the list.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Room: spark. Planned on the driver, read on the executors, through the broker: n
 disk.
 Holds: all that was durable when the query was planned is in it; one file of a broker is one input
 partition. In a cluster every broker is asked for what it recorded, and each change comes once.
-See: history_plan.py; broker/history/reading.py for the other end; docs/guides/history.md.
+See: history_plan.py; broker/calls/history.py for the other end; docs/guides/history.md.
 """
 
 from __future__ import annotations

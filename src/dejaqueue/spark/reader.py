@@ -2,7 +2,7 @@
 
 Room: spark. Planned on the driver, read on the executors, straight from the broker.
 Holds: a message that is not changed meanwhile comes once; Arrow all the way.
-See: broker/scan.py for the other end; docs/guides/spark.md.
+See: broker/calls/scan.py for the other end; docs/guides/spark.md.
 """
 
 from __future__ import annotations

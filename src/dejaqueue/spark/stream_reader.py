@@ -3,7 +3,7 @@
 Room: spark. Claims are made, held and acked on the driver, and read on the executors.
 Holds: a batch is the claims that its offset names; they are acked when the next batch is planned,
 which Spark does when this one is in the checkpoint, and not before.
-See: broker/claims.py for the other end; docs/adr/0009; docs/guides/spark.md.
+See: broker/calls/claims.py for the other end; docs/adr/0009; docs/guides/spark.md.
 
 An offset: {"batch": 7, "rows": 250, "claims": {"0": [[81, 125]], "1": [[77, 125]]}}: of each
 partition the claims of this batch with their rows. The offset before it is not needed to read it.

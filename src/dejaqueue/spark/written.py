@@ -6,7 +6,7 @@
 Room: spark. On the user's side, of a local Spark, a cluster or Spark Connect: it asks the broker.
 Holds: Spark gives a sink no way to answer who uses it, and commits in a process of its own. So the
 driver's side notes counts at the broker, which keeps the last of each topic in memory.
-See: broker/notes.py for the other end; refusals.py for the rows themselves.
+See: broker/calls/reports.py for the other end; refusals.py for the rows themselves.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class FiberThread:
     ) -> None:
         self.process = process or globals()["process"]()
         self.name = name
-        self._run = lambda: target(*args)
+        self._run: Callable[[], object] = lambda: target(*args)
         self._over = False
         self._waiters: list[Waiter] = []
 
@@ -153,7 +153,7 @@ class FiberThread:
     def _begin(self) -> None:
         fiber = getcurrent()
         assert isinstance(fiber, greenlet)
-        fiber.thread = self  # type: ignore[attr-defined]
+        fiber.thread = self
         # What a thread of a client raises, the library's own too, ends the simulation: in a program
         # it would be a line in a log.
         try:
@@ -499,7 +499,9 @@ class FiberLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         self._selector.tell()
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(  # type: ignore[override]  # of fibers, not of threads
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> Any:
         """On another fiber."""
         inner: Future[Any] = CountedFuture()
 

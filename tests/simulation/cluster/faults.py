@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import DejaQError
 from dejaqueue.testing.simulation.world import World
-from tests.simulation.clients import Producer
 from tests.simulation.cluster.machines import Cluster, ClusterMachine
-from tests.simulation.consumers import Consumer
 from tests.simulation.scenario import TOPIC, Scenario
 
 SECOND = 1_000_000
+
+
+class Loses(Protocol):
+    """Whoever has a connection that can break."""
+
+    def lose(self) -> None:
+        """Its connection is gone."""
 
 
 class ClusterFaults:
@@ -24,12 +30,11 @@ class ClusterFaults:
         world: World,
         cluster: Cluster,
         scenario: Scenario,
-        consumers: list[Consumer],
-        producers: list[Producer],
+        consumers: Sequence[Loses],
+        producers: Sequence[Loses],
         end_us: int,
     ) -> None:
         self._world, self._cluster = world, cluster
-        self._consumers, self._producers = consumers, producers
         self._end_us = end_us
         self.count = 0
         # Drawn apart: other seeds, those that once found something among them, go on as they did.

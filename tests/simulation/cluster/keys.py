@@ -335,7 +335,7 @@ def simulate_keys(seed: int) -> Run:
     people = KeyPeople(world, cluster, history, forges=world.chance(0.3))
     world.after(world.between(0, SECOND), people.begin)
     end_us = world.now_us + random.choice([4, 8]) * SECOND
-    faults = ClusterFaults(world, cluster, scenario, [people], [people], end_us)  # type: ignore[list-item]
+    faults = ClusterFaults(world, cluster, scenario, [people], [people], end_us)
     faults.begin()
     world.run(end_us)
     people.stopped = True

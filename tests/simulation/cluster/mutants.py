@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.broker import opening
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.commit import Commits
-from dejaqueue.broker.peers import TELL
-from dejaqueue.broker.transactions import Transactions
+from dejaqueue.broker.partition import partition
+from dejaqueue.broker.shard import opening
+from dejaqueue.broker.shard.commit import Commits
+from dejaqueue.broker.transactions.coordinator import Coordinator
+from dejaqueue.broker.transactions.peers import TELL
 from dejaqueue.clock import Discipline
 from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue, Kept, State
 from dejaqueue.cluster.clocks import ClockComparison
@@ -109,12 +110,13 @@ def who_comes_back_is_taken_for_who_was(patch: pytest.MonkeyPatch) -> None:
 def _after_recovery(patch: pytest.MonkeyPatch, change: Callable[[Engine], None]) -> None:
     inner = opening.read_again
 
-    def read_again(partition: Any) -> opening.Opened:
-        opened = inner(partition)
+    def read_again(core: Any, door: Any) -> opening.Opened:
+        opened = inner(core, door)
         change(opened.engine)
         return opened
 
     patch.setattr(opening, "read_again", read_again)
+    patch.setattr(partition, "read_again", read_again)
 
 
 @mutant
@@ -214,20 +216,20 @@ def owners_of_what_is_gone_stay(patch: pytest.MonkeyPatch) -> None:
 @mutant
 def a_decision_is_for_those_who_are_here(patch: pytest.MonkeyPatch) -> None:
     """Whoever has something staged at another broker is neither told nor answered."""
-    patch.setattr(Transactions, "_ask_far", lambda self, other, action, body, then: then({}, other))
+    patch.setattr(Coordinator, "_ask_far", lambda self, other, action, body, then: then({}, other))
 
 
 @mutant
 def who_is_elsewhere_knows_it_already(patch: pytest.MonkeyPatch) -> None:
     """It is taken for told, and its questions for answered."""
 
-    def ask_far(self: Transactions, other: Any, action: str, body: Any, then: Any) -> None:
+    def ask_far(self: Coordinator, other: Any, action: str, body: Any, then: Any) -> None:
         if action == TELL:
             then({}, None)
         else:
             then({"commit": False}, None)
 
-    patch.setattr(Transactions, "_ask_far", ask_far)
+    patch.setattr(Coordinator, "_ask_far", ask_far)
 
 
 # --- a coordinator that is restored from an older copy --------------------------------------------

@@ -4,16 +4,18 @@ tests/simulation/mutants.py."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dejaqueue.broker import deciding, duplicates, opening
-from dejaqueue.broker.branches import Record
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.deciding import Decision
-from dejaqueue.broker.transactions import Transactions
+from dejaqueue.broker.partition import duplicates
+from dejaqueue.broker.shard import opening
+from dejaqueue.broker.transactions import coordinator, home
+from dejaqueue.broker.transactions.home import Decision
+from dejaqueue.broker.transactions.record import Record
 from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.model import Topic
@@ -35,8 +37,8 @@ def mutant(function: Mutant) -> Mutant:
 def the_index_of_keys_is_lost_on_hand_over(patch: pytest.MonkeyPatch) -> None:
     inner = opening.read_again
 
-    def read_again(partition: Any) -> opening.Opened:
-        opened = inner(partition)
+    def read_again(core: Any, door: Any) -> opening.Opened:
+        opened = inner(core, door)
         state = opened.engine.state
         state.keys = KeyIndex(state.layout)
         return opened
@@ -49,12 +51,12 @@ def a_key_that_is_leased_is_taken_for_free(patch: pytest.MonkeyPatch) -> None:
     """Whoever sends to it while a consumer has its message is told that it is there."""
     inner = duplicates.resolve_batch
 
-    def resolve_batch(place: Any, merged: Any, now_ms: int) -> Any:
-        if merged.key_hashes is not None and place.engine.counts.leased:
+    def resolve_batch(core: Any, merged: Any, now_ms: int) -> Any:
+        if merged.key_hashes is not None and core.engine.counts.leased:
             return None
-        return inner(place, merged, now_ms)
+        return inner(core, merged, now_ms)
 
-    patch.setattr("dejaqueue.broker.enqueueing.resolve_batch", resolve_batch)
+    patch.setattr("dejaqueue.broker.partition.enqueueing.resolve_batch", resolve_batch)
 
 
 # --- topics ---------------------------------------------------------------------------------------
@@ -90,20 +92,26 @@ def a_topic_is_changed_from_what_was_last_heard(patch: pytest.MonkeyPatch) -> No
 @mutant
 def a_decision_is_told_twice_differently(patch: pytest.MonkeyPatch) -> None:
     """The home answers by what is asked for, and not by what it has decided before."""
-    inner = deciding.remember
+    inner = home.remember
 
     def remember(home: Any, name: Any, record: Record, commit: bool) -> Decision:
         return replace(inner(home, name, record, commit), commit=commit)
 
-    patch.setattr(deciding, "remember", remember)
+    patch.setattr(home, "remember", remember)
 
 
 @mutant
 def a_commit_is_answered_before_all_know_it(patch: pytest.MonkeyPatch) -> None:
-    inner = Transactions._tell
+    inner = coordinator._Call.home_decided
 
-    def tell(self: Transactions, name: Any, decision: Decision, then: Any) -> None:
-        then(None)
-        inner(self, name, decision, lambda error: None)
+    def home_decided(self: coordinator._Call, future: Future[Decision]) -> None:
+        if future.exception() is not None:
+            inner(self, future)
+            return
+        decision = future.result()
+        self._all_answered(decision, None)
+        coordinator._SpreadDecision(
+            self._coordinator, self._name, decision, lambda _error: None
+        ).begin()
 
-    patch.setattr(Transactions, "_tell", tell)
+    patch.setattr(coordinator._Call, "home_decided", home_decided)

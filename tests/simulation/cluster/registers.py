@@ -20,8 +20,8 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.transaction_names import family_of
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.topic.writer import Writer
+from dejaqueue.broker.transactions.names import family_of
 from dejaqueue.errors import (
     DejaQError,
     Elsewhere,
@@ -443,7 +443,7 @@ def simulate_registers(seed: int) -> Run:
     world.after(world.between(0, SECOND), consumer.begin)
     registers.begin()
     end_us = world.now_us + random.choice([3, 5, 7]) * SECOND
-    faults = ClusterFaults(world, cluster, scenario, [consumer], [registers], end_us)  # type: ignore[list-item]
+    faults = ClusterFaults(world, cluster, scenario, [consumer], [registers], end_us)
     faults.begin()
     world.run(end_us)
     faults.heal()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.errors import TopicUnknown
 from dejaqueue.model import Topic
 from dejaqueue.testing.simulation.world import START_US, World

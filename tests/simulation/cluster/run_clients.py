@@ -7,7 +7,7 @@ import itertools
 from dataclasses import replace
 from functools import partial
 
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.testing.simulation.world import START_US, World
 from tests.checker.judge import judge
 from tests.simulation.cluster.client_fibers import clients_in_fibers

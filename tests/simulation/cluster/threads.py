@@ -1,6 +1,7 @@
 """What a broker of a simulated cluster gets in place of threads: fibers.
 
-Stands for broker/threads.py, as testing/simulation/threads.py does for a broker that is alone.
+Stands for broker/topic/threads.py, as testing/simulation/threads.py does for a broker that is
+alone.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
-from dejaqueue.broker.partition_worker import PartitionWorker
-from dejaqueue.broker.threads import Running, Threads
+from dejaqueue.broker.partition.worker import PartitionWorker
+from dejaqueue.broker.topic.threads import Running, Threads
 from dejaqueue.clock import Clock
 from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.testing.simulation.threads import APPEND_US_MAX, SimulatedCommitter, SimulatedWorker

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.dispatch import Push
+from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.testing.simulation.world import World
 from dejaqueue.wire.descriptors import ConsumeStream
 from dejaqueue.wire.frames import Reply, Settle, SettleOp

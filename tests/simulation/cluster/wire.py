@@ -22,10 +22,10 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import flight
 
-from dejaqueue.broker.dispatch import Push
-from dejaqueue.broker.reading import delivery_batches
-from dejaqueue.broker.session import ConsumerSession
-from dejaqueue.broker.writer import Writer
+from dejaqueue.broker.consumers.dispatch import Push
+from dejaqueue.broker.consumers.gathering import delivery_batches
+from dejaqueue.broker.topic.session import ConsumerSession
+from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.errors import BadRequest, DejaQError, InternalError
 from dejaqueue.flight.errors import to_flight
 from dejaqueue.flight.produce import number_of

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_figures_are_by_case__with_processor_time_where_it_was_measured() -> None:
-    run = {
+    run: dict[str, object] = {
         "spreads": {
             "dejaq/enqueue": {"median": 5.0, "low": 5.0, "high": 5.0, PROCESSOR: [1.0, 3.0]},
             "dejaq/single": {"median": 7.0, "low": 7.0, "high": 7.0},

@@ -13,7 +13,6 @@ import pytest
 
 from dejaqueue import limits
 from dejaqueue.broker.counting import ARRIVALS_KEPT, Arrivals, PartitionCounts, TopicCounts
-from dejaqueue.broker.dispatch import Push
 from dejaqueue.engine.effects import Leased
 from dejaqueue.engine.records import Counts
 from dejaqueue.errors import BadRequest
@@ -81,7 +80,7 @@ def test_every_row_that_is_pushed_is_counted(rows: int, in_due_order: bool) -> N
     counting.came_in(1, np.array([5]), 990)
     dues_ms = [500 + n % 7 for n in range(rows)]
     dues_ms = sorted(dues_ms) if in_due_order else dues_ms
-    push = Push(0, cast(Any, None), leased(dues_ms, [0] * rows), rows)
+    push = leased(dues_ms, [0] * rows)
     counting.pushed([push, push], now_us=1_000_000)
     lateness, waited = counting.topic.lateness.read(), counting.topic.waited.read()
     assert lateness.count == waited.count == 2 * rows
@@ -92,8 +91,8 @@ def test_every_row_that_is_pushed_is_counted(rows: int, in_due_order: bool) -> N
 @pytest.mark.parametrize("in_due_order", [True, False])
 def test_what_is_pushed_ahead_is_not_late(in_due_order: bool) -> None:
     counting = PartitionCounts(in_due_order=in_due_order)
-    counting.pushed([Push(0, cast(Any, None), leased([11, 12], [1, 2]), 9)], now_us=10_500)
-    counting.pushed([Push(0, cast(Any, None), leased([], []), 9)], now_us=10_500)
+    counting.pushed([leased([11, 12], [1, 2])], now_us=10_500)
+    counting.pushed([leased([], [])], now_us=10_500)
     found = counting.topic.lateness.read()
     assert (found.count, found.sum, found.counts[0]) == (2, 0, 2)
 
@@ -102,9 +101,9 @@ def test_refused_rows_are_counted_and_the_reply_goes_on() -> None:
     topic = TopicCounts()
     replies: list[Any] = []
     statuses = np.array([0, 4, 4, 5], dtype=np.uint8)
-    topic.counting("enqueue", 4, replies.append)(Reply(1, 4, statuses=statuses))
-    topic.counting("move", 3, replies.append)(Reply(2, 3, error=BadRequest("due", "x", 1)))
-    topic.counting("ack", 9, replies.append)(Reply(3, 9))
+    topic.counted("enqueue", 4, replies.append)(Reply(1, 4, statuses=statuses))
+    topic.counted("move", 3, replies.append)(Reply(2, 3, error=BadRequest("due", "x", 1)))
+    topic.counted("ack", 9, replies.append)(Reply(3, 9))
     assert topic.refused.read() == {
         ("enqueue", "DUPLICATE"): 2,
         ("enqueue", "KEPT"): 1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dejaqueue.broker.quotas import share_of
+from dejaqueue.broker.shard.backlog import share_of
 from dejaqueue.cluster.ownership import Owner, key_of, owners_of
 from dejaqueue.cluster.placement import preferred, unit_of
 from dejaqueue.coordinator.bells import check_key

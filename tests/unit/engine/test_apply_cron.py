@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from dejaqueue.broker import entries
+from dejaqueue.broker.shard import entries
 from dejaqueue.engine.commands import Command, DropEntries, Enqueue, Firing, PutEntries
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.snapshot import plan_snapshot, restore

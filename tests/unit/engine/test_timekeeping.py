@@ -1,7 +1,7 @@
 """A clock that is put right: what keeps its remaining length, what stays where it was (rule 16).
 
 Not covered: that every command agrees with the model afterwards (tests/model); when it is applied
-(tests/unit/broker/test_timekeeping.py).
+(tests/unit/broker/shard/test_timekeeping.py).
 """
 
 from __future__ import annotations

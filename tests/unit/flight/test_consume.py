@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dejaqueue.broker.dispatch import Push
+from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.errors import Unavailable
 from dejaqueue.flight.consume import NO_MEMORY_RETRY_MS, _Outbound
 from dejaqueue.wire import frames

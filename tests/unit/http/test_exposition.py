@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.pages import Pages
-from dejaqueue.broker import observation
+from dejaqueue.broker.watching import observation
 from dejaqueue.http.catalogue import METRICS
 from dejaqueue.http.exposition import Exposition
 from dejaqueue.http.requests import RequestCounts

@@ -18,13 +18,12 @@ import pyarrow as pa
 from dejaqueue.access import administration
 from dejaqueue.access.calls import ACTIONS, TICKETS
 from dejaqueue.access.senders import Requester
-from dejaqueue.broker import browse, by_filter, claims, notes, redrive, scan
+from dejaqueue.broker.calls import browse, by_filter, claims, cron, history, redrive, scan
+from dejaqueue.broker.calls import reports as notes
+from dejaqueue.broker.calls.peek import peek
 from dejaqueue.broker.calls.port import BrokerPort
-from dejaqueue.broker.cron import calls as cron
-from dejaqueue.broker.history import reading as history
-from dejaqueue.broker.peek import peek
-from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.broker.stats import topic_stats
+from dejaqueue.broker.calls.stats import topic_stats
+from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import Topic
 
@@ -143,7 +142,7 @@ def _history_files(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
     return history.list_files(broker.history, topic, body)
 
 
-def _recorded(broker: BrokerPort, name: str, values: Body) -> TopicRuntime | None:
+def _recorded(broker: BrokerPort, name: str, values: Body) -> ServedTopic | None:
     """A topic whose history is asked for.
 
     Returns:
@@ -280,7 +279,7 @@ def _read_history(broker: BrokerPort, ticket: Body, _by: Requester) -> Rows:
     return checked.schema, history.read(name, checked)
 
 
-def _topic(broker: BrokerPort, body: Body) -> TopicRuntime:
+def _topic(broker: BrokerPort, body: Body) -> ServedTopic:
     return broker.runtime(browse.topic_name(body))
 
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker.history.history import History
-from dejaqueue.broker.runtime import TopicRuntime
-from dejaqueue.broker.transactions import Transactions
+from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.model import Topic
 
@@ -25,8 +25,8 @@ class BrokerPort(Protocol):
     started_us: int
 
     def check_running(self) -> None: ...  # noqa: D102
-    def runtime(self, name: str) -> TopicRuntime: ...  # noqa: D102
-    def runtimes(self) -> list[TopicRuntime]: ...  # noqa: D102
+    def runtime(self, name: str) -> ServedTopic: ...  # noqa: D102
+    def runtimes(self) -> list[ServedTopic]: ...  # noqa: D102
     def topic(self, name: str, *, newest: bool = False) -> Topic: ...  # noqa: D102
     def topics(self) -> list[Topic]: ...  # noqa: D102
     def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic: ...  # noqa: D102

@@ -11,16 +11,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.broker import entries
 from dejaqueue.broker.cron.firings import Plan, due_ms, plan
-from dejaqueue.broker.quotas import has_room
+from dejaqueue.broker.shard import entries
+from dejaqueue.broker.shard.chore import Chore, wake_us
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.commands import Enqueue, Firing, SubBatch
 from dejaqueue.engine.dictionary import of_runs
 from dejaqueue.engine.schedule import Planned
@@ -28,9 +28,6 @@ from dejaqueue.model import MessageState
 from dejaqueue.schema.cron import HEADER_ENTRY, HEADER_FIRING, CronEntry, Overlap
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
 from dejaqueue.schema.packing import RECORD, UNIT
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.partition import Partition
 
 FULL_RETRY_MS = 1_000
 """Entries wait so long for room on the disk before it is looked for again."""
@@ -63,7 +60,7 @@ class Firings:
         row = len(self.dues_ms) - 1 if planned.firings else -1
         self.fired.append(Firing(entry.name, planned.next_ms, planned.wake_ms, row))
 
-    def apply(self, partition: Partition) -> int:
+    def apply(self, core: PartitionCore) -> int:
         """Bring them in; the sequence of the first."""
         rows = len(self.dues_ms)
         texts = {
@@ -74,8 +71,8 @@ class Firings:
         texts = {name: column for name, column in texts.items() if column is not None}
         is_plain = all(priority == DEFAULT_PRIORITY for priority in self.priorities)
         command = Enqueue(
-            partition.now_ms(),
-            partition.next_position(),
+            core.now_ms(),
+            core.next_position(),
             np.array(self.dues_ms, dtype=np.int64),
             (SubBatch("", 0, rows),),
             payload_bytes=int(self._sizes().sum()),
@@ -83,49 +80,61 @@ class Firings:
             groups=entries.words(texts.get("group")),
             tags=entries.words(texts.get("tags")),
             firings=tuple(self.fired),
-            payload_sizes=self._sizes() if partition.topic().max_backlog_bytes else None,
+            payload_sizes=self._sizes() if core.topic().max_backlog_bytes else None,
             senders=of_runs(self.senders) if any(name for name, _ in self.senders) else None,
         )
         texts["payload"] = pa.array(self.payloads, pa.binary())
         columns = {name: entries.text_column(column) for name, column in texts.items()}
-        return partition.apply(command, entries.enqueue_entry(command, columns)).first_sequence
+        return core.apply(command, entries.enqueue_entry(command, columns)).first_sequence
 
     def _sizes(self) -> npt.NDArray[np.uint32]:
         return np.array([len(payload) for payload in self.payloads], dtype=np.uint32)
 
 
-def fire(partition: Partition) -> None:
+class CronFiring(Chore):
+    """Has the entries of one partition fire."""
+
+    def step(self, core: PartitionCore) -> None:
+        """Bring in what fires now."""
+        fire(core)
+
+    def next_us(self, core: PartitionCore) -> int | None:
+        """When the next entry fires, clock µs; None = none does."""
+        return wake_us(core, next_wake_ms(core))
+
+
+def fire(core: PartitionCore) -> None:
     """Bring in what fires now, or is about to; some of it, if it is much."""
-    schedule = partition.engine.schedule
-    now_ms = partition.now_ms()
+    schedule = core.engine.schedule
+    now_ms = core.now_ms()
     names = schedule.due(now_ms, limits.CRON_STEP_ENTRIES_MAX)
-    if not names or not has_room(partition, len(names)):
+    if not names or not core.has_room(len(names)):
         return
     firings = Firings()
     for name in names:
         planned = schedule.by_name[name]
         entry = entry_of(name, planned.spec)
-        is_live = entry.overlap is Overlap.SKIP and is_last_live(partition, planned)
+        is_live = entry.overlap is Overlap.SKIP and is_last_live(core, planned)
         fires = plan(entry, planned.next_ms, now_ms, is_live=is_live)
         firings.add(entry, fires, sender_of(planned.spec))
         if len(firings.dues_ms) >= limits.CRON_STEP_ENTRIES_MAX:
             break
-    firings.apply(partition)
+    firings.apply(core)
 
 
-def next_wake_ms(partition: Partition) -> int | None:
+def next_wake_ms(core: PartitionCore) -> int | None:
     """When there is something to fire; None if there is nothing."""
-    wake_ms = partition.engine.schedule.next_wake_ms()
-    if wake_ms is None or wake_ms > partition.now_ms() or has_room(partition, 1):
+    wake_ms = core.engine.schedule.next_wake_ms()
+    if wake_ms is None or wake_ms > core.now_ms() or core.has_room(1):
         return wake_ms
-    return partition.now_ms() + FULL_RETRY_MS
+    return core.now_ms() + FULL_RETRY_MS
 
 
-def is_last_live(partition: Partition, planned: Planned) -> bool:
+def is_last_live(core: PartitionCore, planned: Planned) -> bool:
     """True if the last message of an entry is neither done nor dead."""
     if planned.last_sequence < 0:
         return False
-    [state] = partition.engine.states(np.array([planned.last_sequence], dtype=np.int64))
+    [state] = core.engine.states(np.array([planned.last_sequence], dtype=np.int64))
     return int(state) not in (MessageState.DONE, MessageState.DEAD)
 
 

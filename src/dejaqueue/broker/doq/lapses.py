@@ -15,8 +15,8 @@ import threading
 
 import numpy as np
 
-from dejaqueue.broker.leasing import apply_lease
-from dejaqueue.broker.partition import Partition
+from dejaqueue.broker.partition.leasing import apply_lease
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.commands import Lease, Move
 from dejaqueue.model import MessageState
 
@@ -37,17 +37,17 @@ class Lapses:
             if len(self._leases) < REMEMBERED_MAX:
                 heapq.heappush(self._leases, (lease_end_ms, sequence, due_ms))
 
-    def bring_back(self, partition: Partition) -> None:
+    def bring_back(self, core: PartitionCore) -> None:
         """Move what came back to where it was."""
-        now_ms = partition.now_ms()
+        now_ms = core.now_ms()
         ended = self._take(now_ms)
         if not ended:
             return
-        expiry_ms = partition.engine.next_expiry_ms()
+        expiry_ms = core.engine.next_expiry_ms()
         if expiry_ms is not None and expiry_ms <= now_ms:
-            apply_lease(partition, Lease(now_ms, partition.next_position(), now_ms, 0, now_ms))
+            apply_lease(core, Lease(now_ms, core.next_position(), now_ms, 0, now_ms))
         sequences = np.array([sequence for _, sequence, _ in ended], dtype=np.int64)
-        states, ends_ms = partition.engine.states(sequences), partition.engine.dues(sequences)
+        states, ends_ms = core.engine.states(sequences), core.engine.dues(sequences)
         moved: list[int] = []
         for row, (end_ms, sequence, due_ms) in enumerate(ended):
             if states[row] == MessageState.LEASED:  # for longer, or again
@@ -56,7 +56,7 @@ class Lapses:
                 moved.append(row)
         if moved:
             dues_ms = np.array([ended[row][2] for row in moved], dtype=np.int64)
-            partition.apply(Move(now_ms, sequences[moved], dues_ms))
+            core.apply(Move(now_ms, sequences[moved], dues_ms))
 
     def _take(self, now_ms: int) -> list[tuple[int, int, int]]:
         """The leases that have ended by now, by the end that was set when they began."""

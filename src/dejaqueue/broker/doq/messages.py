@@ -1,6 +1,6 @@
 """Messages of DOQ on their partition: found by name, acked, touched, deleted, put back.
 
-Room: broker. What takes a `Partition` runs on its worker; `submit` is for any thread.
+Room: broker. What takes a `PartitionCore` runs on its worker; `submit` is for any thread.
 Holds: what one piece of work raises comes before it applies anything, so that the others that are
 submitted with it are not touched; all of them are answered once, when they are durable.
 See: http/doq/rows.py for what the fields of a message mean there; at_once.py.
@@ -16,19 +16,20 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY, Sender
-from dejaqueue.broker.at_once import Name as Name
-from dejaqueue.broker.at_once import find, is_leased, lease_now, read_headers
-from dejaqueue.broker.dispatch import Push
+from dejaqueue.broker.calls.at_once import Name as Name
+from dejaqueue.broker.calls.at_once import find, is_leased, lease_now, read_headers
+from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.broker.doq.lapses import Lapses
-from dejaqueue.broker.partition import Partition
-from dejaqueue.broker.requests import ChangeRequest, ReplyTo
-from dejaqueue.broker.runtime import TopicRuntime
+from dejaqueue.broker.partition.requests import ChangeRequest
+from dejaqueue.broker.replies import ReplyTo
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.engine.arrays import Words
 from dejaqueue.engine.commands import Ack, Cancel, Extend, Move, Nack
 from dejaqueue.errors import BadRequest, Refused, TryLater
 from dejaqueue.model import RowStatus, TopicKind
 
-Work: TypeAlias = Callable[[Partition], Any]
+Work: TypeAlias = Callable[[PartitionCore], Any]
 """What is done at a partition: one of the functions below, with its other arguments bound."""
 PRIORITY = "doq-priority"
 """The header with a message's priority; a user's own of that name is refused."""
@@ -39,7 +40,7 @@ PRIORITY_MAX = limits.INSTANT_MS_MAX // 1_000
 
 
 def submit(
-    topic: TopicRuntime, number: int, works: Sequence[Work], found: list[Any], reply: ReplyTo
+    topic: ServedTopic, number: int, works: Sequence[Work], found: list[Any], reply: ReplyTo
 ) -> None:
     """Leave work for a partition, all of it for one step.
 
@@ -50,10 +51,10 @@ def submit(
     topic.submit(number, ChangeRequest(partial(_do_all, works, found), reply))
 
 
-def _do_all(works: Sequence[Work], found: list[Any], partition: Partition) -> None:
+def _do_all(works: Sequence[Work], found: list[Any], core: PartitionCore) -> None:
     for work in works:
         try:
-            found.append(work(partition))
+            found.append(work(core))
         except (BadRequest, Refused, TryLater) as refused:
             found.append(refused)
 
@@ -78,7 +79,7 @@ def priority_of(stored: str, group: str, otherwise: int) -> int:
 # --- on the worker --------------------------------------------------------------------------------
 
 
-def take(partition: Partition, lapses: Lapses | None, *, done: bool) -> Push | None:
+def take(core: PartitionCore, lapses: Lapses | None, *, done: bool) -> Push | None:
     """Lease the first message that is due; None if none is.
 
     Args:
@@ -86,109 +87,109 @@ def take(partition: Partition, lapses: Lapses | None, *, done: bool) -> Push | N
         done: ack it in the same step.
     """
     if lapses is not None:
-        lapses.bring_back(partition)
-    return lease_now(partition, done=done)
+        lapses.bring_back(core)
+    return lease_now(core, done=done)
 
 
 def _one(sequence: int) -> Any:
     return np.array([sequence], dtype=np.int64)
 
 
-def sender_of(partition: Partition, sequence: int) -> Sender:
+def sender_of(core: PartitionCore, sequence: int) -> Sender:
     """Who sent a live message."""
-    senders = partition.engine.senders(_one(sequence))
+    senders = core.engine.senders(_one(sequence))
     return NOBODY if senders is None else Sender(senders.names[int(senders.indices[0])])
 
 
-def ack(partition: Partition, name: Name) -> RowStatus:
+def ack(core: PartitionCore, name: Name) -> RowStatus:
     """A message that is leased is done."""
-    sequence = find(partition, name)
+    sequence = find(core, name)
     if sequence is None:
         return RowStatus.NOT_FOUND
-    if not is_leased(partition, sequence):
+    if not is_leased(core, sequence):
         return RowStatus.LEASE_LOST
     rows = _one(sequence)
-    partition.apply(Ack(partition.now_ms(), -1, rows, partition.engine.attempts(rows)))
+    core.apply(Ack(core.now_ms(), -1, rows, core.engine.attempts(rows)))
     return RowStatus.OK
 
 
-def touch(partition: Partition, name: Name) -> RowStatus:
+def touch(core: PartitionCore, name: Name) -> RowStatus:
     """The lease of a message begins anew."""
-    sequence = find(partition, name)
+    sequence = find(core, name)
     if sequence is None:
         return RowStatus.NOT_FOUND
-    if not is_leased(partition, sequence):
+    if not is_leased(core, sequence):
         return RowStatus.LEASE_LOST
-    rows, now_ms = _one(sequence), partition.now_ms()
-    end_ms = now_ms + partition.topic().lease_ms
-    partition.apply(Extend(now_ms, end_ms, -1, rows, partition.engine.attempts(rows)))
+    rows, now_ms = _one(sequence), core.now_ms()
+    end_ms = now_ms + core.topic().lease_ms
+    core.apply(Extend(now_ms, end_ms, -1, rows, core.engine.attempts(rows)))
     return RowStatus.OK
 
 
-def _find_owned(partition: Partition, name: Name, owner: str | None) -> int | None:
+def _find_owned(core: PartitionCore, name: Name, owner: str | None) -> int | None:
     """As `find`, of the messages that this sender sent; None = anybody's."""
-    sequence = find(partition, name)
-    if sequence is None or owner is None or partition.engine.sent_by(_one(sequence), owner)[0]:
+    sequence = find(core, name)
+    if sequence is None or owner is None or core.engine.sent_by(_one(sequence), owner)[0]:
         return sequence
     return None
 
 
-def delete(partition: Partition, name: Name, owner: str | None) -> RowStatus:
+def delete(core: PartitionCore, name: Name, owner: str | None) -> RowStatus:
     """A message is gone, whether it waits or is leased."""
-    sequence = _find_owned(partition, name, owner)
+    sequence = _find_owned(core, name, owner)
     if sequence is None:
         return RowStatus.NOT_FOUND
-    rows, now_ms = _one(sequence), partition.now_ms()
-    if is_leased(partition, sequence):
-        partition.apply(Ack(now_ms, -1, rows, partition.engine.attempts(rows)))
+    rows, now_ms = _one(sequence), core.now_ms()
+    if is_leased(core, sequence):
+        core.apply(Ack(now_ms, -1, rows, core.engine.attempts(rows)))
     else:
-        partition.apply(Cancel(now_ms, rows))
+        core.apply(Cancel(now_ms, rows))
     return RowStatus.OK
 
 
-def put_back(partition: Partition, name: Name, priority: int) -> RowStatus:
+def put_back(core: PartitionCore, name: Name, priority: int) -> RowStatus:
     """A leased message goes back to its place in the queue.
 
     Args:
         priority: another one for it; 0 = it keeps its own.
     """
-    sequence = find(partition, name)
+    sequence = find(core, name)
     if sequence is None:
         return RowStatus.NOT_FOUND
-    if not is_leased(partition, sequence):
+    if not is_leased(core, sequence):
         return RowStatus.LEASE_LOST
-    rows, now_ms = _one(sequence), partition.now_ms()
+    rows, now_ms = _one(sequence), core.now_ms()
     due_ms = now_ms
-    is_delayed = partition.topic().kind is TopicKind.TIMELINE
+    is_delayed = core.topic().kind is TopicKind.TIMELINE
     if is_delayed:
-        due_ms = _due_ms(partition, sequence, priority)
-    partition.apply(Nack(now_ms, due_ms, -1, rows, partition.engine.attempts(rows)))
+        due_ms = _due_ms(core, sequence, priority)
+    core.apply(Nack(now_ms, due_ms, -1, rows, core.engine.attempts(rows)))
     if is_delayed and priority:
-        partition.apply(Move(now_ms, rows, None, None, _changed(priority)))
+        core.apply(Move(now_ms, rows, None, None, _changed(priority)))
     return RowStatus.OK
 
 
-def _due_ms(partition: Partition, sequence: int, priority: int) -> int:
+def _due_ms(core: PartitionCore, sequence: int, priority: int) -> int:
     """When a message that goes back is due: as when it was sent, or by its new priority."""
     if priority:
         return due_ms_of(priority)
-    groups = partition.engine.moved_groups(_one(sequence))
+    groups = core.engine.moved_groups(_one(sequence))
     group = "" if groups is None else groups.names[groups.indices[0]]
-    stored = read_headers(partition, sequence).get(PRIORITY, "")
-    return due_ms_of(priority_of(stored, group, partition.now_ms() // 1_000))
+    stored = read_headers(core, sequence).get(PRIORITY, "")
+    return due_ms_of(priority_of(stored, group, core.now_ms() // 1_000))
 
 
 def _changed(priority: int) -> Words:
     return Words((f"{CHANGED}{priority}",), np.zeros(1, dtype=np.int32))
 
 
-def set_priority(partition: Partition, name: Name, priority: int, owner: str | None) -> RowStatus:
+def set_priority(core: PartitionCore, name: Name, priority: int, owner: str | None) -> RowStatus:
     """A message that waits in a delayed queue gets another priority."""
-    sequence = _find_owned(partition, name, owner)
+    sequence = _find_owned(core, name, owner)
     if sequence is None:
         return RowStatus.NOT_FOUND
-    if is_leased(partition, sequence):
+    if is_leased(core, sequence):
         return RowStatus.LEASED
     dues_ms = np.array([due_ms_of(priority)], dtype=np.int64)
-    partition.apply(Move(partition.now_ms(), _one(sequence), dues_ms, None, _changed(priority)))
+    core.apply(Move(core.now_ms(), _one(sequence), dues_ms, None, _changed(priority)))
     return RowStatus.OK

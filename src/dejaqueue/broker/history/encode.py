@@ -1,4 +1,4 @@
-"""Encoding: what was noted as columns, and columns as a Parquet file.
+"""Encoding: changes as columns, and columns as a Parquet file.
 
 Room: broker. On the history's own thread; loops over commands, never over messages.
 Holds: the columns are those of schema/history.py; a column that nobody filled is all null.
@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dejaqueue import limits
-from dejaqueue.broker.entries import arrow_column
-from dejaqueue.broker.history.noted import Noted, Piece
+from dejaqueue.broker.history.pieces import Piece
+from dejaqueue.broker.shard.entries import arrow_column
+from dejaqueue.broker.shard.entry_changes import EntryChanges
 from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.effects import Change
 from dejaqueue.model import ChangeKind
@@ -58,16 +59,16 @@ class _Part(NamedTuple):
     change: Change
     size: int
     position: int
-    noted: Noted
+    entry: EntryChanges
     piece: Piece
 
 
 def _parts(pieces: Sequence[Piece]) -> list[_Part]:
     return [
-        _Part(change, change.sequences.size, piece.base + noted.place, noted, piece)
+        _Part(change, change.sequences.size, piece.base + entry.entry_index, entry, piece)
         for piece in pieces
-        for noted in piece.noted
-        for change in noted.changes
+        for entry in piece.changes
+        for change in entry.changes
     ]
 
 
@@ -143,12 +144,12 @@ class _Spread:
 
     def words(self, texts: list[str]) -> pa.Array:
         """One text for all rows of a change; null where it is empty."""
-        names = {name: place for place, name in enumerate(dict.fromkeys(filter(None, texts)))}
+        names = {name: index for index, name in enumerate(dict.fromkeys(filter(None, texts)))}
         if not names:
             return pa.nulls(self.count, _WORD)
-        places = np.array([names.get(text, 0) for text in texts], dtype=np.int32)
+        name_indices = np.array([names.get(text, 0) for text in texts], dtype=np.int32)
         known = [bool(text) for text in texts]
-        indices = self.nullable(np.repeat(places, self.sizes), known, pa.int32())
+        indices = self.nullable(np.repeat(name_indices, self.sizes), known, pa.int32())
         return pa.DictionaryArray.from_arrays(indices, pa.array(list(names), pa.utf8()))
 
 
@@ -165,11 +166,11 @@ def _columns(spread: _Spread, partition: int) -> dict[str, pa.Array]:
         late_ms = spread.values([_pushed_ms(part) for part in parts])
         late_ms -= dues_ms
         lateness_ms = spread.nullable(late_ms, delivered, pa.int64())
-        ahead = spread.values([part.noted.ahead_ms for part in parts])
+        ahead = spread.values([part.entry.ahead_ms for part in parts])
         ahead_ms = spread.nullable(ahead, delivered, pa.int64())
     return {
         "change": _kinds(spread, delivered, attempts),
-        "at_ms": pa.array(spread.values([part.noted.at_ms for part in parts])),
+        "at_ms": pa.array(spread.values([part.entry.at_ms for part in parts])),
         "id": pa.array(sequences | (partition << limits.SEQUENCE_BITS)),
         "sequence": pa.array(sequences),
         "position": pa.array(spread.values([part.position for part in parts])),
@@ -200,7 +201,7 @@ def _kinds(spread: _Spread, delivered: list[bool], attempts: npt.NDArray[np.int3
 
 def _pushed_ms(part: _Part) -> int:
     """When a lease went to its consumer: when it was pushed, or as the journal says."""
-    return max(part.piece.pushed_ms, part.noted.at_ms)
+    return max(part.piece.pushed_ms, part.entry.at_ms)
 
 
 def _consumer(part: _Part) -> str:
@@ -217,8 +218,8 @@ def _groups(parts: list[_Part], count: int) -> pa.Array:
     columns = []
     for part in parts:
         groups = part.change.groups or Words(("",), np.zeros(part.size, dtype=np.int32))
-        places = [names.setdefault(name, len(names) - 1) for name in groups.names]
-        columns.append(np.array(places, dtype=np.int32)[groups.indices])
+        name_indices = [names.setdefault(name, len(names) - 1) for name in groups.names]
+        columns.append(np.array(name_indices, dtype=np.int32)[groups.indices])
     del names[""]
     if not names:
         return pa.nulls(count, _WORD)
@@ -229,12 +230,12 @@ def _groups(parts: list[_Part], count: int) -> pa.Array:
 
 def _keys(parts: list[_Part], count: int) -> pa.Array:
     """The keys of new messages; null where there is none, and for what happened later."""
-    if all(part.noted.keys is None for part in parts):
+    if all(part.entry.keys is None for part in parts):
         return pa.nulls(count, pa.utf8())
     came = (ChangeKind.ENQUEUED, ChangeKind.STAGED)
     columns, found = [], False
     for part in parts:
-        keys = part.noted.keys
+        keys = part.entry.keys
         if part.change.kind in came and keys is not None and len(keys.offsets) == part.size + 1:
             columns.append(mended(arrow_column(keys, pa.utf8())))
             found = True

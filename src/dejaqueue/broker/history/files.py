@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dejaqueue.broker.history.noted import HOUR_MS
+from dejaqueue.broker.history.pieces import HOUR_MS
 from dejaqueue.directories import make_directory
 
 _OPEN = ".open"

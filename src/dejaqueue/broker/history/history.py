@@ -16,11 +16,9 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from dejaqueue.broker.counting import TopicCounts
 from dejaqueue.broker.history.files import Files
-from dejaqueue.broker.history.recorder import WAIT_SECONDS_MAX, Recorder
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest, DejaQError
 from dejaqueue.journal.interface import store_path
@@ -28,6 +26,8 @@ from dejaqueue.settings import BrokerSettings, HistorySettings
 
 log = logging.getLogger("dejaqueue.broker")
 
+WAIT_SECONDS_MAX = 30.0
+"""A snapshot, or who reads, waits so long at most for what is recorded to be on the disk."""
 PRUNE_MS = 600_000
 """Old files are looked for so often."""
 
@@ -42,10 +42,19 @@ def directory_of(settings: BrokerSettings) -> Path | None:
     return None if root is None else root / "history"
 
 
+class Waiting(Protocol):
+    """What has changes in memory that wait to be encoded."""
+
+    def encode(self) -> None:
+        """Have the own thread encode what waits. Under the lock."""
+        ...
+
+
 class History:
     """Records what happens to messages.
 
     Attributes:
+        clock: the broker's.
         lock: of all recorders; held for a few lines.
         waiting_rows: changes that are in memory still. Under the lock.
         next_prune_ms: when to look for old files again.
@@ -70,9 +79,9 @@ class History:
         self.directory = directory
         self.journals_of: Callable[[str], str] | None = None
         self._files = None if directory is None else Files(directory)
-        self._clock = clock
+        self.clock = clock
         self._executor = executor
-        self._recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
+        self._recorders: weakref.WeakSet[Waiting] = weakref.WeakSet()
         self._is_used = False
 
     @property
@@ -95,18 +104,16 @@ class History:
         """Clear up after a sudden end, and delete what is old."""
         if self._files is not None and self._files.root.is_dir():
             self._files.begin()
-            self.prune_if_due(self._clock.utc_ms())
+            self.prune_if_due(self.clock.utc_ms())
 
     def close(self) -> None:
         """Return when everything handed over is on the disk."""
         self._executor.shutdown()
 
-    def recorder(self, topic: str, partition: int, counting: TopicCounts) -> Recorder:
-        """A recorder for a partition, which is off."""
-        made = Recorder(self, topic, partition, counting)
+    def add(self, recorder: Waiting) -> None:
+        """Count a recorder in, as long as it lives, when all of them are to encode."""
         with self.lock:
-            self._recorders.add(made)
-        return made
+            self._recorders.add(recorder)
 
     def drop(self, topic: str) -> None:
         """Forget what happened in a topic that is deleted, or was before this one was made."""
@@ -167,7 +174,7 @@ class History:
 
     def file_done(self) -> None:
         """A file can be seen. On the own thread."""
-        self.prune_if_due(self._clock.utc_ms())
+        self.prune_if_due(self.clock.utc_ms())
 
     def prune_if_due(self, now_ms: int) -> None:
         """Have files that are older than the retention deleted, now and then."""

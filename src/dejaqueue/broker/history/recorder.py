@@ -15,20 +15,24 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dejaqueue.broker import news
+from dejaqueue.broker.consumers.dispatch import Consumer, Push
 from dejaqueue.broker.counting import TopicCounts
 from dejaqueue.broker.history.encode import open_parquet, tables_of
-from dejaqueue.broker.history.noted import HOUR_MS, Noted, Piece
+from dejaqueue.broker.history.history import WAIT_SECONDS_MAX, History
+from dejaqueue.broker.history.pieces import HOUR_MS, Piece
+from dejaqueue.broker.shard.chore import Chore, wake_us
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.shard.entry_changes import EntryChanges
+from dejaqueue.broker.shard.listener import Listener
 from dejaqueue.engine.effects import Effects
+from dejaqueue.engine.engine import Engine
 from dejaqueue.journal.interface import Entry
-
-if TYPE_CHECKING:
-    from dejaqueue.broker.history.history import History
+from dejaqueue.model import Topic
 
 CHUNK_ROWS = 32_768
 """Changes that are encoded together: a row group of a file. Two milliseconds of work: more at a
@@ -41,8 +45,6 @@ OFF = "history was off"
 BEHIND = "the disk did not keep up"
 FAILED = "a file could not be written"
 GONE = "history was off, or its files are gone"
-WAIT_SECONDS_MAX = 30.0
-"""A snapshot, or who reads, waits so long at most for what is recorded to be on the disk."""
 
 
 @dataclass(slots=True)
@@ -73,8 +75,8 @@ class _OpenFile:
                 os.posix_fadvise(self.sink.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-class Recorder:
-    """Records one partition.
+class Recorder(Chore, Listener):
+    """Records one partition; it is off until the topic is configured to have a history.
 
     Args:
         history: of the broker.
@@ -99,8 +101,15 @@ class Recorder:
         self._file: _OpenFile | None = None
         self._written = 0
         self._is_failing = False
+        history.add(self)
 
     # --- the worker's thread ------------------------------------------------------------------
+
+    def configured(self, core: PartitionCore) -> None:
+        """The topic's settings changed: record from now on, or no more."""
+        is_wanted = core.topic().history
+        core.engine.note_changes(is_wanted)
+        self.turn(is_wanted, core.next_position() - 1, core.now_ms())
 
     def turn(self, on: bool, position: int, at_ms: int) -> None:
         """Record what comes after this position of the journal, or nothing any more."""
@@ -117,16 +126,18 @@ class Recorder:
                 self._miss(Piece(self._seen + 1, position, 0, (), missed=0, reason=OFF), at_ms)
         self.is_on = True
 
-    def loading(self, position: int, *, on: bool, at_ms: int) -> None:
+    def reading(self, topic: Topic, engine: Engine, position: int) -> None:
         """The journal is read from this position on; what is new in it comes to `replayed`."""
-        self.is_on = on
-        if not on:
+        self.is_on = topic.history
+        engine.note_changes(self.is_on)
+        if not self.is_on:
             return
         with self._lock:
             self._look()
             assert self._seen is not None
             if self._seen < position:
-                self._miss(Piece(self._seen + 1, position, 0, (), missed=0, reason=GONE), at_ms)
+                gap = Piece(self._seen + 1, position, 0, (), missed=0, reason=GONE)
+                self._miss(gap, engine.now_ms)
 
     def _look(self) -> None:
         """What was recorded before this process; under the lock."""
@@ -137,11 +148,14 @@ class Recorder:
 
     def replayed(self, position: int, entry: Entry, effects: Effects) -> None:
         """Record an entry that was read from the journal, if it is not recorded yet."""
-        noted = [Noted.of(0, entry, effects)] if effects.changes else []
-        self.record(position, position, noted)
+        changes = [EntryChanges.of(0, entry, effects)] if effects.changes else []
+        self.record(position, position, changes)
 
-    def next_ms(self) -> int | None:
-        """When to be stepped though nothing happens; None = no need."""
+    def next_us(self, core: PartitionCore) -> int | None:
+        """When to finish a file, or to look for old ones, clock µs; None = no need."""
+        return wake_us(core, self._next_ms())
+
+    def _next_ms(self) -> int | None:
         if not self.is_on:
             return None
         since_ms, prune_ms = self._since_ms, self._history.next_prune_ms
@@ -149,8 +163,9 @@ class Recorder:
             return prune_ms
         return min(since_ms + self._history.settings.roll_ms, prune_ms)
 
-    def step(self, now_ms: int) -> None:
+    def step(self, core: PartitionCore) -> None:
         """Finish the file if it is time; have old ones deleted if it is time. Does not block."""
+        now_ms = core.clock.utc_ms()
         since_ms, roll_ms = self._since_ms, self._history.settings.roll_ms
         # A clock that was put back does not keep a file open.
         if since_ms is not None and abs(now_ms - since_ms) >= roll_ms:
@@ -159,18 +174,30 @@ class Recorder:
 
     # --- where groups become durable ----------------------------------------------------------
 
+    def durable(
+        self,
+        first: int,
+        last: int,
+        changes: Sequence[EntryChanges],
+        pushes: Sequence[tuple[Consumer, Push]],
+    ) -> None:
+        """Take what a group changed, and who got its leases. Does not block."""
+        if self.is_on:
+            consumers = {push.leased.lease_id: consumer.name for consumer, push in pushes}
+            self.record(first, last, changes, consumers, self._history.clock.utc_ms())
+
     def record(
         self,
         first: int,
         last: int,
-        noted: Sequence[Noted],
+        changes: Sequence[EntryChanges],
         consumers: Mapping[int, str] | None = None,
         pushed_ms: int = -1,
     ) -> None:
         """Take what the entries from `first` to `last`, durable now, changed. Does not block."""
         if not self.is_on:
             return
-        piece = Piece(first, last, first, tuple(noted), consumers or {}, pushed_ms)
+        piece = Piece(first, last, first, tuple(changes), consumers or {}, pushed_ms)
         with self._lock:
             seen = self._seen
             if seen is None or last <= seen:
@@ -178,7 +205,7 @@ class Recorder:
             if first <= seen:
                 piece = piece.after(seen)
             self._seen = last
-            if not piece.noted:
+            if not piece.changes:
                 return
             for part in piece.by_hours():
                 self._take(part)
@@ -187,7 +214,7 @@ class Recorder:
         """Under the lock."""
         rows = piece.rows
         if not self._history.has_room(rows):
-            gap = piece._replace(noted=(), missed=rows, reason=BEHIND)
+            gap = piece._replace(changes=(), missed=rows, reason=BEHIND)
             self._miss(gap, piece.at_ms)
             return
         if self._gap is not None:
@@ -239,8 +266,8 @@ class Recorder:
                 self._gap = None
             return self._roll()
 
-    def close(self) -> None:
-        """Finish the file, soon."""
+    def closed(self) -> None:
+        """The partition is served no more: finish the file, soon."""
         if self.is_on:
             self.roll()
 
@@ -291,11 +318,11 @@ class Recorder:
         if file is None:
             self._mark(last)
             return
-        place = (self._topic, self._partition, file.hour_ms, file.first, last)
+        address = (self._topic, self._partition, file.hour_ms, file.first, last)
         try:
             file.parquet.close()
             file.sink.close()
-            self._history.files.finish(file.path, *place, has_gaps=file.has_gaps)
+            self._history.files.finish(file.path, *address, has_gaps=file.has_gaps)
         except (OSError, pa.ArrowException) as wrong:
             self._file = file
             self._fail(wrong, [], 0)

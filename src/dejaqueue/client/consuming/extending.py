@@ -3,7 +3,7 @@
 Room: client. Called by the consumer's core; extends on the alarm's thread.
 Holds: a lease is extended while a third of it is left at least, and not once it was settled or has
 ended; a consumer of however many small deliveries sends a few frames per lease and partition.
-See: holding.py for the leases; broker/extending.py for the other end.
+See: holding.py for the leases; broker/partition/extending.py for the other end.
 
 `mutex` is the core's, which guards leases; it is never held while something is sent.
 """

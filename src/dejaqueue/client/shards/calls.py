@@ -271,7 +271,7 @@ class ShardCalls:
         return _page(table, names, reached, int(ticket.get("limit") or 100))
 
     def _is_by_time(self, ticket: Body) -> bool:
-        """True if pages are by due time (broker/peek.py); by id otherwise."""
+        """True if pages are by due time (broker/calls/peek.py); by id otherwise."""
         if ticket.get("ids") is not None or ticket.get("keys") is not None:
             return True
         if ticket.get("state") not in (None, "scheduled", "ready"):

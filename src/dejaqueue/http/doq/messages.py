@@ -23,7 +23,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.doq import messages as doq
 from dejaqueue.broker.doq.lapses import Lapses
 from dejaqueue.broker.doq.messages import Name
-from dejaqueue.broker.streams import TopicRuntime
+from dejaqueue.broker.streams import ServedTopic
 from dejaqueue.errors import DejaQError, DuplicateKey, Refused, TopicUnknown, TryLater
 from dejaqueue.http.doq import rows
 from dejaqueue.http.doq.ids import Ids
@@ -60,11 +60,11 @@ class Messages:
         self._turn = 0
         self._gathers: dict[tuple[str, Sender], Gather] = {}
         # By the topic that is served, not by its name: one that is deleted is forgotten.
-        self._lapses: WeakKeyDictionary[TopicRuntime, defaultdict[int, Lapses]]
+        self._lapses: WeakKeyDictionary[ServedTopic, defaultdict[int, Lapses]]
         self._lapses = WeakKeyDictionary()
-        self._turns_of: WeakKeyDictionary[TopicRuntime, dict[int, Turns]] = WeakKeyDictionary()
+        self._turns_of: WeakKeyDictionary[ServedTopic, dict[int, Turns]] = WeakKeyDictionary()
 
-    def topic(self, queue_name: str) -> TopicRuntime:
+    def topic(self, queue_name: str) -> ServedTopic:
         """The topic behind a queue. Raises TopicUnknown, Unavailable."""
         topic = self._broker.runtime(queue_name)
         if not is_queue(topic.topic):
@@ -135,14 +135,14 @@ class Messages:
                 return rows.row_of(topic.topic.kind, push.batch.to_pylist()[0])
         raise Refused("queue is empty")
 
-    def _turns(self, topic: TopicRuntime, number: int) -> Turns:
+    def _turns(self, topic: ServedTopic, number: int) -> Turns:
         turns = self._turns_of.setdefault(topic, {})
         found = turns.get(number)
         if found is None:
             found = turns[number] = Turns(topic, number)
         return found
 
-    def _lapses_of(self, topic: TopicRuntime, number: int) -> Lapses | None:
+    def _lapses_of(self, topic: ServedTopic, number: int) -> Lapses | None:
         """None for fair queues, where a message comes back to its place by itself."""
         if topic.topic.kind is not TopicKind.TIMELINE:
             return None

@@ -16,7 +16,7 @@ from typing import Any
 from weakref import ref
 
 from dejaqueue.broker.doq.messages import Work, submit
-from dejaqueue.broker.streams import Push, TopicRuntime, delivery_batches
+from dejaqueue.broker.streams import Push, ServedTopic, delivery_batches
 from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.http.gather import call_soon
 from dejaqueue.wire.frames import Reply
@@ -36,7 +36,7 @@ class _Request:
 class Turns:
     """Those at one partition."""
 
-    def __init__(self, topic: TopicRuntime, number: int) -> None:
+    def __init__(self, topic: ServedTopic, number: int) -> None:
         # Weakly: these turns are kept by the topic, which must be forgotten once it is deleted.
         self._topic = ref(topic)
         self._number = number

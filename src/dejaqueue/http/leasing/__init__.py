@@ -5,5 +5,5 @@
     waiter.py     Waiter: one request; Delivered, Taken: what it gets
 
 Room: http. On the event loop but for what workers call, and one thread that reads payloads.
-See: broker/session.py for credit; docs/guides/http.md.
+See: broker/topic/session.py for credit; docs/guides/http.md.
 """

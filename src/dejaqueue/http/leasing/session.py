@@ -3,7 +3,7 @@
 Room: http. On the event loop but for `push` and `end`, which workers call.
 Holds: the broker is given credit for what waiting requests want, and no more; rows that come for
 nobody go back at once, and their deliveries wear nothing out; nobody holds a thread while waiting.
-See: pool.py; broker/session.py for credit.
+See: pool.py; broker/topic/session.py for credit.
 
     given   rows the broker has credit for, or has on their way here
     wanted  rows that waiting requests want; given is made equal to it whenever it changes

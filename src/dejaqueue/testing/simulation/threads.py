@@ -1,6 +1,6 @@
 """Threads that are none: what a broker would do on its own threads, done when the world says so.
 
-Room: testing. Stands for broker/threads.py.
+Room: testing. Stands for broker/topic/threads.py.
 Holds: a turn of a worker, an append, a snapshot and a parcel are each one thing that happens; a
 crash may come between any two of them, or in the middle of an append (disk.py).
 """
@@ -13,9 +13,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
-from dejaqueue.broker.commit import Committer
-from dejaqueue.broker.partition_worker import PartitionWorker
-from dejaqueue.broker.threads import Running, Threads
+from dejaqueue.broker.partition.worker import PartitionWorker
+from dejaqueue.broker.shard.committer import Committer
+from dejaqueue.broker.topic.threads import Running, Threads
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.testing.simulation.world import Life, World
 

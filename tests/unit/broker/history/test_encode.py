@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dejaqueue.broker.entries import text_column
 from dejaqueue.broker.history.encode import open_parquet, tables_of
-from dejaqueue.broker.history.noted import Noted, Piece
+from dejaqueue.broker.history.pieces import Piece
+from dejaqueue.broker.shard.entries import text_column
+from dejaqueue.broker.shard.entry_changes import EntryChanges
 from dejaqueue.engine.arrays import Words
 from dejaqueue.engine.effects import Change
 from dejaqueue.model import ChangeKind, pack_id
@@ -26,7 +27,7 @@ def change(kind: ChangeKind, *sequences: int, **more: Any) -> Change:
 
 def piece(position: int, *changes: Change, **more: Any) -> Piece:
     rows = sum(one.sequences.size for one in changes)
-    noted = Noted(0, 1_000, changes, more.pop("keys", None), more.pop("ahead_ms", 0), rows)
+    noted = EntryChanges(0, 1_000, changes, more.pop("keys", None), more.pop("ahead_ms", 0), rows)
     return Piece(position, position, position, (noted,), **more)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dejaqueue.broker.doq.messages import PRIORITY
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.doq import rows
 from dejaqueue.http.doq.shapes import DoqNewMessage
@@ -25,19 +26,19 @@ def row(kind: TopicKind = TopicKind.TIMELINE, **changes: object) -> rows.Row:
 
 
 def test_a_priority_is_what_was_changed_last() -> None:
-    sent = [(rows.PRIORITY, "5"), ("retry", "1")]
+    sent = [(PRIORITY, "5"), ("retry", "1")]
     assert row().priority == 60, "a message of another producer: its due time"
     assert row(headers=sent).priority == 5
     assert row(headers=sent, group="doq-priority:9").priority == 9
     assert row(headers=sent, group="gold").priority == 5
-    assert row(headers=[(rows.PRIORITY, "five")]).priority == 60
+    assert row(headers=[(PRIORITY, "five")]).priority == 60
 
 
 def test_metadata_are_the_other_headers() -> None:
-    assert row(headers=[(rows.PRIORITY, "5"), ("retry", "1")]).metadata == {"retry": "1"}
-    assert row(headers=[(rows.PRIORITY, "5")]).metadata is None
-    with pytest.raises(BadRequest, match=rows.PRIORITY):
-        rows.headers_of(1, {rows.PRIORITY: "2"})
+    assert row(headers=[(PRIORITY, "5"), ("retry", "1")]).metadata == {"retry": "1"}
+    assert row(headers=[(PRIORITY, "5")]).metadata is None
+    with pytest.raises(BadRequest, match=PRIORITY):
+        rows.headers_of(1, {PRIORITY: "2"})
 
 
 def test_a_message_is_called_by_its_key_if_it_has_one() -> None:
@@ -61,6 +62,6 @@ def test_a_batch_says_when_and_for_whom() -> None:
     first, second = rows.send_batch([delayed, named], 7).to_pylist()
     assert (first["due"], "group" in first) == (1_700_000_000_000, False)
     assert (first["key"], second["key"]) == ("", "9")
-    assert dict(first["headers"]) == {"retry": "1", rows.PRIORITY: "1700000000"}
+    assert dict(first["headers"]) == {"retry": "1", PRIORITY: "1700000000"}
     [fair] = rows.send_batch([rows.sending_of(TopicKind.FAIR, message, "")], 7).to_pylist()
     assert (fair["group"], fair["due"], "key" in fair) == ("g", 7, False)

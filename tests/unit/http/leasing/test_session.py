@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.dispatch import Push
+from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.http.gather import call_soon
 from dejaqueue.http.leasing import session as sessions
 from dejaqueue.http.leasing.pool import LeasePool

@@ -1,6 +1,6 @@
 """/livez, /readyz and /stats: what probes get, and why not.
 
-Not covered: which faults are noticed (tests/unit/broker/test_health.py).
+Not covered: which faults are noticed (tests/unit/broker/watching/test_health.py).
 """
 
 from __future__ import annotations

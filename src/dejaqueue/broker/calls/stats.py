@@ -1,0 +1,81 @@
+"""What `stats` answers: counts per topic and partition.
+
+Room: broker. Asks each partition's worker; numbers only.
+See: docs/reference/metrics.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from dejaqueue.broker.calls.look_ahead import HORIZONS, look_ahead
+from dejaqueue.broker.partition.inbox import Inbox
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.shard.maintenance import Maintenance
+from dejaqueue.broker.topic.served_topic import ServedTopic
+
+_OF_ITS_OWN = ("next_due_ms", "position", "ahead_ms", "set_by_ms")
+"""Numbers of a partition that make no sum."""
+
+
+def partition_stats(
+    core: PartitionCore, inbox: Inbox, maintenance: Maintenance, now_ms: int
+) -> dict[str, int]:
+    """The numbers of one partition; on its worker."""
+    engine = core.engine
+    head_ms = engine.next_due_ms()
+    numbers = {
+        "ahead_ms": max(0, engine.now_ms - core.clock.utc_ms()),
+        "times_set": core.time.set_count,
+        "set_by_ms": core.time.set_by_ms,
+        "ready": engine.due_count(now_ms),
+        **_due_within(core),
+        "next_due_ms": -1 if head_ms is None else head_ms,
+        "position": core.position,
+        "journal_bytes": core.journal.byte_count(),
+        "inbox_bytes": inbox.byte_count,
+        "appends": core.commits.append_count,
+        "append_us": core.commits.append_us,
+        "entries": core.commits.entry_count,
+    }
+    numbers["snapshots"] = maintenance.snapshot_count
+    numbers["copied_rows"] = maintenance.copied_rows
+    return asdict(engine.counts) | numbers
+
+
+def _due_within(core: PartitionCore) -> dict[str, int]:
+    """What falls due soon, of the order index: a little too high after moves and cancels."""
+    within = look_ahead(core).due_within
+    return {f"due_within_{name}": n for name, n in zip(HORIZONS, within, strict=True)}
+
+
+def topic_stats(topic: ServedTopic, now_ms: int) -> dict[str, Any]:
+    """The numbers of a topic: sums, and each partition's own."""
+    futures = [
+        topic.look(
+            partition.number,
+            partial(
+                partition_stats,
+                inbox=partition.inbox,
+                maintenance=partition.maintenance,
+                now_ms=now_ms,
+            ),
+        )
+        for partition in topic.partitions
+    ]
+    partitions = [future.result(60) for future in futures]
+    sums = {
+        name: sum(numbers[name] for numbers in partitions)
+        for name in partitions[0]
+        if name not in _OF_ITS_OWN
+    }
+    dues = [numbers["next_due_ms"] for numbers in partitions if numbers["next_due_ms"] >= 0]
+    return {
+        "topic": topic.topic.name,
+        **sums,
+        "next_due_ms": min(dues, default=-1),
+        "consumers": topic.dispatcher.describe(),
+        "partitions": partitions,
+    }

@@ -1,0 +1,388 @@
+"""Dispatch: which consumer gets the next rows, and what each still holds.
+
+Room: broker. A dispatcher per topic, shared by its partitions' workers and the consumers' streams.
+Holds: a consumer never has more rows on their way than it gave credit for; the turn goes round over
+consumers that have credit and were heard of lately.
+See: docs/concepts/leases.md.
+
+The one lock here is taken for a few lines at a time and never while another is held.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from dejaqueue import limits
+from dejaqueue.broker.consumers.holders import Holders
+from dejaqueue.engine.effects import Leased
+from dejaqueue.errors import DejaQError, ResourceExhausted
+from dejaqueue.journal.interface import Journal
+from dejaqueue.model import TagFilter
+from dejaqueue.wire.descriptors import ConsumeStream
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Leased rows on their way to a consumer; the thread that sends them reads the payloads.
+
+    Attributes:
+        partition: number of the partition.
+        journal: where the stored rows are.
+        leased: which rows.
+        rows_max: rows whose payloads together make no more than a wire message should hold.
+        is_done: the rows are acked before they are sent (at most once).
+        batch: what is sent, where it had to be read early; None = the sender reads it.
+    """
+
+    partition: int
+    journal: Journal
+    leased: Leased
+    rows_max: int
+    is_done: bool = False
+    batch: pa.RecordBatch | None = None
+
+
+class Sink(Protocol):
+    """The way to a consumer. Must not block."""
+
+    def push(self, push: Push) -> None:
+        """Send these rows."""
+        ...
+
+    def end(self, error: DejaQError) -> None:
+        """Tell the consumer that nothing more comes, and why."""
+        ...
+
+
+@dataclass(slots=True)
+class HeldLease:
+    """A dispatch that a consumer has: rows not settled yet, and when the lease ends."""
+
+    rows: int
+    lease_end_ms: int
+
+
+class Consumer:
+    """One consumer of a topic, as the broker sees it."""
+
+    def __init__(
+        self, number: int, options: ConsumeStream, sink: Sink, seen_us: int, ahead_ms: int
+    ) -> None:
+        self.number = number
+        self.options = options
+        self.sink = sink
+        self.credit = 0
+        self.seen_us = seen_us
+        self.ahead_ms = ahead_ms
+        """How far ahead of due this consumer may be sent rows; 0 while its clock is uncertain."""
+        self.offset_us = 0
+        self.uncertainty_us = -1
+        self.delivered_count = 0
+        self.settled_count = 0
+        self.closed = False
+        self.leases: dict[tuple[int, int], HeldLease] = {}
+        self.wanted = options.tag_filter
+
+    @property
+    def name(self) -> str:
+        """What it is called where people read it."""
+        return self.options.consumer or f"consumer-{self.number}"
+
+    def describe(self) -> dict[str, object]:
+        """What `stats` shows of it."""
+        return {
+            "consumer": self.name,
+            "credit": self.credit,
+            "delivered": self.delivered_count,
+            "settled": self.settled_count,
+            "leases": len(self.leases),
+            "lease_ahead_ms": self.ahead_ms,
+            "clock_offset_us": self.offset_us,
+            "clock_uncertainty_us": self.uncertainty_us,
+        }
+
+
+class Dispatcher:
+    """The consumers of one topic.
+
+    Args:
+        silence_us_max: a consumer not heard of for this long gets nothing new.
+        on_credit: called (without the lock) when rows could be taken that could not before.
+    """
+
+    def __init__(self, silence_us_max: int, on_credit: Callable[[], None]) -> None:
+        self._lock = threading.Lock()
+        self._consumers: list[Consumer] = []
+        self._turn = 0
+        self._number = 0
+        self.silence_us_max = silence_us_max
+        self._on_credit = on_credit
+        self._starved = False  # a partition found no credit, perhaps as another had reserved it
+        self.filters: tuple[TagFilter | None, ...] = ()
+        """What the consumers take, each filter once; None = anything."""
+        self._holders: Holders | None = None
+        self._recheck_us = 0
+
+    # --- exclusive assignment -----------------------------------------------------------------
+
+    @property
+    def is_exclusive(self) -> bool:
+        """True if each partition has one consumer at a time."""
+        return self._holders is not None
+
+    def configure(self, *, exclusive: bool, partition_count: int, now_us: int) -> None:
+        """How partitions are shared, and how many there are; both may change."""
+        with self._lock:
+            if not exclusive:
+                self._holders = None
+                return
+            if self._holders is None:
+                self._holders = Holders(partition_count)
+            else:
+                self._holders.grow(partition_count)
+            self._share(now_us)
+
+    def _share(self, now_us: int) -> bool:
+        """Share the partitions anew among who was heard of lately; under the lock."""
+        if self._holders is None:
+            return False
+        heard = [c for c in self._consumers if now_us - c.seen_us <= self.silence_us_max]
+        first_us = min((consumer.seen_us for consumer in heard), default=now_us)
+        self._recheck_us = first_us + self.silence_us_max + 1
+        return self._holders.share([consumer.number for consumer in heard])
+
+    def share_anew(self, now_us: int) -> None:
+        """Have the dead give up what they have, if it is time to look."""
+        if self._holders is None or now_us < self._recheck_us:
+            return
+        with self._lock:
+            changed = self._share(now_us)
+        if changed:
+            self._on_credit()
+
+    def next_share_us(self) -> int | None:
+        """When a consumer of an exclusive topic may be found silent; None = no need to look."""
+        return self._recheck_us if self._holders is not None and self._consumers else None
+
+    def assignments(self, partition_count: int) -> dict[str, Any]:
+        """For each partition who has it and who gets it next, and who stands by."""
+        with self._lock:
+            names = {consumer.number: consumer.name for consumer in self._consumers}
+            holders = self._holders
+            pairs = [(-1, -1)] * partition_count if holders is None else holders.pairs()
+        targets = {target for _, target in pairs}
+        idle = [name for number, name in names.items() if number not in targets]
+        return {
+            "partitions": [
+                {
+                    "partition": partition,
+                    "consumer": names.get(holder, ""),
+                    "next": "" if target == holder else names.get(target, ""),
+                }
+                for partition, (holder, target) in enumerate(pairs)
+            ],
+            "standby": [] if holders is None else idle,
+        }
+
+    # --- consumers ----------------------------------------------------------------------------
+
+    def _note_filters(self) -> None:
+        self.filters = tuple(dict.fromkeys(consumer.wanted for consumer in self._consumers))
+
+    def add(self, options: ConsumeStream, sink: Sink, now_us: int, ahead_ms: int) -> Consumer:
+        """A new consumer, without credit yet. Raises ResourceExhausted over the limit."""
+        with self._lock:
+            if len(self._consumers) >= limits.CONSUMERS_PER_TOPIC_MAX:
+                raise ResourceExhausted(
+                    f"topic has {limits.CONSUMERS_PER_TOPIC_MAX} consumers, the limit", 1_000
+                )
+            self._number += 1
+            consumer = Consumer(self._number, options, sink, now_us, ahead_ms)
+            self._consumers.append(consumer)
+            self._note_filters()
+            changed = self._share(now_us)
+        if changed:
+            self._on_credit()
+        return consumer
+
+    def remove(self, consumer: Consumer, now_us: int = 0) -> list[tuple[int, int]]:
+        """Forget a consumer; returns (partition, lease id) of what it still held."""
+        with self._lock:
+            consumer.closed = True
+            if consumer in self._consumers:
+                self._consumers.remove(consumer)
+                self._note_filters()
+            changed = self._share(now_us)
+            held = list(consumer.leases)
+            consumer.leases.clear()
+        if changed:
+            self._on_credit()
+        return held
+
+    def end_all(self, error: DejaQError) -> None:
+        """Tell every consumer that nothing more comes."""
+        with self._lock:
+            consumers = list(self._consumers)
+        for consumer in consumers:
+            consumer.sink.end(error)
+
+    def credit(self, consumer: Consumer, rows: int, now_us: int) -> None:
+        """The consumer can take `rows` more; 0 = it takes nothing any more, all credit is void."""
+        with self._lock:
+            consumer.credit = min(consumer.credit + rows, limits.CREDIT_MAX) if rows else 0
+            consumer.seen_us = now_us
+        self._on_credit()
+
+    def withdraw(self, consumer: Consumer, rows: int) -> int:
+        """The consumer takes `rows` less than it gave credit for.
+
+        Returns:
+            How many that is; the others are on their way to it.
+        """
+        with self._lock:
+            taken = min(rows, consumer.credit)
+            consumer.credit -= taken
+        return taken
+
+    def seen(self, consumer: Consumer, now_us: int) -> None:
+        """The consumer was heard of."""
+        was_silent = now_us - consumer.seen_us > self.silence_us_max
+        consumer.seen_us = now_us
+        if was_silent:
+            with self._lock:
+                self._share(now_us)
+            self._on_credit()
+
+    def _served(self, partition: int, *, free: bool) -> list[Consumer]:
+        """Who may get messages of the partition; under the lock."""
+        if self._holders is None:
+            return self._consumers
+        number = self._holders.take(partition, free=free)
+        return [consumer for consumer in self._consumers if consumer.number == number]
+
+    def reserve(
+        self,
+        rows_max: int,
+        now_us: int,
+        wanted: TagFilter | None = None,
+        *,
+        holding: bool,
+        partition: int = 0,
+        free: bool = True,
+    ) -> tuple[Consumer, int] | None:
+        """The next consumer in turn and how many rows it takes; its credit is taken off.
+
+        Args:
+            rows_max: rows to give at most.
+            wanted: only consumers with this filter.
+            holding: only consumers that may be sent rows ahead of due.
+            partition: where the rows are.
+            free: no message of that partition is leased: another consumer may get it.
+
+        Returns:
+            None if no consumer can take a row now.
+        """
+        with self._lock:
+            consumers = self._served(partition, free=free)
+            count = len(consumers)
+            for step in range(count):
+                index = (self._turn + step) % count
+                consumer = consumers[index]
+                if consumer.credit <= 0 or (holding and not consumer.ahead_ms):
+                    continue
+                if consumer.wanted != wanted:
+                    continue
+                if now_us - consumer.seen_us > self.silence_us_max:
+                    continue
+                self._turn = (index + 1) % count
+                rows = min(consumer.credit, rows_max, consumer.options.batch_rows_max)
+                consumer.credit -= rows
+                return consumer, rows
+            self._starved = True
+        return None
+
+    def give_back(self, consumer: Consumer, rows: int) -> None:
+        """Reserved rows that were not used after all."""
+        with self._lock:
+            consumer.credit += rows
+            starved, self._starved = self._starved, False
+        if starved:
+            self._on_credit()
+
+    def holds(self, consumer: Consumer, partition: int, leased: Leased) -> None:
+        """Note a dispatch that goes to the consumer."""
+        rows = len(leased.sequences)
+        with self._lock:
+            consumer.delivered_count += rows
+            if not consumer.closed:
+                held = HeldLease(rows, leased.lease_end_ms)
+                consumer.leases[partition, leased.lease_id] = held
+
+    def hands_over(self, consumer: Consumer, rows: int) -> None:
+        """Note a dispatch that goes to the consumer and is acked already."""
+        with self._lock:
+            consumer.delivered_count += rows
+            consumer.settled_count += rows
+
+    def settled(self, consumer: Consumer, partition: int, lease_id: int, rows: int) -> None:
+        """Note that rows of a lease were acked or nacked; -1 as rows = all of them."""
+        with self._lock:
+            held = consumer.leases.get((partition, lease_id))
+            if held is None:
+                return
+            consumer.settled_count += held.rows if rows < 0 else rows
+            held.rows = 0 if rows < 0 else held.rows - rows
+            if held.rows <= 0:
+                del consumer.leases[partition, lease_id]
+
+    def extended(
+        self, consumer: Consumer, partition: int, lease_ids: list[int], end_ms: int
+    ) -> None:
+        """Note a new end of leases."""
+        with self._lock:
+            for lease_id in lease_ids:
+                held = consumer.leases.get((partition, lease_id))
+                if held is not None:
+                    held.lease_end_ms = max(held.lease_end_ms, end_ms)
+
+    def forget_ended(self, now_ms: int) -> None:
+        """Drop what consumers held under leases that have ended."""
+        with self._lock:
+            for consumer in self._consumers:
+                ended = [key for key, held in consumer.leases.items() if held.lease_end_ms < now_ms]
+                for key in ended:
+                    del consumer.leases[key]
+
+    def has_credit(
+        self,
+        now_us: int,
+        wanted: TagFilter | None = None,
+        *,
+        partition: int = 0,
+        free: bool = True,
+    ) -> tuple[bool, bool]:
+        """(someone with this filter can take rows, someone who holds until due can). Arguments
+        as for `reserve`."""
+        anyone = holder = False
+        with self._lock:
+            for consumer in self._served(partition, free=free):
+                if consumer.wanted != wanted:
+                    continue
+                if consumer.credit > 0 and now_us - consumer.seen_us <= self.silence_us_max:
+                    anyone = True
+                    if consumer.ahead_ms:
+                        holder = True
+                        break
+            self._starved |= not anyone
+        return anyone, holder
+
+    def describe(self) -> list[dict[str, object]]:
+        """What `stats` shows of the consumers."""
+        with self._lock:
+            consumers = list(self._consumers)
+        return [consumer.describe() for consumer in consumers]

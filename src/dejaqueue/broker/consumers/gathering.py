@@ -1,0 +1,164 @@
+"""Stored rows as the batches that users see: deliveries and peeks.
+
+Room: broker. Runs on the threads that send, not on the workers.
+Holds: columns are in the order of the schemas; rows that are gone are left out; whatever bytes are
+stored, the texts that leave are UTF-8 (rule 15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dejaqueue import limits
+from dejaqueue.broker.consumers.dispatch import Push
+from dejaqueue.engine.arrays import Int64s, UInt16s, Words
+from dejaqueue.engine.effects import Leased
+from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
+from dejaqueue.schema import packing, texts
+from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
+
+Number = TypeVar("Number", np.int64, np.uint16)
+
+
+def read_stored(
+    journal: Journal, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS
+) -> pa.RecordBatch:
+    """Stored columns of these rows, for whoever is outside.
+
+    A version before this let texts in that are not UTF-8. They have U+FFFD where they are no text:
+    as they are, everybody who reads the rows beside them would fail on them, for ever.
+    """
+    stored = journal.read(locators, columns)
+    clean = all(
+        name == "payload" or texts.is_clean(column)
+        for name, column in zip(columns, stored.columns, strict=True)
+    )
+    return stored if clean else texts.mended_batch(stored)
+
+
+def message_columns(
+    journal: Journal,
+    ids: Int64s,
+    dues_ms: Int64s,
+    attempts: UInt16s,
+    locators: Int64s,
+    priorities: UInt16s | None = None,
+    groups: pa.StringArray | None = None,
+) -> list[pa.Array]:
+    """The columns of DELIVERY for these messages, in its order.
+
+    Args:
+        priorities: None = all have the default.
+        groups: where they changed since they were stored; None = as stored.
+    """
+    rows = len(ids)
+    stored = read_stored(journal, locators)
+    key, group, tags, headers, payload = stored.columns
+    if headers.null_count == rows:
+        header_maps = pa.nulls(rows, DELIVERY.field("headers").type)
+    else:
+        header_maps = packing.unpack_headers(headers)
+    if priorities is None:
+        priorities = np.full(rows, DEFAULT_PRIORITY, dtype=np.uint16)
+    if tags.null_count == rows:
+        tag_lists = pa.nulls(rows, DELIVERY.field("tags").type)
+    else:
+        tag_lists = packing.unpack_tags(tags)
+    return [
+        pa.array(ids),
+        pa.array(dues_ms),
+        pa.array(attempts),
+        key,
+        group if groups is None else groups,
+        pa.array(priorities),
+        tag_lists,
+        header_maps,
+        payload,
+    ]
+
+
+def delivery_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
+    """The batch of each dispatch, schema DELIVERY, in dispatch order; some may be empty.
+
+    Args:
+        pushes: of one partition: their rows are read in one go, which costs hardly more than one.
+    """
+    early = [push.batch for push in pushes if push.batch is not None]
+    if early:  # all of one consumer, and so all of one kind
+        return early
+    first_push, leases = pushes[0], [push.leased for push in pushes]
+    columns = message_columns(
+        first_push.journal,
+        _joined([leased.sequences for leased in leases])
+        | (first_push.partition << limits.SEQUENCE_BITS),
+        _joined([leased.dues_ms for leased in leases]),
+        _joined([leased.attempts for leased in leases]),
+        _joined([leased.locators for leased in leases]),
+        _priorities(leases),
+        _groups(leases),
+    )
+    whole = pa.RecordBatch.from_arrays(columns, schema=DELIVERY)
+    batches, first = [], 0
+    for leased in leases:
+        batch = whole.slice(first, len(leased.sequences))
+        first += batch.num_rows
+        payload = batch.column(DELIVERY.names.index("payload"))
+        if payload.null_count:
+            # The lease ended and somebody else finished the row before it was sent.
+            batch = batch.filter(payload.is_valid())
+        batches.append(batch)
+    return batches
+
+
+def _priorities(leases: list[Leased]) -> UInt16s | None:
+    """The priorities of all rows; the first message that has one comes at some time."""
+    if all(leased.priorities is None for leased in leases):
+        return None
+    return _joined(
+        [
+            np.full(leased.sequences.size, DEFAULT_PRIORITY, dtype=np.uint16)
+            if leased.priorities is None
+            else leased.priorities
+            for leased in leases
+        ]
+    )
+
+
+def text_of(words: Words) -> pa.StringArray:
+    """A dictionary as a text column; null where the text is empty."""
+    names = pa.array([name or None for name in words.names], pa.utf8())
+    return names.take(pa.array(words.indices))
+
+
+def _groups(leases: list[Leased]) -> pa.StringArray | None:
+    """The groups of all rows, where they changed since they were stored."""
+    if any(leased.groups is None for leased in leases):
+        return None
+    return pa.concat_arrays([text_of(leased.groups) for leased in leases if leased.groups])
+
+
+def _joined(parts: list[npt.NDArray[Number]]) -> npt.NDArray[Number]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def peek_batch(
+    journal: Journal,
+    ids: Int64s,
+    dues_ms: Int64s,
+    attempts: UInt16s,
+    locators: Int64s,
+    states: list[str],
+    priorities: UInt16s | None = None,
+    groups: pa.StringArray | None = None,
+) -> pa.RecordBatch:
+    """The batch of a peek, schema PEEK."""
+    columns = message_columns(journal, ids, dues_ms, attempts, locators, priorities, groups)
+    batch = pa.RecordBatch.from_arrays([*columns, pa.array(states, pa.utf8())], schema=PEEK)
+    if columns[-1].null_count:
+        batch = batch.filter(columns[-1].is_valid())
+    return batch

@@ -1,0 +1,81 @@
+"""Keys to sequences: the index proposes by hash, the stored key decides.
+
+Room: broker. Reads the journal; the engine only knows hashes.
+Holds: a sequence is given for a key only if the live message's stored key is that text.
+See: rule 11; docs/adr/0005-keys-are-resolved-in-the-shell.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dejaqueue import limits
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.engine import Engine
+from dejaqueue.journal.interface import Journal
+from dejaqueue.schema.keys import NO_KEY
+
+
+def find_live(
+    engine: Engine, journal: Journal, keys: pa.StringArray, rows: Int64s, sequences: Int64s
+) -> Int64s:
+    """The live sequence of each key, -1 where there is none.
+
+    Args:
+        keys: the keys asked for, shape (n,).
+        rows: for each candidate its index in `keys`.
+        sequences: for each candidate its sequence; both from `Engine.find_keys`, all readable.
+    """
+    found = np.full(len(keys), -1, dtype=np.int64)
+    if len(rows) == 0:
+        return found
+    stored = journal.read(engine.locators(sequences), ("key",)).column(0)
+    same = pc.equal(stored, keys.take(pa.array(rows))).fill_null(False)
+    same_mask = np.asarray(same.cast(pa.uint8())) == 1
+    found[rows[same_mask]] = sequences[same_mask]
+    return found
+
+
+def find_in(
+    core: PartitionCore, keys: pa.StringArray, key_hashes: Int64s, but: Int64s | None = None
+) -> Int64s | None:
+    """The live sequence of each key in a partition, -1 where there is none; None = none has one.
+
+    On its worker. What was applied and is not appended yet, is appended if it may be one of them.
+
+    Args:
+        but: messages that do not count, ascending.
+    """
+    rows, sequences = core.engine.find_keys(key_hashes)
+    if but is not None and but.size and sequences.size:
+        counts = but[np.minimum(but.searchsorted(sequences), but.size - 1)] != sequences
+        rows, sequences = rows[counts], sequences[counts]
+    if not len(sequences):
+        return None
+    positions = core.engine.locators(sequences) >> limits.ROW_BITS
+    if int(positions.max()) > core.position:
+        core.commits.commit_all()  # a candidate is readable only once it is appended
+    return find_live(core.engine, core.journal, keys, rows, sequences)
+
+
+def find_repeats(keys: pa.StringArray, key_hashes: Int64s) -> Int64s | None:
+    """For each row the first row of the batch with the same key, -1 where it is the first itself;
+    None = all are.
+
+    Rows without a key (hash 0) repeat nothing. The texts are only compared if two hashes are equal.
+    """
+    # tidy: allow determinism, because equal hashes are one value: their order cannot be seen
+    in_order = np.sort(key_hashes)
+    if not ((in_order[1:] == in_order[:-1]) & (in_order[1:] != NO_KEY)).any():
+        return None
+    firsts = np.full(len(keys), -1, dtype=np.int64)
+    keyed = np.flatnonzero(key_hashes)
+    codes = np.asarray(keys.take(pa.array(keyed)).dictionary_encode().indices)
+    _, first_indices, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    first_rows = keyed[first_indices[inverse]]
+    repeats_mask = first_rows != keyed
+    firsts[keyed[repeats_mask]] = first_rows[repeats_mask]
+    return firsts

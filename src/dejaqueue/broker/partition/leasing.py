@@ -1,0 +1,140 @@
+"""Leasing: what is due goes to who has credit, and when to look again.
+
+Room: broker. Runs on the partition's worker, as a part of its step.
+Holds: nothing is leased before its time by more than its consumer may hold it (rule 2); a lease
+that handed nothing out and changed nothing leaves no trace in the journal.
+See: partition.py, whose step calls it; dispatch.py for the consumers' turns.
+"""
+
+from __future__ import annotations
+
+from dejaqueue import limits
+from dejaqueue.broker.consumers.dispatch import Dispatcher, Push
+from dejaqueue.broker.shard import entries
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.engine.commands import Ack, Lease
+from dejaqueue.engine.effects import Leased
+from dejaqueue.model import TagFilter, TopicKind
+
+# A message is sent to a client that holds it when this much of the lease-ahead time is still left:
+# most of it, for a sync or a garbage collection that takes its time on the way; not all of it, so
+# that the messages of the rest come along in the same dispatch.
+AHEAD_PERCENT = 80
+# Dispatches in one step, so that requests do not wait behind dispatches.
+STEP_DISPATCHES_MAX = 32
+
+
+def dispatch(core: PartitionCore, dispatcher: Dispatcher) -> None:
+    """Lease what is due, or due so soon that it should be on its way, to whoever has credit."""
+    now_ms = core.now_ms()
+    expiry_ms = core.engine.next_expiry_ms()
+    if expiry_ms is not None and expiry_ms <= now_ms:
+        apply_lease(core, Lease(now_ms, core.next_position(), now_ms, 0, now_ms))
+    dispatcher.share_anew(core.clock.now_us())
+    filters = _filters(core, dispatcher)
+    for _ in range(STEP_DISPATCHES_MAX):
+        # Filters take turns as consumers do.
+        if not sum(_dispatch_to(core, dispatcher, wanted) for wanted in filters):
+            return
+
+
+def _filters(core: PartitionCore, dispatcher: Dispatcher) -> tuple[TagFilter | None, ...]:
+    """What consumers take; while the topic is paused they take nothing."""
+    return () if core.topic().paused else dispatcher.filters
+
+
+def _is_free(core: PartitionCore) -> bool:
+    """No message is leased: the partition may go to another consumer."""
+    return core.engine.counts.leased == 0
+
+
+def _dispatch_to(core: PartitionCore, dispatcher: Dispatcher, wanted: TagFilter | None) -> bool:
+    """One dispatch to one of the consumers with that filter; False if there is none."""
+    ahead_ms = _ahead_ms(core)
+    now_ms = core.now_ms()
+    head_ms = core.engine.next_due_ms(wanted)
+    if head_ms is None or head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100:
+        return False
+    rows_max = _rows_max(core)
+    holding = head_ms > now_ms
+    grant = dispatcher.reserve(
+        rows_max,
+        core.clock.now_us(),
+        wanted,
+        holding=holding,
+        partition=core.number,
+        free=_is_free(core),
+    )
+    if grant is None:
+        return False
+    consumer, rows = grant
+    until_ms = now_ms + min(ahead_ms, consumer.ahead_ms)
+    lease_end_ms = until_ms + (consumer.options.lease_ms or core.topic().lease_ms)
+    position = core.next_position()
+    command = Lease(now_ms, position, until_ms, rows, lease_end_ms, filter=wanted)
+    leased = apply_lease(core, command)
+    taken = 0 if leased is None else len(leased.sequences)
+    if taken < rows:
+        dispatcher.give_back(consumer, rows - taken)
+    if leased is None:
+        return False
+    core.counting.leased(wanted, leased, now_ms)
+    push = Push(core.number, core.journal, leased, rows_max, consumer.options.auto_ack)
+    if push.is_done:  # the same group makes lease and ack durable, before it is sent
+        core.apply(Ack(now_ms, position))
+    core.commits.group.pushes.append((consumer, push))
+    return True
+
+
+def apply_lease(core: PartitionCore, command: Lease) -> Leased | None:
+    """Apply a lease; if it changed nothing it leaves no trace."""
+    effects = core.engine.apply(command)
+    if not effects.is_void:
+        taken = 0 if effects.leased is None else len(effects.leased.sequences)
+        core.commits.group.add(entries.to_entry(command, taken), effects)
+    return effects.leased
+
+
+def _ahead_ms(core: PartitionCore) -> int:
+    """How long before its due time a message may be leased. Where another order than time decides
+    among those that are due, it can't be known before."""
+    topic = core.topic()
+    by_time = topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
+    return topic.lease_ahead_ms if by_time else 0
+
+
+def _rows_max(core: PartitionCore) -> int:
+    """Rows whose payloads together make no more than a wire message should hold."""
+    mean = core.mean_payload_bytes or 1_024
+    return max(1, min(limits.DISPATCH_ROWS_MAX, limits.DISPATCH_BYTES_MAX // mean))
+
+
+def next_lease_us(core: PartitionCore, dispatcher: Dispatcher) -> int | None:
+    """When there will be something to lease to somebody with credit, clock µs; None = never, unless
+    the partition is rung."""
+    wakes_us: list[int] = []
+    ahead_us = core.clock.ahead_us
+    now_us, ahead_ms = core.clock.now_us(), _ahead_ms(core) * AHEAD_PERCENT // 100
+    anyone_at_all = False
+    share_us = dispatcher.next_share_us()
+    if share_us is not None:
+        wakes_us.append(share_us)
+    for wanted in _filters(core, dispatcher):
+        anyone, holder = dispatcher.has_credit(
+            now_us, wanted, partition=core.number, free=_is_free(core)
+        )
+        if holder and ahead_ms:
+            core.counting.promised(wanted, (now_us - ahead_us) // 1_000, core.engine.next_sequence)
+        else:
+            core.counting.unpromised(wanted)
+        if not anyone:
+            continue
+        anyone_at_all = True
+        head_ms = core.engine.next_due_ms(wanted)
+        if head_ms is not None:
+            wakes_us.append((head_ms - (ahead_ms if holder else 0)) * 1_000 + ahead_us)
+    if anyone_at_all or share_us is not None or core.engine.has_mortals:
+        expiry_ms = core.engine.next_expiry_ms()
+        if expiry_ms is not None:
+            wakes_us.append(expiry_ms * 1_000 + ahead_us)
+    return min(wakes_us, default=None)

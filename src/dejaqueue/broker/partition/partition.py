@@ -1,0 +1,313 @@
+"""A partition: its engine, its journal, and the one order in which things happen to them.
+
+Room: broker. Runs on its worker's thread alone; other threads only put requests into the inbox.
+Holds: nothing is answered or sent to a consumer before it is durable (rule 1); the engine is never
+ahead of the journal when a step ends, or it is thrown away and read again; whatever breaks off,
+each request is answered.
+See: core.py, what a partition is; worker.py, which calls `step`; docs/internals.
+
+    step = take requests → apply them to the engine → lease what is due → append once → answer all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from dejaqueue.broker import news
+from dejaqueue.broker.consumers.dispatch import Dispatcher
+from dejaqueue.broker.partition.admission import Admission
+from dejaqueue.broker.partition.inbox import Inbox
+from dejaqueue.broker.partition.leasing import dispatch, next_lease_us
+from dejaqueue.broker.partition.requests import Request
+from dejaqueue.broker.partition.taking import take_requests
+from dejaqueue.broker.shard.backlog import Backlog
+from dejaqueue.broker.shard.chore import Chore, Chores
+from dejaqueue.broker.shard.commit import CommitPorts, Commits
+from dejaqueue.broker.shard.committer import Committer
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.shard.listener import Listener
+from dejaqueue.broker.shard.maintenance import Maintenance
+from dejaqueue.broker.shard.opening import JournalDoor, Opened, Opening, read_again
+from dejaqueue.broker.shard.resting import Rest
+from dejaqueue.engine.commands import Configure
+from dejaqueue.engine.rules import Rules
+from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted, Unavailable
+from dejaqueue.model import Topic, TopicKind
+
+RETRY_US = 500_000
+"""A partition on a server that was away, or that had another owner, is tried again so often."""
+UNREAD_RETRY_US = 100_000
+"""… while requests wait for it."""
+CRON_RETRY_US = 1_000_000
+"""… of a cron topic, whose entries fire though nobody asks for anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duties:
+    """What one partition does beside answering requests, as broker.py puts it together.
+
+    Attributes:
+        maintenance: its snapshots and compaction.
+        listener: hears what is in its journal.
+        chores: what else, in the order in which it is done; before maintenance.
+    """
+
+    maintenance: Maintenance
+    listener: Listener = field(default_factory=Listener)
+    chores: Sequence[Chore] = ()
+
+
+class Partition:
+    """One partition of a topic on this broker.
+
+    Args:
+        door: the way to its journal, which is opened when the partition is first used.
+        committer: appends for it while the worker goes on.
+        dispatcher: the consumers of its topic.
+        topic_backlog: what is live in all partitions of the topic, as of their last steps.
+
+    Attributes:
+        core: its engine and journal, and the way into them.
+        inbox: what it is asked.
+        maintenance: its snapshots.
+        listener: hears what is in its journal.
+        loaded: the engine is there, and as far as the journal.
+        opening: the journal is being read by another thread; None = it is not.
+    """
+
+    def __init__(
+        self,
+        core: PartitionCore,
+        door: JournalDoor,
+        committer: Committer,
+        dispatcher: Dispatcher,
+        topic_backlog: Callable[[], Backlog],
+        duties: Duties,
+    ) -> None:
+        self.core = core
+        self.number = core.number
+        self.inbox = Inbox(core)
+        self.maintenance = duties.maintenance
+        self.listener = duties.listener
+        self.loaded = False
+        self.opening: Opening | None = None
+        self._door = door
+        self._committer = committer
+        self._dispatcher = dispatcher
+        self._admission = Admission(topic_backlog)
+        # Maintenance comes last: what it does by the way must not delay what somebody waits for.
+        self._chores = Chores([*duties.chores, duties.maintenance, Rest()])
+        self._is_closed = False
+        self._failed: DejaQError | None = None
+        self._unreadable: DejaQError | None = None
+        self._configured: Topic | None = None
+
+    # --- any thread -------------------------------------------------------------------------
+
+    def put(self, request: Request) -> None:
+        """Leave a request for the worker. The caller rings the worker."""
+        self.inbox.put(request)
+
+    def ring(self) -> None:
+        """Have it stepped soon."""
+        self.core.ring()
+
+    @property
+    def backlog(self) -> Backlog:
+        """What is live in it, as of its last step."""
+        return self.core.backlog
+
+    @property
+    def failure(self) -> DejaQError | None:
+        """Why this partition will not be read again before the broker is started anew."""
+        return self._failed
+
+    # --- the worker's thread ----------------------------------------------------------------
+
+    def step(self, *, busy: bool = False) -> int | None:
+        """Do what there is to do.
+
+        Args:
+            busy: the worker has not slept since the last step: let the committer do the append.
+
+        Returns:
+            When to be called again, in clock µs; None = when rung.
+        """
+        if self._is_closed:  # rung just before it was closed: loading would open the journal again
+            self.inbox.turn_away(Unavailable("the topic is closed", 1_000))
+            return None
+        if not self.loaded and not self._load():
+            return self._next_try_us()
+        has_more = False
+        try:
+            if self.core.commits.is_held_up and not self._go_on():
+                return None  # the append that is waited for rings when it has landed
+            has_more = self._step_loaded(busy=busy)
+        except DejaQError as error:
+            self._fail(error)
+        except Exception as wrong:  # noqa: BLE001 - our bug: the engine may be ahead of the journal
+            news.broke_off(self.core.topic().name, self.number)
+            self._fail(InternalError(f"{type(wrong).__name__}: {wrong}"))
+        if not self.loaded:
+            return self._next_try_after_failure_us()
+        self.core.backlog = self.core.live()
+        commits = self.core.commits
+        if not self.inbox.is_empty:
+            full = commits.is_held_up or commits.group.is_full(self.core.settings.dispatch)
+            return None if full and commits.in_flight else self.core.clock.now_us()
+        return self.core.clock.now_us() if has_more else self._next_us()
+
+    def _step_loaded(self, *, busy: bool) -> bool:
+        """The step itself; True if a chore has more to do at once."""
+        core, chores = self.core, self._chores
+        core.keep_time()
+        if core.topic() is not self._configured:
+            self._configure()
+        commits = core.commits
+        if not commits.group.is_full(core.settings.dispatch):
+            take_requests(core, self.inbox, self._admission)
+            chores.step(core)
+            dispatch(core, self._dispatcher)
+        chores.before_append(core)
+        commits.commit(behind=busy or commits.is_apart)
+        return chores.after_append(core, is_idle=self.inbox.is_empty)
+
+    def _go_on(self) -> bool:
+        """Something waits for what was applied to be durable: whether it is, and was done."""
+        commits = self.core.commits
+        commits.commit(behind=True)
+        if not commits.is_settled:
+            return False
+        commits.is_held_up = False
+        # Before anything is applied again: else it would find things unsettled for ever.
+        self._chores.after_append(self.core, is_idle=self.inbox.is_empty)
+        return True
+
+    def _next_us(self) -> int | None:
+        """When there is something to lease, or a chore to do, clock µs; None = when rung."""
+        wakes_us = (
+            next_lease_us(self.core, self._dispatcher),
+            self._chores.next_us(self.core),
+        )
+        return min((wake_us for wake_us in wakes_us if wake_us is not None), default=None)
+
+    def _configure(self) -> None:
+        """The topic's settings changed, or the partition was just read: tell the engine."""
+        core, topic = self.core, self.core.topic()
+        rules = Rules.of(topic)
+        if rules != core.engine.rules:
+            core.apply(Configure(core.now_ms(), rules.to_text()))
+        self._chores.configured(core)
+        self._configured = topic
+
+    # --- loading and failing ----------------------------------------------------------------
+
+    def _load(self) -> bool:
+        """Read snapshot and journal. False: not yet, or it can't be; then who waits was told."""
+        if self.opening is not None and not self.opening.is_done:
+            return False
+        opening, self.opening = self.opening, None
+        if self._failed is not None:
+            self.inbox.turn_away(self._failed)
+            return False
+        refusal = self._door.ownership.refusal()
+        if refusal is not None:
+            if opening is not None:
+                opening.let_go()
+            self.inbox.turn_away(refusal)
+            return False
+        if opening is None and self._door.executor is not None:
+            self.opening = Opening(self.core, self._door, self._door.executor)
+            return False
+        try:
+            self._begin(read_again(self.core, self._door) if opening is None else opening.result())
+        except Exception as wrong:  # noqa: BLE001 - if it is not one of ours, it is our bug
+            error = wrong if isinstance(wrong, DejaQError) else InternalError(repr(wrong))
+            if str(error) != str(self._unreadable):  # it is tried ten times a second
+                news.failed(self.core.topic().name, self.number, error, final=False)
+            self._unreadable = error
+            self.inbox.turn_away(error)
+            return False
+        self._unreadable = None
+        self.loaded = True
+        return True
+
+    def _begin(self, opened: Opened) -> None:
+        """Serve what was read."""
+        core, door, topic_name = self.core, self._door, self.core.topic().name
+        door.comes_back = door.comes_back or opened.journal.reopens
+        self._configured = None
+        ports = CommitPorts(
+            core.clock,
+            self._committer,
+            self._dispatcher,
+            topic_name,
+            self.number,
+            core.counting,
+            core.ring,
+            door.listener,
+            lambda: door.ownership.refusal() is None,
+        )
+        commits = Commits(opened.journal, opened.tail, opened.epoch, ports)
+        core.serve(opened.engine, opened.journal, commits, opened.read_from)
+        entry_count = opened.tail - 1 - opened.read_from
+        news.recovered(topic_name, self.number, entry_count, opened.duration_ms)
+        news.mended(topic_name, self.number, opened.journal)
+        self._chores.loaded(core)
+
+    def _fail(self, error: DejaQError) -> None:
+        """The step broke off: its outcome is not known to anybody yet; throw the engine away."""
+        core = self.core
+        # A full disk or another owner: reading again may help. A failed sync is final (duty 8).
+        may_help = isinstance(error, ResourceExhausted | Fenced | InternalError)
+        if not may_help and not core.journal.reopens:
+            self._failed = error
+        if isinstance(error, Fenced):
+            self._door.ownership.fenced()
+        core.commits.abandon(error)
+        self.loaded = False
+        self._unreadable = error
+        self.inbox.give_up(error)
+        core.journal.close()
+        if self._failed is not None:
+            self.inbox.turn_away(self._failed)
+        news.failed(core.topic().name, self.number, error, final=self._failed is not None)
+
+    def _next_try_after_failure_us(self) -> int | None:
+        """When to read it again after a step that broke off."""
+        now_us = self.core.clock.now_us()
+        if not self.inbox.is_empty:
+            return now_us + UNREAD_RETRY_US
+        if self.core.topic().kind is TopicKind.CRON:
+            return now_us + CRON_RETRY_US
+        return self._next_try_us()
+
+    def _next_try_us(self) -> int | None:
+        """When to read it again though nobody asks: a server may be back, or we its owner again."""
+        if self.opening is not None:
+            return None  # it rings
+        if self._failed is None and self._door.comes_back:
+            return self.core.clock.now_us() + RETRY_US
+        return None
+
+    def check_loaded(self) -> None:
+        """Raise Unavailable, or why it failed, if the partition is not read. For looks."""
+        if not self.loaded:
+            unknown = Unavailable("the partition can't be read now", 1_000)
+            known = None if self._is_closed else self._failed or self._unreadable
+            raise known or unknown
+
+    # --- the end ----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Answer what waits with Unavailable and close the journal."""
+        self._is_closed = self._door.is_closed = True
+        if self.opening is not None:
+            self.opening.let_go()
+        self.inbox.turn_away(Unavailable("the broker is stopping", 1_000))
+        if self.loaded:
+            self.loaded = False
+            self.core.commits.abandon(Unavailable("the broker is stopping", 1_000))
+            self.core.journal.close()
+            self._chores.closed()

@@ -1,0 +1,67 @@
+"""The roster: what each partition of a broker does beside answering requests and leasing.
+
+Room: broker. Asked when a topic is served, and when it gets more partitions.
+Holds: the order in which chores are done is the order in which they stand here, and nothing else
+says which there are.
+See: chore.py for what a chore is; docs/adr/0031-partition-core-and-chores.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from dejaqueue.broker.counting import TopicCounts
+from dejaqueue.broker.cron.fire import CronFiring
+from dejaqueue.broker.history.history import History
+from dejaqueue.broker.history.recorder import Recorder
+from dejaqueue.broker.letters.carrier import Carrier
+from dejaqueue.broker.letters.dead_letters import DeadLetters
+from dejaqueue.broker.partition.partition import Duties
+from dejaqueue.broker.shard.maintenance import Maintenance, RoomBell
+from dejaqueue.broker.topic.forecast import Forecast, ForecastChore
+from dejaqueue.broker.transactions.coordinator import Coordinator
+from dejaqueue.broker.transactions.staging import StagedWatch
+from dejaqueue.settings import DispatchSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """With what the chores of all partitions of a broker are made.
+
+    Attributes:
+        grow: raises a topic, by name, to so many partitions; returns at once.
+    """
+
+    settings: DispatchSettings
+    snapshot_writer: Executor
+    room: RoomBell
+    history: History
+    coordinator: Coordinator
+    carrier: Carrier
+    grow: Callable[[str, int], None]
+
+    def of_topic(self, topic_name: str, counting: TopicCounts) -> Callable[[int], Duties]:
+        """The duties of the partitions of a topic, by number.
+
+        Args:
+            counting: what its partitions count together.
+        """
+        forecast = Forecast(self.settings, lambda count: self.grow(topic_name, count))
+
+        def duties_of(partition_number: int) -> Duties:
+            recorder = Recorder(self.history, topic_name, partition_number, counting)
+            return Duties(
+                Maintenance(self.snapshot_writer, self.room, recorder.settle),
+                recorder,
+                (
+                    CronFiring(),
+                    StagedWatch(self.coordinator),
+                    ForecastChore(forecast),
+                    recorder,
+                    DeadLetters(self.carrier),
+                ),
+            )
+
+        return duties_of

@@ -1,0 +1,122 @@
+"""Chores: what a partition does beside answering requests and leasing.
+
+Room: broker. Everything here runs on the partition's worker, as a part of its step.
+Holds: chores run in the order in which they were given; none of them waits for anything; what one
+raises breaks the step off, as with anything else that it does.
+See: partition.py, whose step runs them; broker.py, which says which chores a partition has;
+docs/adr/0031-partition-core-and-chores.md.
+
+    step → (leasing) → before_append → the group is appended, or on its way → after_append
+
+A new chore is one class in a file of its own, and one line in `broker.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dejaqueue.broker.shard.core import PartitionCore
+
+
+class Chore:
+    """What a partition does when it is time. Each method may be left out: then it costs nothing."""
+
+    def loaded(self, core: PartitionCore) -> None:
+        """The partition was read, for the first time or again: what was planned before is void."""
+
+    def configured(self, core: PartitionCore) -> None:
+        """The topic's settings are others than in the step before, or the partition was read."""
+
+    def step(self, core: PartitionCore) -> None:
+        """Do what is due, by commands of the group that is being filled. Left out while that group
+        is full."""
+
+    def before_append(self, core: PartitionCore) -> None:
+        """The group is about to be appended: the last chance to add to it. Also while it is full,
+        so it must be little."""
+
+    def after_append(self, core: PartitionCore, *, is_idle: bool) -> bool:
+        """The group was appended, or is on its way.
+
+        Args:
+            is_idle: no request waits, so there is time for more than a little.
+
+        Returns:
+            True if there is more to do at once.
+        """
+        return False
+
+    def next_us(self, core: PartitionCore) -> int | None:
+        """When it wants a step though nothing else happens, clock µs; None = it does not."""
+        return None
+
+    def closed(self) -> None:
+        """The partition is served no more by this object."""
+
+
+def wake_us(core: PartitionCore, at_ms: int | None) -> int | None:
+    """When the clock that workers sleep by says that it is `at_ms` UTC; None = never."""
+    return None if at_ms is None else at_ms * 1_000 + core.clock.ahead_us
+
+
+class Chores:
+    """The chores of one partition, in their order.
+
+    What a chore left out of `Chore` is not called: a step of a single message takes 100 µs, of
+    which eight empty calls for each chore would be a part that one can measure.
+    """
+
+    def __init__(self, chores: Sequence[Chore]) -> None:
+        def own(hook: str) -> tuple[Callable[..., Any], ...]:
+            left_out = getattr(Chore, hook)
+            return tuple(
+                getattr(chore, hook)
+                for chore in chores
+                if getattr(type(chore), hook) is not left_out
+            )
+
+        self._loaded = own("loaded")
+        self._configured = own("configured")
+        self._step = own("step")
+        self._before_append = own("before_append")
+        self._after_append = own("after_append")
+        self._next_us = own("next_us")
+        self._closed = own("closed")
+
+    def loaded(self, core: PartitionCore) -> None:
+        """The partition was read."""
+        for loaded in self._loaded:
+            loaded(core)
+
+    def configured(self, core: PartitionCore) -> None:
+        """The topic's settings are new to it."""
+        for configured in self._configured:
+            configured(core)
+
+    def step(self, core: PartitionCore) -> None:
+        """Have each do what is due."""
+        for step in self._step:
+            step(core)
+
+    def before_append(self, core: PartitionCore) -> None:
+        """The group is about to be appended."""
+        for before_append in self._before_append:
+            before_append(core)
+
+    def after_append(self, core: PartitionCore, *, is_idle: bool) -> bool:
+        """The group was appended; True if one of them has more to do at once."""
+        has_more = False
+        for after_append in self._after_append:
+            has_more |= after_append(core, is_idle=is_idle)
+        return has_more
+
+    def next_us(self, core: PartitionCore) -> int | None:
+        """When the first of them wants a step, clock µs; None = none does."""
+        wakes_us = [next_us(core) for next_us in self._next_us]
+        return min((wake_us for wake_us in wakes_us if wake_us is not None), default=None)
+
+    def closed(self) -> None:
+        """The partition is served no more."""
+        for closed in self._closed:
+            closed()

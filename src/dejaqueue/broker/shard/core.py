@@ -1,0 +1,154 @@
+"""PartitionCore: what a partition is while it is served: its engine, its journal, and the way in.
+
+Room: broker. Used on the partition's worker alone, but for what says otherwise.
+Holds: the engine changes by `apply` alone, which puts the command's entry into the group that will
+be appended; time never runs backwards from one command to the next.
+See: partition.py, which makes steps of it; docs/adr/0031-partition-core-and-chores.md.
+
+It is the one port between the rooms of the journal (shard: commit, opening, maintenance) and those
+of the requests (partition), and all that the functions which work on a partition are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dejaqueue.broker import news
+from dejaqueue.broker.counting import PartitionCounts
+from dejaqueue.broker.shard import entries
+from dejaqueue.broker.shard.backlog import Backlog
+from dejaqueue.broker.shard.commit import Commits
+from dejaqueue.broker.shard.timekeeping import Timekeeping
+from dejaqueue.clock import Clock
+from dejaqueue.engine.commands import Command
+from dejaqueue.engine.effects import Effects
+from dejaqueue.engine.engine import Engine
+from dejaqueue.journal.format import check_entry
+from dejaqueue.journal.interface import Entry, Journal
+from dejaqueue.model import Topic
+from dejaqueue.settings import BrokerSettings
+
+
+class PartitionCore:
+    """One partition of a topic, without its requests.
+
+    Attributes:
+        engine, journal, commits: as they were read last; there are none before `serve`.
+        read_from: position of the snapshot that the engine was restored from; 0 = of none.
+        time: its time, where the clock was wrong.
+        backlog: what is live as of its last step; any thread may read it.
+        lacks_room: somebody was turned away since the disk is full; who makes room clears it.
+
+    Args:
+        topic: read at each use, so that changed settings hold at once.
+        number: of the partition within its topic.
+        counting: what it counts of itself.
+        ring: has it stepped soon; any thread may call it.
+
+    >>> from dejaqueue.testing.virtual_clock import VirtualClock
+    >>> core = PartitionCore(lambda: Topic("orders"), 0, VirtualClock())
+    >>> core.mean_payload_bytes, core.backlog.count
+    (0, 0)
+    """
+
+    engine: Engine
+    journal: Journal
+    commits: Commits
+
+    def __init__(
+        self,
+        topic: Callable[[], Topic],
+        number: int,
+        clock: Clock,
+        settings: BrokerSettings | None = None,
+        counting: PartitionCounts | None = None,
+        ring: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.topic = topic
+        self.number = number
+        self.clock = clock
+        self.settings = BrokerSettings() if settings is None else settings
+        self.counting = PartitionCounts() if counting is None else counting
+        self.ring = ring
+        self.time = Timekeeping(clock)
+        self.read_from = 0
+        self.backlog = Backlog()
+        self.lacks_room = False
+        self._payload_bytes_sum = 0
+        self._payload_rows_sum = 0
+
+    def serve(self, engine: Engine, journal: Journal, commits: Commits, read_from: int = 0) -> None:
+        """Go on with what was just read."""
+        self.engine, self.journal, self.commits = engine, journal, commits
+        self.read_from = read_from
+        self.counting.loaded(engine, journal)
+        self.time.loaded()
+
+    # --- where it is --------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """The partition's time: the clock's, but never before the last command's."""
+        return max(self.time.utc_ms(), self.engine.now_ms)
+
+    @property
+    def position(self) -> int:
+        """Position of the last entry that is durable."""
+        return self.commits.tail
+
+    def next_position(self) -> int:
+        """Position that the next entry of this step gets."""
+        return self.commits.next_position
+
+    # --- what it does -------------------------------------------------------------------------
+
+    def apply(self, command: Command, entry: Entry | None = None) -> Effects:
+        """Apply a command, for the group that is being filled.
+
+        Args:
+            entry: of a command with texts; None = it is made of the command.
+
+        Raises:
+            BadRequest, UnicodeError: no entry can be made of it; nothing has changed.
+        """
+        entry = entries.to_entry(command) if entry is None else entry
+        check_entry(entry)
+        effects = self.engine.apply(command)
+        self.commits.group.add(entry, effects)
+        return effects
+
+    def keep_time(self) -> None:
+        """Put the partition's time right, if its clock was or its journal is far ahead."""
+        by_step_ms = self.settings.clock.step_ms_max
+        command = self.time.correction(self.engine.now_ms, by_step_ms)
+        if command is not None:
+            self.apply(command)
+            news.time_set(self.topic().name, self.number, command.by_ms)
+
+    # --- how much it holds --------------------------------------------------------------------
+
+    def sent(self, rows: int, payload_bytes: int) -> None:
+        """Note new messages and the bytes of their payloads."""
+        self._payload_bytes_sum += payload_bytes
+        self._payload_rows_sum += rows
+
+    @property
+    def mean_payload_bytes(self) -> int:
+        """Mean payload of what was sent since the partition was loaded; 0 = not known."""
+        return self._payload_bytes_sum // max(1, self._payload_rows_sum)
+
+    def live(self) -> Backlog:
+        """What is live now. Messages that came before the topic had a limit of bytes count with
+        the mean, as their sizes were not noted."""
+        return Backlog(*self.engine.backlog(self.mean_payload_bytes))
+
+    def has_room(self, rows: int, byte_count: int = 0) -> bool:
+        """True if the disk has room for so many rows; if not, some is made soon."""
+        if self.journal.has_room(byte_count + ENTRY_ROW_BYTES * rows):
+            return True
+        self.lacks_room = True
+        return False
+
+
+ENTRY_ROW_BYTES = 128
+"""What a row takes in the journal beside its payload, rather too much than too little: columns,
+offsets, key, headers as they usually are."""

@@ -1,0 +1,292 @@
+"""Snapshots and compaction of a partition: small steps between the steps that serve.
+
+Room: broker. Runs on the worker's thread; only the writing of snapshot files is left to another
+one.
+Holds: the journal is truncated only up to a snapshot that is durable; rows are freed only after
+their copies are.
+See: docs/guides/sizing.md; journal/interface.py duties 7 and 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Protocol
+
+import numpy as np
+
+from dejaqueue import limits
+from dejaqueue.broker import news
+from dejaqueue.broker.shard import entries
+from dejaqueue.broker.shard.chore import Chore
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.commands import OpenEpoch, Relocate
+from dejaqueue.engine.snapshot import (
+    SnapshotPlan,
+    abandon_snapshot,
+    begin_snapshot,
+    plan_snapshot,
+)
+from dejaqueue.errors import DejaQError
+from dejaqueue.journal.interface import TEXT_COLUMNS, SnapshotFile
+from dejaqueue.model import MessageState
+
+# Rows copied forward in one step: about a millisecond of work, which due messages can wait.
+COPY_ROWS_MAX = 4_096
+# Slabs of the message table that are copied for a snapshot in one step: about two milliseconds.
+COPY_SLABS = 4
+# While producers are refused for lack of room, a snapshot this often: it lets segments go.
+ROOM_INTERVAL_MS = 1_000
+# Snapshots until what was done before the first of them is gone: the journal keeps two.
+ROOM_SNAPSHOTS = 2
+# Entries between two looks for storage that is worth compacting.
+COMPACT_ENTRIES = 2_000
+
+
+class RoomBell(Protocol):
+    """Says that the disk is full, to all partitions that keep their journals on it."""
+
+    @property
+    def wanted_count(self) -> int:
+        """How often it was rung."""
+        ...
+
+    def want(self) -> None:
+        """Somebody was refused for lack of room. Does not block."""
+        ...
+
+
+class Maintenance(Chore):
+    """What one partition needs now and then.
+
+    Args:
+        writer: writes snapshot files, so that the worker goes on serving.
+        room: asks the other partitions for room as well.
+        settle_history: returns when what was recorded so far is on the disk: what lies before a
+            snapshot is not read again. Called on the writer's thread, and at a stop.
+
+    Attributes:
+        snapshot_count: snapshots that were made durable since the start.
+        copied_rows: rows that were copied so that mostly dead storage could go.
+    """
+
+    def __init__(
+        self,
+        writer: Executor,
+        room: RoomBell,
+        settle_history: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._writer = writer
+        self._room = room
+        self._room_wanted = room.wanted_count
+        self._settle_history = settle_history
+        self._snapshot_position = 0
+        self._snapshot_ms = 0
+        self._compacted_position = 0
+        self._loads = 0
+        self._plan: SnapshotPlan | None = None
+        self._write: Future[None] | None = None
+        self._written: int | DejaQError | None = None
+        self._room_snapshots = 0
+        self._to_copy: Int64s = np.zeros(0, dtype=np.int64)
+        self.snapshot_count = 0
+        self.copied_rows = 0
+
+    def loaded(self, core: PartitionCore) -> None:
+        """The partition was read again: what was planned before is void."""
+        self._snapshot_position = core.read_from
+        self._snapshot_ms = core.clock.now_ms()
+        self._compacted_position = core.position
+        self._loads += 1
+        self._to_copy = self._to_copy[:0]
+        self._plan = self._write = self._written = None
+        if core.journal.holds_room:
+            self._room_snapshots = ROOM_SNAPSHOTS
+
+    def _see_room(self, core: PartitionCore) -> None:
+        """A producer was refused because the disk is full, here or of another partition: soon give
+        back what room there is."""
+        if core.lacks_room:
+            core.lacks_room = False
+            self._room_snapshots = ROOM_SNAPSHOTS
+            self._room.want()
+        if self._room.wanted_count != self._room_wanted:
+            self._room_wanted = self._room.wanted_count
+            if core.journal.holds_room:
+                self._room_snapshots = ROOM_SNAPSHOTS
+
+    def next_us(self, core: PartitionCore) -> int | None:
+        """When the next snapshot is due, clock µs; None = when something happens."""
+        due_ms = self._next_snapshot_ms(core)
+        return None if due_ms is None else due_ms * 1_000
+
+    def _next_snapshot_ms(self, core: PartitionCore) -> int | None:
+        if self.busy:
+            return None
+        if self._room_snapshots:
+            return self._snapshot_ms + ROOM_INTERVAL_MS
+        interval_ms = core.settings.journal.snapshot_interval_ms
+        if interval_ms and (self.entry_count(core) or core.journal.holds_room):
+            return self._snapshot_ms + interval_ms
+        return None
+
+    def _is_snapshot_wanted(self, core: PartitionCore) -> bool:
+        settings = core.settings.journal
+        entry_count = core.position - self._snapshot_position
+        age_ms = core.clock.now_ms() - self._snapshot_ms
+        if self._room_snapshots and age_ms >= ROOM_INTERVAL_MS:
+            return True
+        if settings.snapshot_entries and entry_count >= settings.snapshot_entries:
+            return True
+        by_time = settings.snapshot_interval_ms and age_ms >= settings.snapshot_interval_ms
+        return bool(by_time and (entry_count > 0 or core.journal.holds_room))
+
+    def _prepare_snapshot(self, core: PartitionCore, *, is_idle: bool) -> None:
+        if self._room_snapshots:
+            self._room_snapshots -= 1
+            self._move_on(core, is_idle=is_idle)
+        elif core.position == self._snapshot_position:
+            self._move_on(core, is_idle=is_idle)
+
+    def _move_on(self, core: PartitionCore, *, is_idle: bool) -> None:
+        """Before a snapshot for the sake of room."""
+        if is_idle:
+            core.journal.turn_over()
+        if core.position == self._snapshot_position:
+            # The journal lets go of what lies before the older of two snapshots: have two.
+            core.apply(OpenEpoch(core.now_ms(), core.engine.epoch))
+
+    def after_append(self, core: PartitionCore, *, is_idle: bool) -> bool:
+        """Do a little if it is time; True = there is more to do soon."""
+        if self._written is not None and core.commits.settles():
+            self._finish_snapshot(core)
+        self._see_room(core)
+        if not self.busy and self._is_snapshot_wanted(core) and core.commits.settles():
+            self._prepare_snapshot(core, is_idle=is_idle)
+            self.begin_snapshot(core)
+        self._copy_some(core)
+        if self._plan is not None:
+            return True
+        return self._compact(core, is_idle=is_idle)
+
+    def begin_snapshot(self, core: PartitionCore) -> None:
+        """Hold the state as it is now; it is copied in the next steps, then made durable."""
+        core.commits.commit_all()  # the engine must not be ahead of what is durable
+        self._snapshot_position = core.position
+        self._snapshot_ms = core.clock.now_ms()
+        self._plan = begin_snapshot(core.engine)
+
+    def _copy_some(self, core: PartitionCore, slab_count: int | None = COPY_SLABS) -> None:
+        """Copy a little of the state; when all is copied, another thread makes it durable."""
+        plan = self._plan
+        if plan is None or not plan.copy_some(slab_count):
+            return
+        self._plan = None
+        files = [SnapshotFile(name, content) for name, content in plan.files()]
+        journal, position, load_number = core.journal, self._snapshot_position, self._loads
+
+        def write() -> None:
+            written: int | DejaQError = position
+            began_us = core.clock.now_us()
+            try:
+                self._settle_history()
+                journal.put_snapshot(position, plan.meta, files)
+                core.counting.topic.snapshots.add(core.clock.now_us() - began_us)
+            except DejaQError as error:
+                written = error
+            if load_number == self._loads:
+                self._written = written
+                core.ring()  # what it covers is given back though nobody asks
+
+        self._write = self._writer.submit(write)
+
+    def entry_count(self, core: PartitionCore) -> int:
+        """Entries that no snapshot covers, or will once it is written."""
+        return core.position - self._snapshot_position
+
+    def snapshot_beside(self, core: PartitionCore) -> Future[None] | None:
+        """Take a snapshot of what is durable now; what is waited for until it is written."""
+        if not self.busy:
+            self.begin_snapshot(core)
+        self._copy_some(core, None)
+        return self._write
+
+    def wait_written(self, core: PartitionCore) -> None:
+        """Wait for a snapshot that is being written, if there is one."""
+        self._copy_some(core, None)
+        if self._write is not None:
+            self._write.result()
+        self._finish_snapshot(core)
+
+    def _finish_snapshot(self, core: PartitionCore) -> None:
+        written, self._written = self._written, None
+        if written is None:
+            return
+        self._write = None
+        if isinstance(written, DejaQError):
+            # The next snapshot must not build on files of this one.
+            abandon_snapshot(core.engine)
+            news.snapshot_failed(core.topic().name, core.number, written)
+            return
+        self.snapshot_count += 1
+        news.snapshot_taken(core.topic().name, core.number, written)
+        core.commits.commit_all()  # an append by the committer would be in the way
+        core.journal.truncate(written)
+
+    @property
+    def busy(self) -> bool:
+        """True while a snapshot is being taken or written."""
+        return self._plan is not None or self._write is not None
+
+    def snapshot_and_wait(self, core: PartitionCore) -> None:
+        """At a graceful stop: make the state durable on this thread, so that the start is quick."""
+        core.commits.commit_all()
+        if core.position == self._snapshot_position:
+            return
+        position = core.position
+        meta, planned = plan_snapshot(core.engine)
+        files = [SnapshotFile(name, content) for name, content in planned]
+        self._settle_history()
+        core.journal.put_snapshot(position, meta, files)
+        core.journal.truncate(position)
+
+    def _compact(self, core: PartitionCore, *, is_idle: bool) -> bool:
+        """Copy live rows out of mostly dead storage, in due order, a few at a time."""
+        if len(self._to_copy) == 0:
+            if core.position - self._compacted_position < COMPACT_ENTRIES:
+                return False
+            if not core.commits.settles():
+                return False
+            self._compacted_position = core.position
+            core.commits.commit_all()
+            ranges = core.journal.sparse()
+            if ranges is None:
+                return False
+            # Found once, as it takes a walk over the whole table; copied over many steps.
+            first, last = int(ranges[0, 0]), int(ranges[0, 1])
+            self._to_copy = core.engine.live_in(first, last, limits.BATCH_ROWS_MAX)
+        if not is_idle or not core.commits.settles():
+            return False
+        rows, self._to_copy = self._to_copy[:COPY_ROWS_MAX], self._to_copy[COPY_ROWS_MAX:]
+        rows = rows[core.engine.states(rows) != MessageState.DONE]
+        if len(rows):
+            copy_rows(core, rows)
+            self.copied_rows += len(rows)
+        return len(self._to_copy) > 0
+
+
+def copy_rows(core: PartitionCore, sequences: Int64s) -> None:
+    """Write the stored columns of these messages again, in this order, and free the old ones."""
+    engine, journal, commits = core.engine, core.journal, core.commits
+    commits.commit_all()
+    batch = journal.read(engine.locators(sequences), TEXT_COLUMNS)
+    texts = {}
+    for name, column in zip(TEXT_COLUMNS, batch.columns, strict=True):
+        if column.null_count:
+            column = column.fill_null(b"" if name == "payload" else "")
+        texts[name] = entries.text_column(column)
+    command = Relocate(core.now_ms(), core.next_position(), sequences)
+    stored = {name: text for name, text in texts.items() if len(text.data) or name == "payload"}
+    core.apply(command, entries.relocate_entry(command, stored))
+    commits.commit(behind=commits.is_apart)

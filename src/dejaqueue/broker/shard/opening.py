@@ -1,0 +1,144 @@
+"""Reading a partition: its snapshot, what was appended since, and a new epoch behind that.
+
+Room: broker. Runs on the partition's worker; in a cluster beside it, several partitions at a time,
+because a broker that takes over has to ask a server many times for each.
+Holds: while a partition is being read its worker leaves it alone, so it is still touched by one
+thread at a time; one that was closed meanwhile appends no epoch if that can be helped, and what was
+opened is closed.
+See: partition.py, `_load`; docs/guides/cluster.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import NamedTuple
+
+from dejaqueue.broker.shard import entries
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.shard.listener import Listener
+from dejaqueue.broker.shard.ownership import LoneOwnership, Ownership
+from dejaqueue.engine.commands import OpenEpoch
+from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.snapshot import restore
+from dejaqueue.errors import Unavailable
+from dejaqueue.journal.interface import Journal
+
+OPENERS = 16
+"""Partitions that are read at once: most of the time each waits for a server."""
+
+
+class JournalDoor:
+    """How a partition gets at its journal.
+
+    Attributes:
+        ownership: whether it may.
+        listener: hears what is read, and later what is appended.
+        executor: where the journal is read, beside the worker; None = by the worker.
+        comes_back: a journal that cannot be read is tried again though nobody asks: its server
+            may be back, or this broker its owner again.
+        is_closed: nobody wants what is being read any more.
+    """
+
+    def __init__(
+        self,
+        open_journal: Callable[[], Journal],
+        *,
+        ownership: Ownership | None = None,
+        listener: Listener | None = None,
+        executor: Executor | None = None,
+        comes_back: bool = False,
+    ) -> None:
+        self.open_journal = open_journal
+        self.ownership: Ownership = LoneOwnership() if ownership is None else ownership
+        self.listener = Listener() if listener is None else listener
+        self.executor = executor
+        self.comes_back = comes_back
+        self.is_closed = False
+
+
+class Opened(NamedTuple):
+    """A partition as it was read.
+
+    Attributes:
+        tail: position of its last entry, which begins the epoch.
+        read_from: position of the snapshot, 0 = there was none.
+        duration_ms: how long that took.
+    """
+
+    engine: Engine
+    journal: Journal
+    tail: int
+    epoch: int
+    read_from: int
+    duration_ms: int
+
+
+def read_again(core: PartitionCore, door: JournalDoor) -> Opened:
+    """Read snapshot and journal. Raises Fenced, JournalDamaged, Unavailable.
+
+    Of the core only what does not change is used: this may run beside its worker.
+    """
+    began_us = core.clock.now_us()
+    journal, listener = door.open_journal(), door.listener
+    try:
+        snapshot = journal.latest_snapshot()
+        read_from = tail = 0
+        engine = Engine(core.number)
+        if snapshot is not None:
+            engine = restore(snapshot.meta, journal.read_snapshot_file)
+            read_from = tail = snapshot.position
+        listener.reading(core.topic(), engine, tail)
+        for position, _epoch, entry in journal.scan(tail):
+            effects = engine.apply(entries.to_command(entry, position))
+            listener.replayed(position, entry, effects)
+            tail = position
+        journal.adopt(engine.live_locators())
+        now_ms = max(core.clock.utc_ms(), engine.now_ms)
+        command = OpenEpoch(now_ms, engine.epoch + 1)
+        entry = entries.to_entry(command)
+        # An epoch fences whoever serves the partition by now, so none is begun for nobody.
+        if door.is_closed:
+            raise Unavailable("the topic is closed", 1_000)
+        tail = journal.append([entry], tail, command.epoch)
+        effects = engine.apply(command)
+        listener.replayed(tail, entry, effects)
+    except BaseException:
+        journal.close()
+        raise
+    duration_ms = (core.clock.now_us() - began_us) // 1_000
+    return Opened(engine, journal, tail, command.epoch, read_from, duration_ms)
+
+
+class Opening:
+    """A partition that another thread reads; made and asked by its worker alone."""
+
+    def __init__(self, core: PartitionCore, door: JournalDoor, executor: Executor) -> None:
+        self._is_gone = threading.Event()
+        self._opened: Future[Opened] = executor.submit(read_again, core, door)
+        self._opened.add_done_callback(lambda _: core.ring())
+
+    @property
+    def is_done(self) -> bool:
+        """True if `result` does not wait."""
+        return self._opened.done()
+
+    def result(self) -> Opened:
+        """What was read. Raises as `read_again`."""
+        return self._opened.result()
+
+    def let_go(self) -> None:
+        """Nobody wants it any more: close what it opens, whenever that is."""
+        self._opened.cancel()
+        self._opened.add_done_callback(self._leave)
+
+    def _leave(self, opened: Future[Opened]) -> None:
+        if not opened.cancelled() and opened.exception() is None:
+            opened.result().journal.close()
+        self._is_gone.set()
+
+    @property
+    def is_gone(self) -> bool:
+        """True if what was let go is closed."""
+        return self._is_gone.is_set()

@@ -1,0 +1,126 @@
+"""What a broker has in common with the others of its cluster.
+
+Room: broker. A port: cluster/ is behind it, and a broker that is alone has none.
+See: ownership.py for what of it a partition asks; cluster/node.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dejaqueue.access.key_ring import KeyRing
+from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.errors import DejaQError, Elsewhere
+from dejaqueue.journal.interface import JournalStore
+from dejaqueue.model import Topic
+
+
+def in_shards(topic: Topic, spread: int) -> Elsewhere:
+    """Why a topic that is served in shards is not to be asked as a whole, or the other way round.
+
+    Args:
+        spread: how many shards it is served in here.
+    """
+    text = f"topic {topic.name} is served in {spread} shards, each of which is to be asked"
+    return Elsewhere(text, 50, spread=spread)
+
+
+class TopicOwnership:
+    """The ownership of one topic, or of one shard of it, as the cluster says.
+
+    Args:
+        name: the topic's, or the shard's.
+    """
+
+    def __init__(self, cluster: ClusterPort, name: str) -> None:
+        self._cluster = cluster
+        self._name = name
+
+    def refusal(self) -> DejaQError | None:
+        """Why its journals must not be opened here now; None = they may."""
+        return self._cluster.refusal(self._name)
+
+    def fenced(self) -> None:
+        """One of its journals has another owner."""
+        self._cluster.fenced(self._name)
+
+
+@dataclass(frozen=True, slots=True)
+class Disks:
+    """Room on the disks of the servers beside brokers, which keep the journals.
+
+    Attributes:
+        free_bytes: here; None = it is not known, or there is no such server.
+        short: names of brokers whose server's disk has less than the reserve: producers of the
+            whole cluster wait, since each record is on most of them.
+    """
+
+    free_bytes: int | None = None
+    short: tuple[str, ...] = ()
+
+
+class ClusterPort(Protocol):
+    """The part of a broker that is agreed upon with others.
+
+    A topic that has shards is named here by the names of its shards.
+    """
+
+    @property
+    def clock_apart_us(self) -> int:
+        """How far this broker's clock is from the others' for certain; 0 = it agrees."""
+        ...
+
+    @property
+    def disks(self) -> Disks:
+        """Room on the disks of the servers beside brokers."""
+        ...
+
+    def catalogue(self, store: JournalStore) -> Catalogue:
+        """All topics of the cluster, as known here.
+
+        Raises:
+            Refused: this store of journals is not the cluster's. Unavailable.
+        """
+        ...
+
+    def elsewhere(self, topic: str) -> DejaQError:
+        """Why a topic that exists is not served here: Elsewhere, or Unavailable for the moment."""
+        ...
+
+    def refusal(self, topic: str) -> DejaQError | None:
+        """Why journals of a topic must not be opened here now; None = they may."""
+        ...
+
+    def fenced(self, topic: str) -> None:
+        """A journal of the topic has another owner. Returns at once: a worker calls it."""
+        ...
+
+    def placed(self, topic: str) -> None:
+        """Return when somebody serves a topic that was just made, or when that takes too long."""
+        ...
+
+    def settled(self, topic: str) -> None:
+        """Return when a topic is neither being made nor deleted any more: nothing is left of it, or
+        it is there.
+
+        Raises:
+            Unavailable: that takes too long; it goes on all the same.
+        """
+        ...
+
+    def describe(self, topic: str) -> dict[str, Any]:
+        """Who is there and who serves what; of one topic, or "" = of all."""
+        ...
+
+    def act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """What an operator asks: `remove_node`, `repair_node` or `check_cluster`.
+
+        Raises:
+            BadRequest, Refused, Elsewhere.
+        """
+        ...
+
+    def open_keys(self, keys: KeyRing) -> None:
+        """Have a broker's API keys be those of the cluster. Raises as KeyRing.open."""
+        ...

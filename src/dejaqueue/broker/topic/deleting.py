@@ -1,0 +1,64 @@
+"""The end of a topic: who serves it lets go, then its journals are dropped.
+
+Room: broker. Any thread may call it.
+Holds: journals are dropped only after the catalogue says that the topic is deleted, and it says so
+until they are: whatever breaks off in between is finished later. What is closed counts as let go of
+when nothing here reads its journals any more.
+See: catalogue.py and cluster/catalogue.py, which keep the two steps; docs/adr/0024.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from dejaqueue.broker.history.history import History
+from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.errors import DejaQError, TopicUnknown
+from dejaqueue.journal.interface import JournalStore
+
+log = logging.getLogger("dejaqueue.broker")
+
+
+class Endings:
+    """Topics of a broker that are gone, until it has let go of them."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._lock = threading.Lock()
+        self._ending: list[ServedTopic] = []
+
+    def begin(self, topics: Sequence[ServedTopic]) -> None:
+        """These are served no more; called before anybody can see that they are not."""
+        with self._lock:
+            self._ending += topics
+
+    def close(self, topics: Sequence[ServedTopic]) -> None:
+        """Close them, and tell whoever consumes them."""
+        for topic in topics:
+            topic.close(lambda partition: partition.close())
+            self._history.drop(topic.topic.name)
+            topic.dispatcher.end_all(TopicUnknown(topic.topic.name))
+
+    def are_over(self, name: str) -> bool:
+        """True if nothing here writes to the journals of a topic, or shard, of this name."""
+        with self._lock:
+            self._ending = [topic for topic in self._ending if not topic.is_gone]
+            return all(topic.served_as != name for topic in self._ending)
+
+
+def finish(name: str, store: JournalStore, catalogue: Catalogue) -> None:
+    """Drop the journals of a topic that a broker, which is alone, has let go of."""
+    store.drop(name)
+    catalogue.buried(name)
+
+
+def finish_all(store: JournalStore, catalogue: Catalogue) -> None:
+    """Drop, at the start, what a crash left of topics that were deleted; or leave it for later."""
+    for name in catalogue.leaving():
+        try:
+            finish(name, store, catalogue)
+        except DejaQError as error:
+            log.warning("what is left of topic %s stays for now: %s", name, error)

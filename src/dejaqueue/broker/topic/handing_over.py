@@ -1,0 +1,77 @@
+"""Letting go of partitions: at a stop, or of a topic that another broker will serve.
+
+Room: broker. `prepare` runs on the thread that gives, while the topic is still served; `finish` and
+`let_go` on each partition's worker.
+Holds: what was acknowledged is in the journal before the partition is closed. A snapshot lets the
+next owner read little; one that would save it next to nothing is not taken.
+See: broker.py, `give`; cluster/node.py, which says so to the others afterwards.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+
+from dejaqueue.broker.partition.partition import Partition
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.shard.maintenance import Maintenance
+from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.errors import DejaQError
+
+ENTRIES_MAX = 200
+"""So many entries without a snapshot are left to the next owner: it reads them in milliseconds."""
+PREPARE_SECONDS_MAX = 30.0
+"""Then it is given as it is; its next owner reads for longer."""
+
+
+def prepare(topic: ServedTopic) -> None:
+    """Take a snapshot of each partition that needs one, while they go on serving."""
+    asked = [
+        topic.look(partition.number, partial(_begin_snapshot, partition.maintenance))
+        for partition in topic.partitions
+    ]
+    for answer in asked:
+        with suppress(DejaQError, TimeoutError):  # without a snapshot, it only takes longer
+            writing = answer.result(PREPARE_SECONDS_MAX)
+            if writing is not None:
+                writing.result(PREPARE_SECONDS_MAX)
+
+
+def _begin_snapshot(maintenance: Maintenance, core: PartitionCore) -> Future[None] | None:
+    if maintenance.entry_count(core) <= ENTRIES_MAX:
+        return None
+    return maintenance.snapshot_beside(core)
+
+
+def finish(partition: Partition) -> None:
+    """At a stop: finish what waits, take a snapshot, close. Does not raise: the journal has all."""
+    core, maintenance = partition.core, partition.maintenance
+    try:
+        while partition.loaded and not partition.inbox.is_empty:
+            partition.step()
+        if partition.loaded:
+            maintenance.wait_written(core)
+            maintenance.snapshot_and_wait(core)
+    except DejaQError:
+        pass  # the next start reads a little more of the journal
+    finally:
+        partition.close()
+
+
+def let_go(partition: Partition) -> None:
+    """Finish what waits and close. Does not raise: the journal has all."""
+    core, maintenance = partition.core, partition.maintenance
+    try:
+        while partition.loaded and not partition.inbox.is_empty:
+            partition.step()
+        if partition.loaded:
+            core.commits.commit_all()
+        if partition.loaded:
+            maintenance.wait_written(core)
+            if maintenance.entry_count(core) > ENTRIES_MAX:
+                maintenance.snapshot_and_wait(core)
+    except DejaQError:
+        pass  # the next owner reads a little more
+    finally:
+        partition.close()

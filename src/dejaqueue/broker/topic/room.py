@@ -1,0 +1,75 @@
+"""Room on the disk: what nobody needs any more is given back, also where nobody asks.
+
+A partition gives segments back when two snapshots cover them. One that is not used takes none by
+itself, and one that is not even read cannot. So after a start those that take much room are read,
+one after the other; and when a producer is refused because the disk is full, all are asked.
+
+Room: broker. Rings partitions; what they then do is in maintenance.py.
+Holds: one partition is read at a time, so that whoever asks for another one waits for one at most.
+See: docs/guides/backpressure.md; tests/integration/test_room.py.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+
+from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.clock import Clock
+from dejaqueue.journal.interface import JournalStore
+from dejaqueue.model import TopicKind
+
+OPEN_BYTES = 2 << 20
+"""A partition whose journal takes less on the disk is left alone until it is used."""
+ASK_US = 1_000_000
+"""While producers are refused, the others are asked this often."""
+
+
+class Room:
+    """Of all topics of a broker.
+
+    Args:
+        topics: those that are served now.
+
+    Attributes:
+        wanted_count: how often room was wanted.
+    """
+
+    def __init__(self, topics: Callable[[], Iterable[ServedTopic]], clock: Clock) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._asked_us: int | None = None
+        self._unread: deque[tuple[ServedTopic, int]] = deque()
+        self.wanted_count = 0
+
+    def begin(self, store: JournalStore) -> None:
+        """After a start: wake what has something to do though nobody asks."""
+        for topic in self._topics():
+            if topic.topic.kind is TopicKind.CRON:
+                topic.ring_all()  # its entries fire
+                continue
+            for partition in topic.partitions:
+                if store.taken_bytes(topic.journals, partition.number) > OPEN_BYTES:
+                    self._unread.append((topic, partition.number))
+        self._read_next()
+
+    def _read_next(self) -> None:
+        if self._unread:
+            topic, number = self._unread.popleft()
+            topic.look(number, lambda _: None).add_done_callback(self._was_read)
+
+    def _was_read(self, _: Future[None]) -> None:
+        self._read_next()  # whatever came of it: the partition has said so in the log
+
+    def want(self) -> None:
+        """The disk is full, and a producer was refused. On any worker; does not block."""
+        now_us = self._clock.now_us()
+        if self._asked_us is not None and 0 <= now_us - self._asked_us < ASK_US:
+            return
+        self._asked_us = now_us
+        self.wanted_count += 1
+        for topic in self._topics():
+            for partition in topic.partitions:
+                if partition.loaded:
+                    partition.ring()

@@ -1,0 +1,287 @@
+"""A topic that is being served, and the way to its partitions' workers.
+
+Room: broker. Any thread may call it; what is asked of a partition runs on its worker.
+Holds: partition n of a topic is always stepped by the same worker.
+See: broker.py, which makes one for each topic of the catalogue.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from dejaqueue.broker.consumers.dispatch import Dispatcher
+from dejaqueue.broker.counting import PartitionCounts, TopicCounts
+from dejaqueue.broker.partition.partition import Duties, Partition
+from dejaqueue.broker.partition.requests import ChangeRequest, LookRequest, Request
+from dejaqueue.broker.partition.worker import PartitionWorker
+from dejaqueue.broker.shard.backlog import Backlog, share_of
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.shard.opening import JournalDoor
+from dejaqueue.broker.shard.ownership import LoneOwnership, Ownership
+from dejaqueue.broker.topic.rates import Rates
+from dejaqueue.broker.topic.route import Route
+from dejaqueue.broker.topic.served_partitions import ServedPartitions
+from dejaqueue.broker.topic.threads import Threads
+from dejaqueue.broker.topic.turns import Turns
+from dejaqueue.broker.topic.write_reports import WriteReports
+from dejaqueue.clock import Clock
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.errors import DejaQError, InternalError, Unavailable
+from dejaqueue.journal.interface import JournalStore
+from dejaqueue.model import Assignment, Topic, TopicKind, parse_shard
+from dejaqueue.settings import BrokerSettings
+from dejaqueue.wire.frames import Reply
+
+Answer = TypeVar("Answer")
+
+
+def _silence_us(settings: BrokerSettings) -> int:
+    return settings.dispatch.consumer_silence_ms_max * 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPorts:
+    """What a topic is served with, the same for all topics of a broker.
+
+    Attributes:
+        worker_of: the worker of a partition, by the topic's name and the partition's number.
+        opener: where journals are read; None = on the workers.
+    """
+
+    store: JournalStore
+    clock: Clock
+    settings: BrokerSettings
+    threads: Threads
+    worker_of: Callable[[str, int], PartitionWorker]
+    opener: Executor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """As what one topic is served.
+
+    Attributes:
+        served_as: the topic's name, or that of the one shard of it that is served.
+        journals: what the topic is called in the store of its journals.
+        ownership: whether its journals are this broker's; of a broker that is alone they are.
+        is_shared: other brokers may own them, too: what cannot be read is tried again.
+        partition_counts: how many partitions the topic had, one number after each raise.
+    """
+
+    served_as: str
+    journals: str
+    ownership: Ownership = field(default_factory=LoneOwnership)
+    is_shared: bool = False
+    partition_counts: tuple[int, ...] = ()
+
+
+class ServedTopic:
+    """A topic that is being served: its partitions, and the consumers they share.
+
+    Args:
+        duties_of: what a partition does beside answering requests, by its number.
+
+    Attributes:
+        topic: its settings; replaced when they change.
+        dispatcher: its consumers.
+        counting: what its partitions count together.
+        rates: how fast its producers send.
+        route: how keys find their partition.
+        turns: of who sends the same batch again.
+        partitions: by number; each is loaded when it is first used.
+        claimed_dues: when the rows of claims became due, by partition and number of the claim; each
+            partition's own, on its worker (claims.py).
+        served_as, journals: as in Service.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        service: Service,
+        ports: TopicPorts,
+        counting: TopicCounts,
+        duties_of: Callable[[int], Duties],
+    ) -> None:
+        self.served_as = service.served_as
+        self.journals = service.journals
+        self.shard = parse_shard(self.served_as)
+        self.topic = share_of(topic) if self.shard else topic
+        self.dispatcher = Dispatcher(_silence_us(ports.settings), self.ring_all)
+        self.counting = counting
+        self.write_reports = WriteReports()
+        self.partitions = (
+            ServedPartitions() if self.shard is None else ServedPartitions(*self.shard[1:])
+        )
+        self.rates = Rates()
+        self.route = Route(service.partition_counts or (topic.partitions,))
+        self.turns = Turns(self.again)
+        self.claimed_dues: dict[int, dict[int, Int64s]] = defaultdict(dict)
+        self._service = service
+        self._ports = ports
+        self._duties_of = duties_of
+        self._workers: list[PartitionWorker] = []
+        self._again: Executor | None = None
+        self._again_lock = threading.Lock()
+        self._is_closed = False
+        for number in self.partitions.numbers_of(topic.partitions):
+            self._add(number)
+        self._share()
+
+    def _add(self, number: int) -> None:
+        """One more partition, with the next number that is served here."""
+        ports, service = self._ports, self._service
+        worker = ports.worker_of(self.topic.name, number)
+        in_due_order = self.topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
+        duties = self._duties_of(number)
+        core = PartitionCore(
+            lambda: self.topic,
+            number,
+            ports.clock,
+            ports.settings,
+            PartitionCounts(self.counting, in_due_order=in_due_order),
+            lambda: worker.ring(partition),
+        )
+        # A journal on a server may hang: it is read and appended to beside the worker.
+        apart = worker.apart if ports.store.is_remote else None
+        door = JournalDoor(
+            lambda: ports.store.open(self.journals, number, only_made=True),
+            ownership=service.ownership,
+            listener=duties.listener,
+            executor=ports.opener or (None if apart is None else apart.executor),
+            comes_back=service.is_shared,
+        )
+        partition = Partition(
+            core, door, apart or worker.committer, self.dispatcher, self.backlog, duties
+        )
+        self._workers.append(worker)
+        self.partitions.append(partition)
+
+    def _share(self) -> None:
+        exclusive = self.topic.assignment is Assignment.EXCLUSIVE
+        self.dispatcher.configure(
+            exclusive=exclusive,
+            partition_count=len(self.partitions),
+            now_us=self._ports.clock.now_us(),
+        )
+
+    def alter(self, topic: Topic) -> None:
+        """Serve the topic by these settings from now on."""
+        if self.shard is not None:
+            topic = share_of(topic)
+        if topic == self.topic:
+            return
+        for number in self.partitions.numbers_of(topic.partitions)[len(self.partitions) :]:
+            self._add(number)
+        self.topic = topic
+        self._share()
+        if topic.partitions > self.route.count:
+            self.route = Route((*self.route.counts, topic.partitions))
+        self.ring_all()
+
+    def settings_changed(self, settings: BrokerSettings) -> None:
+        """Serve by these settings of the broker from now on."""
+        self.dispatcher.silence_us_max = _silence_us(settings)
+        self.ring_all()
+
+    def again(self, send: Callable[[], None]) -> None:
+        """Run `send`, which may wait for partitions, on a thread that may; in order. Raises
+        Unavailable: the topic is being closed."""
+        with self._again_lock:
+            if self._again is None:
+                self._again = self._ports.threads.executor("dejaq-again")
+            try:
+                self._again.submit(send)
+            except RuntimeError:  # it was shut down
+                raise Unavailable("the topic is closed", 1_000) from None
+
+    def assignments(self) -> dict[str, Any]:
+        """Who has which partition: `assignment`, `partitions`, `standby`."""
+        shares = self.dispatcher.assignments(len(self.partitions))
+        return {"topic": self.topic.name, "assignment": str(self.topic.assignment)} | shares
+
+    def backlog(self) -> Backlog:
+        """What is live in all partitions, as of their last steps."""
+        return sum((partition.backlog for partition in self.partitions), Backlog())
+
+    def submit(self, partition_number: int, request: Request) -> None:
+        """Leave a request for a partition."""
+        worker = self._workers[self.partitions.at(partition_number)]
+        worker.submit(self.partitions[partition_number], request)
+
+    def ring_all(self) -> None:
+        """Have every partition look for something to do."""
+        for worker, partition in zip(self._workers, self.partitions, strict=False):  # may grow
+            worker.ring(partition)
+
+    def look(
+        self, partition_number: int, function: Callable[[PartitionCore], Answer]
+    ) -> Future[Answer]:
+        """Run a function on the partition's worker."""
+        future: Future[Answer] = self._ports.threads.future()
+        partition = self.partitions[partition_number]
+
+        def run(core: PartitionCore) -> None:
+            try:
+                partition.check_loaded()
+                future.set_result(function(core))
+            except DejaQError as error:
+                future.set_exception(error)
+            except Exception as wrong:  # noqa: BLE001 - the asker gets it, the worker goes on
+                future.set_exception(InternalError(f"{type(wrong).__name__}: {wrong}"))
+
+        self.submit(partition_number, LookRequest(run))
+        return future
+
+    def change(
+        self, partition_number: int, function: Callable[[PartitionCore], Answer]
+    ) -> Future[Answer]:
+        """Run a function that applies commands on the partition's worker; done when they are
+        durable. It must not raise once it has applied one."""
+        future: Future[Answer] = self._ports.threads.future()
+        answers: list[Answer] = []
+
+        def answered(reply: Reply) -> None:
+            if reply.error is not None:
+                future.set_exception(reply.error)
+            else:
+                future.set_result(answers[0])
+
+        request = ChangeRequest(lambda core: answers.append(function(core)), answered)
+        self.submit(partition_number, request)
+        return future
+
+    def close(self, close_one: Callable[[Partition], None]) -> None:
+        """Run a function on every partition, each on its worker, and wait for all."""
+        if self._again is not None:
+            self._again.shutdown()
+        waits = []
+        for worker, partition in zip(self._workers, self.partitions, strict=True):
+            done: Future[None] = self._ports.threads.future()
+
+            def run(
+                partition: Partition = partition,
+                worker: PartitionWorker = worker,
+                done: Future[None] = done,
+            ) -> None:
+                try:
+                    close_one(partition)
+                finally:
+                    worker.forget(partition)
+                    done.set_result(None)
+
+            worker.call(run)
+            waits.append(done)
+        for done in waits:
+            done.result()
+        self._is_closed = True
+
+    @property
+    def is_gone(self) -> bool:
+        """True once it is closed and nothing reads a partition any more."""
+        opening = [partition.opening for partition in self.partitions]
+        return self._is_closed and all(one is None or one.is_gone for one in opening)

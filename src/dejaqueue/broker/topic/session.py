@@ -1,0 +1,212 @@
+"""A consumer's session: credit, settles, clock, end.
+
+Room: broker. Called by the consumer's stream, on its thread.
+Holds: one reply per settle that asks for one; a session that closes cleanly ends its leases at
+once, one that breaks leaves them to their end, because its consumer may come back with acks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+
+import numpy as np
+
+from dejaqueue import limits
+from dejaqueue.broker.consumers.dispatch import Sink
+from dejaqueue.broker.partition.requests import SettleRequest
+from dejaqueue.broker.replies import ReplyTo, no_reply
+from dejaqueue.broker.topic.joined_reply import JoinedReply
+from dejaqueue.broker.topic.route import split_rows
+from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.clock import Clock
+from dejaqueue.errors import BadRequest
+from dejaqueue.settings import ClockSettings
+from dejaqueue.wire.descriptors import ConsumeStream, check_lease
+from dejaqueue.wire.frames import Ping, Pong, Reply, Settle, SettleOp
+
+log = logging.getLogger("dejaqueue.broker")
+
+
+class ConsumerSession:
+    """One consumer of one topic."""
+
+    def __init__(
+        self,
+        topic: ServedTopic,
+        options: ConsumeStream,
+        sink: Sink,
+        clock: Clock,
+        settings: ClockSettings,
+    ) -> None:
+        self._topic = topic
+        self._clock = clock
+        self._settings = settings
+        self._warned = False
+        self.consumer = topic.dispatcher.add(options, sink, clock.now_us(), 0)
+
+    def credit(self, rows: int) -> None:
+        """The consumer takes `rows` more."""
+        self._topic.dispatcher.credit(self.consumer, rows, self._clock.now_us())
+
+    def withdraw(self, rows: int) -> int:
+        """The consumer takes `rows` less than it gave credit for.
+
+        Returns:
+            How many were withdrawn; the others are on their way to it.
+        """
+        return self._topic.dispatcher.withdraw(self.consumer, rows)
+
+    def seen(self) -> None:
+        """The consumer was heard of."""
+        self._topic.dispatcher.seen(self.consumer, self._clock.now_us())
+
+    def forget_ended(self) -> None:
+        """Drop what is known of leases that have ended; credit that they held comes back."""
+        self._topic.dispatcher.forget_ended(self._clock.now_ms())
+
+    def looked(self) -> Future[None]:
+        """Done when every partition has looked once for messages for the credit given so far;
+        fails as soon as one of them cannot be read."""
+        looks = [
+            self._topic.change(number, lambda _partition: None)
+            for number in self._topic.partitions.numbers
+        ]
+        done: Future[None] = Future()
+        left = itertools.count(len(looks) - 1, -1)
+
+        def count(look: Future[None]) -> None:
+            # Answers come on several threads. `next` counts under the interpreter's lock; an error
+            # may come second, when the future has one already.
+            error, is_last = look.exception(), next(left) == 0
+            with suppress(InvalidStateError):
+                if error is not None:
+                    done.set_exception(error)
+                elif is_last:
+                    done.set_result(None)
+
+        for look in looks:
+            look.add_done_callback(count)
+        return done
+
+    def settle(self, settle: Settle, reply: ReplyTo) -> None:
+        """ack, nack or extend. `reply` is called once, if the settle has a number."""
+        dispatcher = self._topic.dispatcher
+        dispatcher.seen(self.consumer, self._clock.now_us())
+        named = settle.ids if settle.lease_ids is None else settle.lease_ids
+        reply_to = self._topic.counting.counted(
+            settle.op.name.lower(),
+            1 if named is None else len(named),
+            reply if settle.number else no_reply,
+        )
+        try:
+            if settle.op is SettleOp.EXTEND and settle.argument_ms:
+                check_lease(settle.argument_ms)
+            if settle.lease_id >= 0 or settle.lease_ids is not None:
+                self._settle_leases(settle, reply_to)
+            else:
+                self._settle_rows(settle, reply_to)
+        except BadRequest as wrong:
+            reply_to(Reply(settle.number, error=wrong))
+
+    def _settle_leases(self, settle: Settle, reply: ReplyTo) -> None:
+        self._topic.partitions.check("settle.partition", settle.partition)
+        if settle.op is SettleOp.EXTEND:
+            ids = [settle.lease_id] if settle.lease_ids is None else settle.lease_ids.tolist()
+            lease_ms = settle.argument_ms or self._topic.topic.lease_ms
+            end_ms = self._clock.utc_ms() + lease_ms
+            self._topic.dispatcher.extended(self.consumer, settle.partition, ids, end_ms)
+        else:
+            self._topic.dispatcher.settled(self.consumer, settle.partition, settle.lease_id, -1)
+        request = SettleRequest(
+            settle.op,
+            settle.number,
+            reply,
+            settle.lease_id,
+            settle.argument_ms,
+            reason=settle.reason,
+            bury=settle.dead,
+            release=settle.release,
+            lease_ids=settle.lease_ids,
+        )
+        self._topic.submit(settle.partition, request)
+
+    def _settle_rows(self, settle: Settle, reply: ReplyTo) -> None:
+        ids, attempts = settle.ids, settle.attempts
+        if ids is None or attempts is None or len(ids) == 0:
+            raise BadRequest("settle.ids", "at least one id", 0)
+        parts_of_rows = ids >> limits.SEQUENCE_BITS
+        sequences = ids & limits.SEQUENCE_MAX
+        parts = split_rows(parts_of_rows)
+        if any(partition not in self._topic.partitions for partition, _ in parts):
+            raise BadRequest("settle.ids", "ids of this topic", int(ids.max()))
+        joined = (
+            None
+            if len(parts) == 1
+            else JoinedReply(settle.number, len(ids), [rows for _, rows in parts], reply)
+        )
+        if settle.op is not SettleOp.EXTEND:
+            self.consumer.settled_count += len(ids)
+        for index, (partition, rows) in enumerate(parts):
+            request = SettleRequest(
+                settle.op,
+                settle.number,
+                reply if joined is None else joined.part(index),
+                -1,
+                settle.argument_ms,
+                np.ascontiguousarray(sequences[rows]),
+                np.ascontiguousarray(attempts[rows]),
+                reason=settle.reason,
+                bury=settle.dead,
+                release=settle.release,
+            )
+            self._topic.submit(partition, request)
+
+    def ping(self, ping: Ping) -> Pong:
+        """Answer with the broker's time, and take over what the client knows of its clock."""
+        now_us = self._clock.now_us()
+        dispatcher, consumer = self._topic.dispatcher, self.consumer
+        dispatcher.seen(consumer, now_us)
+        consumer.offset_us, consumer.uncertainty_us = ping.offset_us, ping.uncertainty_us
+        if ping.report is not None:
+            self._topic.counting.felt_by(ping.report)
+        limit_us = self._settings.offset_us_max
+        known = 0 <= ping.uncertainty_us <= limit_us and abs(ping.offset_us) <= limit_us
+        ahead_ms = limits.LEASE_AHEAD_MS_MAX if known and consumer.options.holds else 0
+        if ping.uncertainty_us >= 0 and not known and not self._warned:
+            self._warned = True
+            log.warning(
+                "topic %s: the clock of consumer %r is off by %d ± %d µs (limit %d): it gets "
+                "messages only when they are due",
+                self._topic.topic.name,
+                consumer.options.consumer,
+                ping.offset_us,
+                ping.uncertainty_us,
+                limit_us,
+                extra={
+                    "topic": self._topic.topic.name,
+                    "consumer": consumer.options.consumer,
+                },
+            )
+        if ahead_ms != consumer.ahead_ms:
+            consumer.ahead_ms = ahead_ms
+            self._topic.ring_all()
+        dispatcher.forget_ended(self._clock.utc_ms())
+        return Pong(ping.number, ping.client_us, self._clock.utc_us())
+
+    def close(self, *, release: bool) -> None:
+        """The session ends. Twice is fine.
+
+        Args:
+            release: end the leases it still holds, so that others get the messages at once.
+        """
+        held = self._topic.dispatcher.remove(self.consumer, self._clock.now_us())
+        # What was leased ahead is not due yet, and must not come back early (rule 2).
+        delay_ms = min(self.consumer.ahead_ms, self._topic.topic.lease_ahead_ms)
+        if not release:
+            return
+        for partition, lease_id in held:
+            request = SettleRequest(SettleOp.NACK, 0, no_reply, lease_id, delay_ms, release=True)
+            self._topic.submit(partition, request)

@@ -1,0 +1,252 @@
+"""Observation: a broker's numbers as of now, for whoever watches it.
+
+Room: broker. Called by threads that may wait; the workers only look into their order index.
+Holds: an idle worker is asked for a few partitions at a time, so that what is due meanwhile is late
+by less than a millisecond; looking is done once in a while however many ask; a topic too many is
+counted with the others.
+See: counting.py for what is counted; docs/guides/monitoring.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.calls.look_ahead import Outlook, look_ahead
+from dejaqueue.broker.counting import GAUGES, TOTALS
+from dejaqueue.broker.partition.partition import Partition
+from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.metrics import HistogramCounts
+
+TOPICS_SHOWN_MAX = 1_000
+"""Topics that are shown one by one, the oldest ones; the rest is summed under OTHERS."""
+CONSUMERS_SHOWN_MAX = 200
+"""Consumers of a topic that are shown one by one, the oldest ones; the rest as one, OTHERS."""
+OTHERS = "(others)"
+"""The name of what is summed; no topic can be called so."""
+
+# A look is good for so long, in µs: two Prometheus servers cost no more than one.
+_KEPT_US = 1_000_000
+# Partitions that are asked at once: with 50 µs for each, a worker is back within half a ms.
+_ASKED_AT_ONCE = 8
+# A partition that has not answered by then keeps its last figures.
+_SECONDS_MAX = 5.0
+# Partitions that nobody used since the start are read in the background; a small one is there soon.
+_READING_SECONDS_MAX = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerNumbers:
+    """What a topic's consumers of one name have together.
+
+    Attributes:
+        offset_us: the broker's clock less the client's, the one that is farthest from 0.
+        uncertainty_us: it is right within this; the largest; -1 = not known yet.
+    """
+
+    name: str
+    consumers: int
+    credit: int
+    leases: int
+    offset_us: int
+    uncertainty_us: int
+
+
+@dataclass(slots=True)
+class TopicNumbers:
+    """A topic as of now.
+
+    Attributes:
+        name, kind: its own, or OTHERS and "".
+        states: messages in each state (GAUGES of counting.py), and `ready`.
+        totals: how often what was done (TOTALS of counting.py).
+        histograms: by the name of the attribute of TopicCounts.
+        refused: rows by what was asked, and status or error.
+        partitions, loaded, failed: how many there are, are read, and cannot be read any more.
+    """
+
+    name: str
+    kind: str
+    states: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*GAUGES, "ready"), 0))
+    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOTALS, 0))
+    outlook: Outlook = field(default_factory=Outlook)
+    histograms: dict[str, HistogramCounts] = field(default_factory=dict)
+    refused: dict[tuple[str, ...], int] = field(default_factory=dict)
+    misses: int = 0
+    repeated: int = 0
+    history_recorded: int = 0
+    history_missed: int = 0
+    inbox_bytes: int = 0
+    journal_bytes: int = 0
+    appended_bytes: int = 0
+    cut_bytes: int = 0
+    partitions: int = 0
+    loaded: int = 0
+    failed: int = 0
+    consumers: list[ConsumerNumbers] = field(default_factory=list)
+
+    def add(self, other: TopicNumbers) -> None:
+        """Count another topic with this one."""
+        _sum_up(self.states, other.states)
+        _sum_up(self.totals, other.totals)
+        _sum_up(self.refused, other.refused)
+        for name, counts in other.histograms.items():
+            known = self.histograms.get(name)
+            self.histograms[name] = counts if known is None else known + counts
+        self.outlook += other.outlook
+        for name in _NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        if other.consumers:
+            self.consumers = [_together(OTHERS, [*self.consumers, *other.consumers])]
+
+
+_Name = TypeVar("_Name", str, tuple[str, ...])
+
+
+def _sum_up(sums: dict[_Name, int], more: dict[_Name, int]) -> None:
+    for name, count in more.items():
+        sums[name] = sums.get(name, 0) + count
+
+
+_NUMBERS = (
+    *("misses", "repeated", "inbox_bytes", "journal_bytes", "appended_bytes"),
+    *("partitions", "loaded", "failed", "history_recorded", "history_missed", "cut_bytes"),
+)
+_HISTOGRAMS = (
+    *("lateness", "waited", "felt", "appends", "group_entries", "group_rows", "snapshots"),
+)
+
+
+class Observer:
+    """Looks at a broker, for all who ask.
+
+    Args:
+        broker: may be not started yet: then it has no topics.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._lock = threading.Lock()
+        self._looked_us = -_KEPT_US
+        self._outlooks: dict[Partition, Outlook] = {}
+
+    def topics(self) -> Iterator[TopicNumbers]:
+        """Each topic's numbers, the oldest topics first. May wait for workers for a moment.
+
+        One by one: what is dropped at once never concerns the garbage collector.
+        """
+        runtimes = self._broker.runtimes()
+        shown, others = runtimes[:TOPICS_SHOWN_MAX], runtimes[TOPICS_SHOWN_MAX:]
+        outlooks = self._look(shown)
+        for topic in shown:
+            yield _numbers(topic, outlooks)
+        if others:
+            rest = TopicNumbers(OTHERS, "")
+            for topic in others:
+                rest.add(_numbers(topic, outlooks))
+            yield rest
+
+    def _look(self, topics: Sequence[ServedTopic]) -> dict[Partition, Outlook]:
+        """What is due when, in each partition that has messages; at most a second old."""
+        with self._lock:  # who asks meanwhile gets the same answer
+            now_us = self._broker.clock.now_us()
+            if now_us - self._looked_us < _KEPT_US:
+                return self._outlooks
+            found: dict[Partition, Outlook] = {}
+            asked: dict[Partition, Future[Outlook]] = {}
+            reading: dict[Partition, Future[Outlook]] = {}
+            for topic in topics:
+                for partition in topic.partitions:
+                    if not partition.loaded:  # looking has it read, which may take long
+                        reading[partition] = topic.look(partition.number, look_ahead)
+                    elif partition.backlog.count:
+                        asked[partition] = topic.look(partition.number, look_ahead)
+                    if len(asked) >= _ASKED_AT_ONCE:
+                        found |= self._answers(asked, _SECONDS_MAX)
+                        asked.clear()
+            found |= self._answers(asked, _SECONDS_MAX)
+            found |= self._answers(reading, _READING_SECONDS_MAX)
+            self._outlooks = found
+            if all(future.done() for future in reading.values()):
+                self._looked_us = self._broker.clock.now_us()
+            return found
+
+    def _answers(
+        self, asked: dict[Partition, Future[Outlook]], seconds_max: float
+    ) -> dict[Partition, Outlook]:
+        """What was answered in time; of the others what was known before."""
+        done, _ = wait(asked.values(), seconds_max)
+        return {
+            partition: future.result()
+            if future in done and future.exception() is None
+            else self._outlooks.get(partition, Outlook())
+            for partition, future in asked.items()
+        }
+
+
+def _numbers(topic: ServedTopic, outlooks: dict[Partition, Outlook]) -> TopicNumbers:
+    found = TopicNumbers(topic.topic.name, str(topic.topic.kind))
+    for partition in topic.partitions:
+        states, totals, appended_bytes = partition.core.counting.read()
+        for name, count in states.items():
+            found.states[name] += count
+        for name, count in totals.items():
+            found.totals[name] += count
+        found.outlook += outlooks.get(partition, Outlook())
+        found.appended_bytes += appended_bytes
+        found.inbox_bytes += partition.inbox.byte_count
+        found.partitions += 1
+        if partition.loaded:
+            found.loaded += 1
+            found.journal_bytes += partition.core.journal.byte_count()
+        found.failed += partition.failure is not None
+    found.states["ready"] = found.outlook.ready
+    counting = topic.counting
+    found.histograms = {name: getattr(counting, name).read() for name in _HISTOGRAMS}
+    found.refused = counting.refused.read()
+    found.misses, found.repeated = counting.misses.value, counting.repeated.value
+    found.history_recorded = counting.history_recorded.value
+    found.history_missed = counting.history_missed.value
+    found.cut_bytes = counting.cut_bytes.value
+    found.consumers = _consumers(topic.dispatcher.describe())
+    return found
+
+
+def _consumers(described: list[dict[str, object]]) -> list[ConsumerNumbers]:
+    """By name; the oldest ones each, the others together."""
+    by_name: dict[str, list[ConsumerNumbers]] = {}
+    for one in described:
+        name = str(one["consumer"])
+        if name not in by_name and len(by_name) >= CONSUMERS_SHOWN_MAX:
+            name = OTHERS
+        numbers = (
+            one["credit"],
+            one["leases"],
+            one["clock_offset_us"],
+            one["clock_uncertainty_us"],
+        )
+        by_name.setdefault(name, []).append(ConsumerNumbers(name, 1, *map(_whole, numbers)))
+    return [_together(name, ones) for name, ones in by_name.items()]
+
+
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _together(name: str, ones: Iterable[ConsumerNumbers]) -> ConsumerNumbers:
+    ones = list(ones)
+    if len(ones) == 1 and ones[0].name == name:
+        return ones[0]
+    return ConsumerNumbers(
+        name,
+        sum(one.consumers for one in ones),
+        sum(one.credit for one in ones),
+        sum(one.leases for one in ones),
+        max((one.offset_us for one in ones), key=abs),
+        max(one.uncertainty_us for one in ones),
+    )

@@ -1,0 +1,136 @@
+"""Who gets the next rows. Whole deliveries are in tests/rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dejaqueue import limits
+from dejaqueue.broker.consumers.dispatch import Consumer, Dispatcher, Push
+from dejaqueue.engine.effects import Leased
+from dejaqueue.errors import DejaQError, ResourceExhausted
+from dejaqueue.wire.descriptors import ConsumeStream
+
+SILENCE_US = 1_000
+
+
+class NoSink:
+    def push(self, push: Push) -> None:
+        raise AssertionError("nothing is sent here")
+
+    def end(self, error: DejaQError) -> None:
+        raise AssertionError("nothing ends here")
+
+
+def make(count: int = 1, ahead_ms: int = 0) -> tuple[Dispatcher, list[Consumer], list[int]]:
+    rings: list[int] = []
+    dispatcher = Dispatcher(SILENCE_US, lambda: rings.append(1))
+    options = ConsumeStream("t", batch_rows_max=10)
+    return dispatcher, [dispatcher.add(options, NoSink(), 0, ahead_ms) for _ in range(count)], rings
+
+
+def test_without_credit_nobody_takes_a_row() -> None:
+    dispatcher, _, _ = make()
+    assert dispatcher.reserve(5, 0, holding=False) is None
+
+
+def test_credit_can_be_taken_back_as_far_as_it_was_not_used() -> None:
+    dispatcher, (consumer,), _ = make()
+    dispatcher.credit(consumer, 7, 0)
+    assert dispatcher.withdraw(consumer, 3) == 3
+    assert dispatcher.reserve(2, 0, holding=False) == (consumer, 2)
+    assert dispatcher.withdraw(consumer, 5) == 2
+    assert dispatcher.reserve(1, 0, holding=False) is None
+    dispatcher.give_back(consumer, 1)
+    assert dispatcher.withdraw(consumer, 5) == 1
+
+
+def test_the_turn_goes_round_over_those_with_credit() -> None:
+    dispatcher, (one, two, three), _ = make(3)
+    dispatcher.credit(one, 100, 0)
+    dispatcher.credit(three, 100, 0)
+    turns = [dispatcher.reserve(1, 0, holding=False) for _ in range(4)]
+    assert [turn[0] for turn in turns if turn is not None] == [one, three, one, three]
+    assert two.credit == 0
+
+
+def test_rows_are_bound_by_credit_by_batch_and_by_what_is_wanted() -> None:
+    dispatcher, (one,), rings = make()
+    dispatcher.credit(one, 13, 0)
+    assert rings == [1]
+    assert dispatcher.reserve(100, 0, holding=False) == (one, 10)
+    assert dispatcher.reserve(100, 0, holding=False) == (one, 3)
+    assert dispatcher.reserve(100, 0, holding=False) is None
+    dispatcher.give_back(one, 2)
+    assert dispatcher.reserve(1, 0, holding=False) == (one, 1)
+
+
+def test_a_silent_consumer_is_passed_over_until_it_is_heard_again() -> None:
+    dispatcher, (one,), rings = make()
+    dispatcher.credit(one, 10, 0)
+    assert dispatcher.reserve(1, SILENCE_US + 1, holding=False) is None
+    assert dispatcher.has_credit(SILENCE_US + 1) == (False, False)
+    dispatcher.seen(one, SILENCE_US + 2)
+    assert len(rings) == 2
+    assert dispatcher.reserve(1, SILENCE_US + 3, holding=False) == (one, 1)
+
+
+def test_only_holders_are_sent_rows_ahead() -> None:
+    dispatcher, (one,), _ = make()
+    dispatcher.credit(one, 10, 0)
+    assert dispatcher.reserve(1, 0, holding=True) is None
+    assert dispatcher.has_credit(0) == (True, False)
+    one.ahead_ms = 25
+    assert dispatcher.reserve(1, 0, holding=True) == (one, 1)
+    assert dispatcher.has_credit(0) == (True, True)
+
+
+def leased(rows: int, end_ms: int = 100) -> Leased:
+    column = np.arange(rows)
+    return Leased(9, end_ms, column, column.astype(np.uint16), column, column)
+
+
+def test_what_a_consumer_holds_is_given_back_when_it_goes() -> None:
+    dispatcher, (one,), _ = make()
+    dispatcher.holds(one, 3, leased(5))
+    dispatcher.settled(one, 3, 9, 2)
+    assert one.describe()["leases"] == 1
+    assert dispatcher.remove(one) == [(3, 9)]
+    assert dispatcher.remove(one) == []
+
+
+def test_a_settled_or_ended_lease_is_forgotten() -> None:
+    dispatcher, (one,), _ = make()
+    dispatcher.holds(one, 3, leased(5))
+    dispatcher.extended(one, 3, [9], 200)
+    dispatcher.forget_ended(150)
+    assert len(one.leases) == 1
+    dispatcher.forget_ended(201)
+    assert not one.leases
+    dispatcher.holds(one, 3, leased(5))
+    dispatcher.settled(one, 3, 9, -1)
+    assert dispatcher.remove(one) == []
+
+
+def test_too_many_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CONSUMERS_PER_TOPIC_MAX", 2)
+    dispatcher, _, _ = make(2)
+    with pytest.raises(ResourceExhausted, match="2 consumers"):
+        dispatcher.add(ConsumeStream("t"), NoSink(), 0, 0)
+
+
+def test_credit_that_comes_back_rings_if_somebody_was_refused_meanwhile() -> None:
+    dispatcher, (one,), rings = make()
+    dispatcher.credit(one, 5, 0)
+    rings.clear()
+    assert dispatcher.reserve(5, 0, holding=False) == (one, 5)
+    dispatcher.give_back(one, 1)
+    assert rings == []  # nobody missed it
+    assert dispatcher.reserve(5, 0, holding=False) == (one, 1)
+    assert dispatcher.reserve(5, 0, holding=False) is None
+    dispatcher.give_back(one, 1)
+    assert rings == [1]
+    assert dispatcher.reserve(1, 0, holding=False) == (one, 1)
+    assert dispatcher.has_credit(0) == (False, False)
+    dispatcher.give_back(one, 1)
+    assert rings == [1, 1]

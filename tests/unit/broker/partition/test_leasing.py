@@ -1,0 +1,93 @@
+"""Who is leased what, and when to look again. Orders, filters and kinds: tests/rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dejaqueue.broker.consumers.dispatch import Consumer
+from dejaqueue.broker.partition.leasing import AHEAD_PERCENT, dispatch, next_lease_us
+from dejaqueue.model import Topic
+from dejaqueue.wire.descriptors import ConsumeStream
+from tests.unit.broker.cores import Served, Sink
+
+AHEAD_MS = 100
+
+
+@pytest.fixture
+def served() -> Served:
+    return Served(Topic("t", lease_ahead_ms=AHEAD_MS, lease_ms=1_000))
+
+
+def consume(served: Served, credit: int = 10, ahead_ms: int = 0) -> tuple[Consumer, Sink]:
+    sink = Sink()
+    consumer = served.dispatcher.add(ConsumeStream("t"), sink, served.clock.now_us(), ahead_ms)
+    served.dispatcher.credit(consumer, credit, served.clock.now_us())
+    return consumer, sink
+
+
+def dispatched(served: Served) -> int:
+    """Rows that are leased by one dispatch."""
+    before = served.core.engine.counts.leased
+    dispatch(served.core, served.dispatcher)
+    served.core.commits.commit_all()
+    return served.core.engine.counts.leased - before
+
+
+def test_what_is_due_goes_to_who_has_credit__as_much_as_it_takes(served: Served) -> None:
+    served.send([b"a", b"b", b"c"])
+    assert dispatched(served) == 0
+    consumer, sink = consume(served, credit=2)
+    assert dispatched(served) == 2
+    assert [push.leased.lease_end_ms for push in sink.pushes] == [served.core.now_ms() + 1_000]
+    assert (consumer.credit, dispatched(served)) == (0, 0)
+
+
+def test_a_paused_topic_leases_nothing(served: Served) -> None:
+    served.send([b"a"])
+    consume(served)
+    served.topic = replace(served.topic, paused=True)
+    assert dispatched(served) == 0
+    assert next_lease_us(served.core, served.dispatcher) is None
+
+
+def test_who_holds_until_due_is_sent_ahead__who_does_not_is_not(served: Served) -> None:
+    served.send([b"a"], dues_ms=[served.clock.utc_ms() + AHEAD_MS])
+    consume(served)
+    _, holds = consume(served, ahead_ms=AHEAD_MS)
+    assert dispatched(served) == 0
+    served.clock.advance(ms=AHEAD_MS * (100 - AHEAD_PERCENT) // 100)
+    assert dispatched(served) == 1
+    assert len(holds.pushes) == 1
+
+
+def test_looking_in_vain_leaves_no_entry(served: Served) -> None:
+    consume(served)
+    position = served.core.position
+    assert dispatched(served) == 0
+    assert served.core.position == position
+
+
+def test_a_lease_that_is_over_comes_back(served: Served) -> None:
+    served.send([b"a"])
+    consume(served)
+    assert dispatched(served) == 1
+    served.clock.advance(ms=1_000)
+    assert dispatched(served) == 0  # it went to the same one again
+    assert served.core.engine.counts.leased == 1
+    assert served.core.engine.next_expiry_ms() == served.core.now_ms() + 1_000
+
+
+def test_the_next_look_is_when_something_is_due_to_somebody(served: Served) -> None:
+    core, clock = served.core, served.clock
+    assert next_lease_us(core, served.dispatcher) is None
+    served.send([b"a"], dues_ms=[clock.utc_ms() + 5_000])
+    assert next_lease_us(core, served.dispatcher) is None  # nobody would get it
+    consume(served)
+    at_us = next_lease_us(core, served.dispatcher)
+    assert at_us is not None
+    assert 4_999_000 < at_us - clock.now_us() <= 5_000_000
+    consume(served, ahead_ms=AHEAD_MS)
+    earlier_us = next_lease_us(core, served.dispatcher)
+    assert earlier_us == at_us - AHEAD_MS * AHEAD_PERCENT // 100 * 1_000

@@ -1,0 +1,82 @@
+"""Snapshots and compaction while a partition is in use. Full disks are in tests/crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dejaqueue.broker.shard import maintenance
+from dejaqueue.broker.shard.core import PartitionCore
+from tests.rules.broker_fixture import TOPIC, BrokerFixture
+
+PAYLOADS = [b"x" * 5_000] * 40
+
+
+def snapshots_of(broker: BrokerFixture) -> int:
+    return int(broker.broker.call("stats", {"topic": TOPIC})["snapshots"])
+
+
+def test_a_snapshot_is_taken_by_count__under_a_load_that_never_pauses(tmp_path: Path) -> None:
+    broker = BrokerFixture(tmp_path / "journal", snapshot_entries=20)
+    stopping = False
+    snapshots_under_load = 0
+    try:
+
+        def look_again(_core: PartitionCore) -> None:
+            """One more request waits at the end of every step."""
+            nonlocal snapshots_under_load
+            snapshots_under_load = runtime.partitions[0].maintenance.snapshot_count
+            if not stopping:
+                runtime.look(0, look_again)
+
+        runtime = broker.broker.runtime(TOPIC)
+        runtime.look(0, look_again)
+        for turn in range(200):
+            assert broker.send([b"a"], number=turn).error is None
+        assert snapshots_under_load >= 1
+    finally:
+        stopping = True
+        broker.stop()
+
+
+def test_a_quiet_partition_takes_one_by_time(tmp_path: Path) -> None:
+    broker = BrokerFixture(tmp_path / "journal", snapshot_interval_ms=1_000)
+    try:
+        broker.send([b"a"])
+        broker.advance(999)
+        broker.wait_for_snapshots()
+        assert snapshots_of(broker) == 0
+        broker.advance(1)
+        broker.wait_for_snapshots()
+        assert snapshots_of(broker) == 1
+        broker.advance(10_000)  # nothing happened since
+        broker.wait_for_snapshots()
+        assert snapshots_of(broker) == 1
+    finally:
+        broker.stop()
+
+
+def test_live_rows_of_mostly_dead_segments_are_copied__and_come_back_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "COMPACT_ENTRIES", 10)
+    broker = BrokerFixture(tmp_path / "journal", snapshot_entries=10)
+    try:
+        kept = []
+        for turn in range(60):
+            payloads = [b"%d-%d" % (turn, row) + b"." * 5_000 for row in range(40)]
+            ids = broker.send(payloads, [broker.now_ms + 60_000] * 40).all_ids().tolist()
+            kept.append(payloads[7])
+            broker.cancel(ids[:7] + ids[8:])
+            broker.wait_for_snapshots()
+        broker.settle_down()
+        stats = broker.broker.call("stats", {"topic": TOPIC})
+        assert stats["copied_rows"] > 0
+        assert stats["journal_bytes"] < 60 * 40 * 5_000 / 2
+        broker.restart()
+        consumer = broker.consumer(credit=100_000)
+        broker.advance(60_000)
+        assert sorted(consumer.payloads()) == sorted(kept)
+    finally:
+        broker.stop()

@@ -1,0 +1,103 @@
+"""Covers: partitions that are read beside their worker, and what becomes of one that is given up.
+
+That nothing is lost when brokers take over from each other: tests/cluster.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from dejaqueue.journal.interface import Journal
+from dejaqueue.model import Topic
+from tests.cluster.brokers import Cluster, until
+
+SECONDS_MAX = 20
+
+
+class Held:
+    """Journals of one partition are not opened before they may be."""
+
+    def __init__(self, open_journal: object, partition: int) -> None:
+        assert callable(open_journal)
+        self._open, self._partition = open_journal, partition
+        self.asked, self.may = threading.Event(), threading.Event()
+        self.opened: list[Journal] = []
+
+    def __call__(self, topic: str, partition: int, *, only_made: bool = False) -> Journal:
+        if partition == self._partition:
+            self.asked.set()
+            assert self.may.wait(SECONDS_MAX)
+        journal: Journal = self._open(topic, partition, only_made=only_made)
+        if partition == self._partition:
+            self.opened.append(journal)
+        return journal
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as cluster:
+        yield cluster
+
+
+def test_others_of_its_worker_are_served_while_a_partition_is_read(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = cluster.start("a")
+    held = Held(broker.store.open, 0)
+    monkeypatch.setattr(broker.store, "open", held)
+    try:
+        broker.create_topic(Topic("t", partitions=3))
+        assert held.asked.wait(SECONDS_MAX)
+        assert broker.worker_of("t", 0) is broker.worker_of("t", 2)
+        runtime = broker.runtime("t")
+        assert runtime.look(2, lambda core: core.position > 0).result(SECONDS_MAX)
+        waiting = runtime.look(0, lambda core: core.position > 0)
+        assert not waiting.done()
+    finally:
+        held.may.set()
+    assert waiting.result(SECONDS_MAX)  # it waited; it was not refused
+
+
+def test_what_was_opened_for_a_topic_that_is_given_up_is_closed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = cluster.start("a")
+    held = Held(broker.store.open, 0)
+    monkeypatch.setattr(broker.store, "open", held)
+    try:
+        broker.create_topic(Topic("t"))
+        assert held.asked.wait(SECONDS_MAX)
+        monkeypatch.setattr(broker, "take", lambda name: None)  # its node would, at once
+        broker.give("t", drain=False)
+    finally:
+        held.may.set()
+    until(lambda: bool(held.opened), "it was opened all the same")
+    until(lambda: _is_closed(held.opened[0]), "it is closed")
+
+
+def test_a_topic_that_is_being_read_can_be_deleted(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = cluster.start("a")
+    held = Held(broker.store.open, 0)
+    monkeypatch.setattr(broker.store, "open", held)
+    broker.create_topic(Topic("t", partitions=2))
+    assert held.asked.wait(SECONDS_MAX)
+    opens = threading.Timer(0.2, held.may.set)
+    opens.start()
+    broker.delete_topic("t")  # its journals are dropped, which nobody may have open then
+    opens.join()
+    assert [topic.name for topic in broker.topics()] == []
+    assert _is_closed(held.opened[0])
+
+
+def _is_closed(journal: Journal) -> bool:
+    try:
+        journal.read(pa.array([], pa.int64()).to_numpy())
+    except Exception:  # noqa: BLE001 - what a closed journal raises is the conformance suite's
+        return True
+    return False

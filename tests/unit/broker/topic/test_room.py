@@ -1,0 +1,69 @@
+"""Covers: who is woken after a start and when the disk is full. That room is given back then:
+tests/integration/test_room.py."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+from dejaqueue.broker.topic.room import ASK_US, OPEN_BYTES, Room
+from dejaqueue.model import TopicKind
+
+
+class Runtime:
+    """What Room asks of a topic."""
+
+    def __init__(
+        self, name: str, kind: TopicKind = TopicKind.TIMELINE, partitions: int = 2
+    ) -> None:
+        self.topic = SimpleNamespace(name=name, kind=kind)
+        self.journals = name
+        self.rung: list[int] = []
+        self.partitions = [
+            SimpleNamespace(number=n, loaded=bool(n), ring=lambda n=n: self.rung.append(n))
+            for n in range(partitions)
+        ]
+        self.looks: list[tuple[int, Future[None]]] = []
+
+    def ring_all(self) -> None:
+        self.rung += [-1]
+
+    def look(self, number: int, _: object) -> Future[None]:
+        self.looks.append((number, Future()))
+        return self.looks[-1][1]
+
+
+def room_of(*runtimes: Runtime, now_us: list[int]) -> Room:
+    clock: Any = SimpleNamespace(now_us=lambda: now_us[0])
+    return Room(lambda: runtimes, clock)  # type: ignore[arg-type,return-value]
+
+
+def test_after_a_start_large_journals_are_read_one_after_the_other() -> None:
+    one, other = Runtime("one"), Runtime("other", TopicKind.CRON)
+    sizes = {("one", 0): OPEN_BYTES + 1, ("one", 1): 9 * OPEN_BYTES, ("other", 0): OPEN_BYTES}
+    store: Any = SimpleNamespace(taken_bytes=lambda *of: sizes.get(of, 0))
+    room_of(one, other, now_us=[0]).begin(store)
+    assert other.rung == [-1]
+    assert [number for number, _ in one.looks] == [0]
+    one.looks[0][1].set_exception(OSError("it cannot be read"))
+    assert [number for number, _ in one.looks] == [0, 1]
+    one.looks[1][1].set_result(None)
+    assert len(one.looks) == 2
+    assert other.looks == []
+
+
+def test_when_room_is_wanted_those_that_were_read_are_asked__once_a_second() -> None:
+    now_us = [5]
+    one = Runtime("one")
+    room = room_of(one, now_us=now_us)
+    for _ in range(3):
+        room.want()
+    assert one.rung == [1]
+    assert room.wanted_count == 1
+    now_us[0] += ASK_US
+    room.want()
+    assert one.rung == [1, 1]
+    now_us[0] -= 100 * ASK_US  # the clock steps back
+    room.want()
+    assert room.wanted_count == 3
