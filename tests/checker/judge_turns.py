@@ -136,7 +136,7 @@ def _shares(history: History, dispatches: list[list[Delivery]]) -> list[Fault]:
         taken = first.get(send.id)
         if taken is not None and send.answered_us is not None and "." not in send.group:
             since_ms = max(-(-send.answered_broker_us // 1_000), send.due_ms)
-            ready[d.partition, send.group].append((since_ms, d.decided_ms))
+            ready[taken.partition, send.group].append((since_ms, taken.decided_ms))
     faults = []
     for rows in dispatches:
         faults += _shares_of(history, rows, ready)

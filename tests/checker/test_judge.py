@@ -285,3 +285,71 @@ def test_what_another_one_sent_was_reached(what: str) -> None:
     assert [(fault.rule, "by b" in fault.text) for fault in judge_owners(history)] == [
         (9, True)
     ] * 2
+
+
+# --- turns and time -------------------------------------------------------------------------------
+
+
+def shared(counts: dict[str, int]) -> History:
+    """20 messages of each group of a fair topic: so many came at 200 ms, the others at 2,000 ms.
+
+    The message that comes last of all is of another partition: it says nothing of the others.
+    """
+    history = History(kind="fair", weights={"a": 8, "b": 2})
+    numbers = iter(range(1, 1_000))
+    places = {200: 0, 2_000: 0}
+    for group, first_count in counts.items():
+        for place in range(20):
+            number, at_ms = next(numbers), 200 if place < first_count else 2_000
+            dispatch = (at_ms, places[at_ms])
+            places[at_ms] += 1
+            history.sends.append(sent(number, group=group))
+            history.deliveries.append(
+                got(number, at_ms, group=group, decided_ms=at_ms, dispatch=dispatch)
+            )
+    history.sends.append(sent(999, group="c"))
+    history.deliveries.append(got(999, 5_000, group="c", decided_ms=5_000, partition=1))
+    return history
+
+
+@pytest.mark.parametrize("counts", [{"a": 8, "b": 2}, {"a": 7, "b": 3}, {"a": 13, "b": 2}])
+def test_groups_that_come_by_their_weights__one_more_or_less__are_no_fault(
+    counts: dict[str, int],
+) -> None:
+    assert judge(shared(counts)) == []
+
+
+@pytest.mark.parametrize("counts", [{"a": 5, "b": 5}, {"a": 0, "b": 7}, {"a": 12, "b": 1}])
+def test_groups_that_come_by_other_shares_while_both_wait_are_found(
+    counts: dict[str, int],
+) -> None:
+    assert [fault.rule for fault in judge(shared(counts))] == [8]
+
+
+def test_a_group_that_had_no_more_may_have_got_less_than_its_share() -> None:
+    history = History(kind="fair", weights={"a": 8, "b": 2})
+    history.sends = [sent(number, group="a" if number == 1 else "b") for number in range(1, 10)]
+    for number, at_ms in [*((n, 200) for n in range(1, 9)), (9, 2_000)]:
+        group = "a" if number == 1 else "b"
+        history.deliveries.append(
+            got(number, at_ms, group=group, decided_ms=at_ms, dispatch=(at_ms, number))
+        )
+    assert judge(history) == []  # one of a, seven of b, and only b has another
+
+
+def test_a_group_over_its_cap_is_found() -> None:
+    history = History(kind="fair", group_in_flight_max=2)
+    history.sends = [sent(number, group="a") for number in (1, 2, 3)]
+    history.deliveries = [got(number, 100 + number, group="a") for number in (1, 2, 3)]
+    assert [fault.rule for fault in judge(history)] == [8]
+    history.settles = [settled("ack", 1, 101)]  # its place was free when the third one came
+    assert judge(history) == []
+
+
+def test_a_message_that_comes_late_is_found_once_nothing_is_broken() -> None:
+    history = History(healed_us=1 * MS, healed_broker_us=1 * MS)
+    history.sends = [sent(1)]
+    history.deliveries = [got(1, 100 + 30_000)]
+    assert judge(history) == []
+    history.deliveries = [got(1, 100 + 30_001)]
+    assert [fault.rule for fault in judge(history)] == [5]
