@@ -412,7 +412,7 @@ ELSEWHERE: dict[str, str] = {
     "SEQUENCE_MAX": "unit/test_model.py::test_an_id_unpacks_to_what_went_in",
     "POSITION_MAX": "unit/journal/test_format.py::test_what_was_encoded_is_decoded",
     "TOPICS_MAX": "integration/test_limits.py::test_topics_are_bounded",
-    "CONSUMERS_PER_TOPIC_MAX": "unit/broker/test_dispatch.py::test_too_many_consumers",
+    "CONSUMERS_PER_TOPIC_MAX": "unit/broker/consumers/test_dispatch.py::test_too_many_consumers",
     "LEASES_PER_EXTENSION_MAX": (
         "unit/wire/test_frames.py::test_the_leases_of_one_extension_are_bounded"
     ),
@@ -435,13 +435,13 @@ ELSEWHERE: dict[str, str] = {
         "rules/test_rule_12_transactions.py::test_many_open_transactions_are_bounded"
     ),
     "TRANSACTION_PARTICIPANTS_MAX": (
-        "unit/broker/test_transaction_names.py::test_participants_are_each_named_once"
+        "unit/broker/transactions/test_names.py::test_participants_are_each_named_once"
     ),
     "TRANSACTION_BRANCHES_MAX": (
-        "unit/broker/test_branches.py::test_the_number_of_branches_is_bounded"
+        "unit/broker/transactions/test_record.py::test_the_number_of_branches_is_bounded"
     ),
     "BRANCHED_MS_MAX": (
-        "unit/broker/test_transaction_names.py"
+        "unit/broker/transactions/test_names.py"
         "::test_a_name_says_where_its_home_is_and_when_its_time_is_over"
     ),
     "HTTP_HEAD_BYTES_MAX": "unit/http/test_protocol.py::test_large_headers_get_431",
@@ -472,7 +472,9 @@ ELSEWHERE: dict[str, str] = {
         "unit/flight/test_generations.py::test_of_too_many_old_servers_the_oldest_tells_its_streams"
     ),
     "API_KEY_BYTES_MAX": "unit/access/test_api_keys.py::test_a_key_has_an_id_and_256_random_bits",
-    "LABEL_BYTES_MAX": "unit/broker/test_notes.py::test_a_wrong_note_is_refused_by_its_field",
+    "LABEL_BYTES_MAX": (
+        "unit/broker/calls/test_reports.py::test_a_wrong_note_is_refused_by_its_field"
+    ),
     "SPREAD_MAX": "integration/test_limits.py::test_shards_are_bounded",
     "LATENESS_BUCKETS": (
         "unit/wire/test_frames.py::test_a_ping_with_a_report_begins_as_one_without"
