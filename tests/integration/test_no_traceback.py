@@ -22,6 +22,9 @@ from dejaqueue.access import calls
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.key_ring import InMemory
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.calls import scan
+from dejaqueue.broker.calls.scan import Ticket
+from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
@@ -42,6 +45,8 @@ TAIL = re.compile(r"(\. Detail: [A-Za-z: ]{1,45}){1,2}")
 """What Arrow writes behind a status; gRPC's client adds what it knows itself."""
 ACTIONS = [name for name, call in calls.ACTIONS.items() if not call.rule.peers]
 ROWS = pa.record_batch({"payload": pa.array([b"x"], pa.binary())})
+ASKED = json.dumps({"topic": THERE}).encode()
+SCAN = scan.scan
 Call = Callable[[flight.FlightClient], object]
 
 
@@ -195,12 +200,10 @@ def breaks_off(*_args: object, **_rest: object) -> NoReturn:
     raise RuntimeError(f"planted in {SECRET}") from KeyError(SECRET)
 
 
-def breaks_off_later(*_args: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    def batches() -> Iterator[pa.RecordBatch]:
-        yield ROWS
-        breaks_off()
-
-    return ROWS.schema, batches()
+def scan_breaks_off(topic: ServedTopic, ticket: Ticket) -> Iterator[pa.RecordBatch]:
+    """After the first batch."""
+    yield next(SCAN(topic, ticket))
+    breaks_off()
 
 
 BUGS: dict[str, tuple[str, Callable[..., object], Call]] = {
@@ -220,17 +223,27 @@ BUGS: dict[str, tuple[str, Callable[..., object], Call]] = {
         breaks_off,
         lambda raw: raw.get_schema(topic_of(THERE)),
     ),
-    "action": ("broker.broker.Broker.stats", breaks_off, action("stats", b"{}")),
+    "action": ("broker.calls.calls.topic_stats", breaks_off, action("stats", ASKED)),
+    "action, at the door": ("broker.broker.Broker.call", breaks_off, action("stats", b"{}")),
     "put": ("broker.broker.Broker.open_write", breaks_off, put(command(topic=THERE))),
     "consume": ("broker.broker.Broker.open_consume", breaks_off, consume(command(topic=THERE))),
-    "get": ("broker.broker.Broker.peek", breaks_off, ticket(op="peek", topic=THERE)),
+    "get": ("broker.calls.calls.peek", breaks_off, ticket(op="peek", topic=THERE)),
+    "get, at the door": (
+        "broker.broker.Broker.read",
+        breaks_off,
+        ticket(op="peek", topic=THERE),
+    ),
     "middle of a scan": (
-        "broker.broker.Broker.scan",
-        breaks_off_later,
+        "broker.calls.scan.scan",
+        scan_breaks_off,
         ticket(op="scan", topic=THERE, partition=0),
     ),
-    "worker": ("broker.enqueueing._bring_in_together", breaks_off, put(command(topic=THERE))),
-    "look": ("broker.peek.peek_batch", breaks_off, ticket(op="peek", topic=THERE)),
+    "worker": (
+        "broker.partition.enqueueing._bring_in_together",
+        breaks_off,
+        put(command(topic=THERE)),
+    ),
+    "look": ("broker.calls.peek.peek_batch", breaks_off, ticket(op="peek", topic=THERE)),
 }
 
 
@@ -264,11 +277,12 @@ def http(far_broker: Broker) -> Iterator[str]:
 
 
 HTTP_BUGS: dict[str, tuple[str, str, str, dict[str, object] | None]] = {
-    "stats": ("broker.broker.Broker.stats", "GET", f"/v1/topics/{THERE}/stats", None),
+    "stats": ("broker.calls.calls.topic_stats", "GET", f"/v1/topics/{THERE}/stats", None),
+    "stats, at the door": ("broker.broker.Broker.call", "GET", f"/v1/topics/{THERE}/stats", None),
     "topics": ("broker.broker.Broker.topics", "GET", "/v1/topics", None),
     "entrance": ("access.gate.Gate.principal", "GET", "/v1/topics", None),
     "send": (
-        "broker.enqueueing._bring_in_together",
+        "broker.partition.enqueueing._bring_in_together",
         "POST",
         f"/v1/topics/{THERE}/messages",
         {"payload": "x"},
@@ -279,7 +293,7 @@ HTTP_BUGS: dict[str, tuple[str, str, str, dict[str, object] | None]] = {
         f"/v1/topics/{THERE}/messages",
         {"payload": "x"},
     ),
-    "peek": ("broker.peek.peek_batch", "GET", f"/v1/topics/{THERE}/messages", None),
+    "peek": ("broker.calls.peek.peek_batch", "GET", f"/v1/topics/{THERE}/messages", None),
 }
 
 

@@ -36,7 +36,6 @@ MANY_PARAMETERS: dict[str, str] = {
 # Paths whose functions may take a whole Partition, and until when.
 TAKES_A_PARTITION: dict[str, str] = {
     "src/dejaqueue/broker/topic/": "the partitions of a topic are kept and closed there",
-    "src/dejaqueue/broker/watching/": "whether one is loaded or failed is no part of its core",
 }
 
 # File::function: the lines it has, docstring not counted.
@@ -232,13 +231,13 @@ STRANGE_NOUNS: set[str] = set(
     access account administration admission advice answered apply appointment archive archiving
     arrival arrivals astray audience awaited bars begun bench book bounded bury campaign
     candidates capacity care carried cast changed close collecting concurrency configure
-    conformance consumption counted deaths decide decided deciding decoded deleted deleting
+    conformance consumption counted deaths decide decided decoded deleted deleting
     delivered demo depart described died direct discipline disciplined done drain drawing
     embedded encode encoded encrypted entrance expected exposition extras fair faults finding
     findings finished fire fired forwarding found gathered get gone handed held jump kept known
     lack landed lapses leased listed loaded local made many measure merged merging moved named
-    news noted notes observer once onward op opened opening outbound outlook overlap packing
-    papers placeholder places plain planned post priority promise purged pushed queue
+    news observer once onward op opened opening outbound outlook overlap packing
+    papers placeholder plain planned post priority promise purged pushed queue
     quiet reachable readiness reading ready recorded recovered redirects redriven refused
     reloadable relocate remember reorder reordering repair repeats replay resolution rest
     resting returned saved sealed sent serve settled sharded shared shelf shown sick side space

@@ -27,7 +27,8 @@ from dejaqueue.access.rules import (
     letters_go_to,
     redriven_to,
 )
-from dejaqueue.wire.descriptors import SELECTION_FIELDS, check_fields
+from dejaqueue.wire.descriptors import check_fields
+from dejaqueue.wire.selection import SELECTION_FIELDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from dejaqueue.broker.partition.staged import StageOf
 from dejaqueue.broker.partition.worker import PartitionWorker
 from dejaqueue.broker.roster import Roster
 from dejaqueue.broker.shard.opening import OPENERS
-from dejaqueue.broker.shard.ownership import Mine
+from dejaqueue.broker.shard.ownership import LoneOwnership
 from dejaqueue.broker.shard.timekeeping import broker_clock
 from dejaqueue.broker.topic import deleting, handing_over
 from dejaqueue.broker.topic.catalogue import Catalogue
@@ -214,7 +214,7 @@ class Broker:
         service = Service(
             name,
             self._catalogue.journals(topic.name),
-            Mine() if shared is None else TopicOwnership(shared, name),
+            LoneOwnership() if shared is None else TopicOwnership(shared, name),
             shared is not None,
             self._catalogue.counts(topic.name),
         )

@@ -13,7 +13,7 @@ import click
 
 from dejaqueue.cli.times import Instant
 from dejaqueue.limits import PRIORITY_MAX
-from dejaqueue.wire.descriptors import SELECTION_FIELDS
+from dejaqueue.wire.selection import SELECTION_FIELDS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -3,7 +3,8 @@
 Room: schema; pure. Clients and brokers route by it, so both come to the same answer.
 Holds: a key, and a group, always go to the same shard, however many partitions are added; a batch
 that is sent again goes where it went.
-See: docs/adr/0016-a-topic-in-shards.md; broker/places.py for the partition within a shard.
+See: docs/adr/0016-a-topic-in-shards.md; broker/topic/served_partitions.py for the partition within
+a shard.
 """
 
 from __future__ import annotations

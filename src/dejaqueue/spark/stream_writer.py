@@ -3,7 +3,8 @@
 Room: spark. Each attempt of a task stages a branch; the driver commits the epoch.
 Holds: however often an epoch is written (a task that is tried again, a driver that was killed
 before or after its commit and starts again from its checkpoint), its rows are there once.
-See: broker/branches.py for the broker's side; writer.py for batches; docs/guides/spark.md.
+See: broker/transactions/names.py for the broker's side; writer.py for batches;
+docs/guides/spark.md.
 
 Spark tells a sink's `write` nothing about the epoch, but its tasks carry it: as local properties.
 """

@@ -3,7 +3,7 @@
 Room: spark. Begun and decided on the driver; each attempt of a task stages a branch of its own.
 Holds: at job commit the rows of the attempts that Spark counts become visible together; those of
 attempts that failed, were done twice, or of a job that was aborted, never were.
-See: client/branch.py, broker/branches.py; docs/adr/0008; docs/guides/spark.md.
+See: client/branch.py, broker/transactions/names.py; docs/adr/0008; docs/guides/spark.md.
 """
 
 from __future__ import annotations

@@ -21,20 +21,6 @@ STAGED_OPS = ("enqueue", "ack")
 ACKS = ("all", "leader", "none")
 
 
-SELECTION_FIELDS = (
-    "due_from",
-    "due_to",
-    "state",
-    "group",
-    "tags_any",
-    "tags_all",
-    "tags_none",
-    "priority_from",
-    "priority_to",
-)
-"""Fields that select messages, in every call that takes a filter (docs/wire.md, "Filters")."""
-
-
 @dataclass(frozen=True, slots=True)
 class WriteStream:
     """Opens a DoPut stream: what its batches are.

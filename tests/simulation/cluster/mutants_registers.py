@@ -110,6 +110,8 @@ def a_commit_is_answered_before_all_know_it(patch: pytest.MonkeyPatch) -> None:
             return
         decision = future.result()
         self._all_answered(decision, None)
-        coordinator._Telling(self._coordinator, self._name, decision, lambda _error: None).begin()
+        coordinator._SpreadDecision(
+            self._coordinator, self._name, decision, lambda _error: None
+        ).begin()
 
     patch.setattr(coordinator._Call, "home_decided", home_decided)

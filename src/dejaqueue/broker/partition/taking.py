@@ -34,7 +34,7 @@ MERGE_BYTES_MAX = 64 << 10
 STEP_REQUESTS_MAX = 1_024
 
 
-class _Small:
+class _SmallBatches:
     """Small batches that follow on one another and become one command."""
 
     def __init__(self, core: PartitionCore, inbox: Inbox, admission: Admission) -> None:
@@ -67,7 +67,7 @@ class _Small:
 
 def take_requests(core: PartitionCore, inbox: Inbox, admission: Admission) -> None:
     """Apply what waits, until the group is full or a look has to wait for the journal."""
-    small = _Small(core, inbox, admission)
+    small = _SmallBatches(core, inbox, admission)
     rows = 0
     bounds = core.settings.dispatch
     for _ in range(STEP_REQUESTS_MAX):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from dejaqueue.broker.shard import entries
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.listener import Listener
-from dejaqueue.broker.shard.ownership import Mine, Ownership
+from dejaqueue.broker.shard.ownership import LoneOwnership, Ownership
 from dejaqueue.engine.commands import OpenEpoch
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.snapshot import restore
@@ -51,7 +51,7 @@ class JournalDoor:
         comes_back: bool = False,
     ) -> None:
         self.open_journal = open_journal
-        self.ownership: Ownership = Mine() if ownership is None else ownership
+        self.ownership: Ownership = LoneOwnership() if ownership is None else ownership
         self.listener = Listener() if listener is None else listener
         self.executor = executor
         self.comes_back = comes_back

@@ -25,7 +25,7 @@ class Ownership(Protocol):
         ...
 
 
-class Mine:
+class LoneOwnership:
     """The ownership of a broker that is alone."""
 
     def refusal(self) -> DejaQError | None:

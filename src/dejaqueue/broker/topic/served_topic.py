@@ -22,7 +22,7 @@ from dejaqueue.broker.partition.worker import PartitionWorker
 from dejaqueue.broker.shard.backlog import Backlog, share_of
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.opening import JournalDoor
-from dejaqueue.broker.shard.ownership import Mine, Ownership
+from dejaqueue.broker.shard.ownership import LoneOwnership, Ownership
 from dejaqueue.broker.topic.rates import Rates
 from dejaqueue.broker.topic.route import Route
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
@@ -75,7 +75,7 @@ class Service:
 
     served_as: str
     journals: str
-    ownership: Ownership = field(default_factory=Mine)
+    ownership: Ownership = field(default_factory=LoneOwnership)
     is_shared: bool = False
     partition_counts: tuple[int, ...] = ()
 

@@ -119,7 +119,7 @@ class Coordinator:
             if decision is None:
                 then(False)
             else:
-                _Telling(self, name, decision, lambda error: then(error is None)).begin()
+                _SpreadDecision(self, name, decision, lambda error: then(error is None)).begin()
 
         look_up = partial(home.known_decision, name=name)
         served.change(name.partition, look_up).add_done_callback(looked_up)
@@ -171,7 +171,7 @@ class Coordinator:
         except DejaQError as error:
             then(error)
             return
-        _Doing(served, participant[1], text, decision, then).go_on()
+        _AppliedDecision(served, participant[1], text, decision, then).go_on()
 
     def all_know(self, name: TransactionName) -> None:
         """Note in the home that nobody has to be told any more."""
@@ -264,7 +264,7 @@ class _Call:
             self._coordinator.finish(self, error)
             return
         decision = future.result()
-        _Telling(
+        _SpreadDecision(
             self._coordinator, self._name, decision, partial(self._all_answered, decision)
         ).begin()
 
@@ -285,7 +285,7 @@ class _Call:
         self._coordinator.finish(self, outcome)
 
 
-class _Telling:
+class _SpreadDecision:
     """A decision on its way to all who take part; noted in the home once all of them know it.
 
     Args:
@@ -330,7 +330,7 @@ class _Telling:
         self._then(self._error)
 
 
-class _Doing:
+class _AppliedDecision:
     """A decision that is done in one partition, step by step: branches may be many.
 
     Args:

@@ -18,7 +18,7 @@ from typing import TypeVar
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.calls.look_ahead import Outlook, look_ahead
 from dejaqueue.broker.counting import GAUGES, TOTALS
-from dejaqueue.broker.partition.partition import Partition
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.metrics import HistogramCounts
 
@@ -132,7 +132,7 @@ class Observer:
         self._broker = broker
         self._lock = threading.Lock()
         self._looked_us = -_KEPT_US
-        self._outlooks: dict[Partition, Outlook] = {}
+        self._outlooks: dict[PartitionCore, Outlook] = {}
 
     def topics(self) -> Iterator[TopicNumbers]:
         """Each topic's numbers, the oldest topics first. May wait for workers for a moment.
@@ -150,21 +150,21 @@ class Observer:
                 rest.add(_numbers(topic, outlooks))
             yield rest
 
-    def _look(self, topics: Sequence[ServedTopic]) -> dict[Partition, Outlook]:
+    def _look(self, topics: Sequence[ServedTopic]) -> dict[PartitionCore, Outlook]:
         """What is due when, in each partition that has messages; at most a second old."""
         with self._lock:  # who asks meanwhile gets the same answer
             now_us = self._broker.clock.now_us()
             if now_us - self._looked_us < _KEPT_US:
                 return self._outlooks
-            found: dict[Partition, Outlook] = {}
-            asked: dict[Partition, Future[Outlook]] = {}
-            reading: dict[Partition, Future[Outlook]] = {}
+            found: dict[PartitionCore, Outlook] = {}
+            asked: dict[PartitionCore, Future[Outlook]] = {}
+            reading: dict[PartitionCore, Future[Outlook]] = {}
             for topic in topics:
                 for partition in topic.partitions:
                     if not partition.loaded:  # looking has it read, which may take long
-                        reading[partition] = topic.look(partition.number, look_ahead)
+                        reading[partition.core] = topic.look(partition.number, look_ahead)
                     elif partition.backlog.count:
-                        asked[partition] = topic.look(partition.number, look_ahead)
+                        asked[partition.core] = topic.look(partition.number, look_ahead)
                     if len(asked) >= _ASKED_AT_ONCE:
                         found |= self._answers(asked, _SECONDS_MAX)
                         asked.clear()
@@ -176,19 +176,19 @@ class Observer:
             return found
 
     def _answers(
-        self, asked: dict[Partition, Future[Outlook]], seconds_max: float
-    ) -> dict[Partition, Outlook]:
+        self, asked: dict[PartitionCore, Future[Outlook]], seconds_max: float
+    ) -> dict[PartitionCore, Outlook]:
         """What was answered in time; of the others what was known before."""
         done, _ = wait(asked.values(), seconds_max)
         return {
-            partition: future.result()
+            core: future.result()
             if future in done and future.exception() is None
-            else self._outlooks.get(partition, Outlook())
-            for partition, future in asked.items()
+            else self._outlooks.get(core, Outlook())
+            for core, future in asked.items()
         }
 
 
-def _numbers(topic: ServedTopic, outlooks: dict[Partition, Outlook]) -> TopicNumbers:
+def _numbers(topic: ServedTopic, outlooks: dict[PartitionCore, Outlook]) -> TopicNumbers:
     found = TopicNumbers(topic.topic.name, str(topic.topic.kind))
     for partition in topic.partitions:
         states, totals, appended_bytes = partition.core.counting.read()
@@ -196,7 +196,7 @@ def _numbers(topic: ServedTopic, outlooks: dict[Partition, Outlook]) -> TopicNum
             found.states[name] += count
         for name, count in totals.items():
             found.totals[name] += count
-        found.outlook += outlooks.get(partition, Outlook())
+        found.outlook += outlooks.get(partition.core, Outlook())
         found.appended_bytes += appended_bytes
         found.inbox_bytes += partition.inbox.byte_count
         found.partitions += 1

@@ -2,7 +2,7 @@
 
 Room: client. Knows ids and attempts; not connections.
 Holds: what is added is sent within a millisecond, or when there are a thousand of a kind; rows of
-one kind keep their order.
+one kind keep their order; when `flush` returns, all that was added before it is sent.
 See: consume_core.py, which sends them.
 """
 
@@ -37,6 +37,7 @@ class SettleBatches:
         self._alarm = alarm
         self._send = send
         self._mutex = threading.Lock()
+        self._sending = threading.Lock()
         self._pairs: dict[Fate, list[tuple[int, int]]] = {}
 
     def add(self, fate: Fate, message_id: int, attempt: int) -> None:
@@ -54,9 +55,15 @@ class SettleBatches:
             self._alarm.after(MS_MAX, self.flush)
 
     def flush(self) -> None:
-        """Send what was gathered."""
-        with self._mutex:
-            gathered, self._pairs = self._pairs, {}
-        for fate, pairs in gathered.items():
-            ids, attempts = zip(*pairs, strict=True)
-            self._send(fate, rows_of(np.array(ids, np.int64), np.array(attempts, np.uint16)))
+        """Send what was gathered, and wait for another thread that sends what it took before.
+
+        Without that wait a consumer closes its stream, which ends its leases, while the alarm's
+        thread still has acks in its hands.
+        """
+        with self._sending:
+            with self._mutex:
+                gathered, self._pairs = self._pairs, {}
+            for fate, pairs in gathered.items():
+                ids, attempts = zip(*pairs, strict=True)
+                rows = rows_of(np.array(ids, np.int64), np.array(attempts, np.uint16))
+                self._send(fate, rows)

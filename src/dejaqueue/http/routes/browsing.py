@@ -33,7 +33,7 @@ from dejaqueue.http.parameters import (
 )
 from dejaqueue.http.service import principal_of, service_of
 from dejaqueue.schema.messages import NEXT
-from dejaqueue.wire.descriptors import SELECTION_FIELDS
+from dejaqueue.wire.selection import SELECTION_FIELDS
 
 router = APIRouter(prefix="/v1", tags=["browsing"])
 _MESSAGE = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dejaqueue.broker.shard.ownership import Mine
+from dejaqueue.broker.shard.ownership import LoneOwnership
 from dejaqueue.broker.topic.cluster_port import TopicOwnership
 from dejaqueue.errors import Unavailable
 
 
 def test_nothing_is_another_s_for_who_is_alone() -> None:
-    mine = Mine()
+    mine = LoneOwnership()
     mine.fenced()
     assert mine.refusal() is None
 

@@ -1,4 +1,4 @@
-"""Homes of transactions. Names: test_transaction_names.py; decisions: tests/rules, tests/crash."""
+"""Homes of transactions. Names: test_names.py; decisions: tests/rules, tests/crash."""
 
 from __future__ import annotations
 

@@ -50,3 +50,27 @@ def test_a_thousand_do_not_wait() -> None:
     assert [len(pairs) for _, pairs in bench.sent] == [ROWS_MAX]
     bench.together.flush()
     assert len(bench.sent) == 1
+
+
+def test_a_flush_returns_when_all_is_sent__by_another_thread_too() -> None:
+    # The alarm had taken the last acks and not sent them when the consumer closed: they came to
+    # the broker behind the end of their leases, and what was done was delivered again.
+    bench = Bench()
+    has_begun, has_returned = threading.Event(), threading.Event()
+
+    def send(fate: Fate, rows: Slice) -> None:
+        has_begun.set()
+        has_returned.wait(0.2)
+        bench._send(fate, rows)
+
+    bench.together = SettleBatches(bench.alarm, send)
+    bench.together.add(ACKED, 1, 1)
+    bench.clock.advance(ms=1)
+    ringing = threading.Thread(target=bench.alarm.run_due)
+    ringing.start()
+    assert has_begun.wait(10)
+    bench.together.flush()
+    sent = list(bench.sent)
+    has_returned.set()
+    ringing.join(10)
+    assert sent == [(ACKED, [(1, 1)])]
