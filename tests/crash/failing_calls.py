@@ -88,7 +88,7 @@ def main() -> int:
     options = parser.parse_args()
     bad = 0
     for kind in KINDS:
-        tally, began = Tally(), time.monotonic()
+        tally, began, number = Tally(), time.monotonic(), 0
         for number in range(1, options.points + 1):
             run_point(kind, number, tally)
             if tally.faults:

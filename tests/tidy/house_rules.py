@@ -357,6 +357,50 @@ def sleeps(source: Source) -> list[str]:
     return found
 
 
+def loop_leftovers(source: Source) -> list[str]:
+    """What only loops name is read inside them: behind them it is what came last, or nothing.
+
+    A judge that read the delivery of an earlier loop instead of its own called fair brokers unfair,
+    and types do not tell the two apart.
+    """
+    found = []
+    for _, function in functions(source.tree):
+        nodes = list(_of_scope(function))
+        insides: dict[str, set[ast.AST]] = {}
+        targets: set[ast.AST] = set()
+        for loop in nodes:
+            if isinstance(loop, ast.For | ast.AsyncFor):
+                named = [one for one in ast.walk(loop.target) if isinstance(one, ast.Name)]
+                targets.update(named)
+                for one in named:
+                    insides.setdefault(one.id, set()).update(_of_scope(loop))
+        names = [node for node in nodes if isinstance(node, ast.Name) and node not in targets]
+        assigned = {one.id for one in names if not isinstance(one.ctx, ast.Load)}
+        assigned.update(node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg))
+        found += [
+            f"{source.path}:{one.lineno}: {one.id!r} is read behind its loop; "
+            "read it inside, or assign it before"
+            for one in names
+            if one.id in insides and one.id not in assigned and one not in insides[one.id]
+            if not source.allows(one.lineno, "leftover")
+        ]
+    return found
+
+
+def _of_scope(root: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is below, but not what has names of its own: functions, comprehensions."""
+    for node in ast.iter_child_nodes(root):
+        if not isinstance(node, _SCOPES):
+            yield node
+            yield from _of_scope(node)
+
+
+_SCOPES = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda,
+    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+)  # fmt: skip
+
+
 def names_a_machine(source: Source) -> list[str]:
     """No path of somebody's machine and no host of a package index is written down."""
     found = []

@@ -111,6 +111,10 @@ def test_nothing_sleeps() -> None:
     assert_none(found_in(house.sleeps, [*SRC, *TESTS]))
 
 
+def test_what_a_loop_names_is_read_inside_it() -> None:
+    assert_none(found_in(house.loop_leftovers, SOURCES))
+
+
 def test_no_machine_is_named() -> None:
     assert_none(found_in(house.names_a_machine, [house.read(path) for path in FILES]))
 
@@ -138,6 +142,7 @@ def test_what_is_left_to_do_names_its_issue() -> None:
 # Every rule shown a text that breaks it, and where it matters one that only looks like it.
 
 ENGINE_FILE = "src/dejaqueue/engine/planted.py"
+LOOPS = "def f():\n    for a in bs:\n        use(a)\n"
 PLATE = '"""A planted file.\n\nRoom: engine.\n"""\n'
 
 BROKEN: list[tuple[Callable[[Source], list[str]], str, str]] = [
@@ -167,6 +172,9 @@ BROKEN: list[tuple[Callable[[Source], list[str]], str, str]] = [
     (house.imports_flight, "src/dejaqueue/broker/a.py", "from pyarrow import flight\n"),
     (house.sleeps, "tests/a.py", "time.sleep(0.1)\n"),
     (house.sleeps, "tests/a.py", "await asyncio.sleep(delay)\n"),
+    (house.loop_leftovers, "a.py", f"{LOOPS}    for b in bs:\n        use(a)\n"),
+    (house.loop_leftovers, "a.py", f"{LOOPS}    return a\n"),
+    (house.loop_leftovers, "a.py", f"{LOOPS}    return a  # tidy: allow leftover\n"),
     (house.names_a_machine, "docs/a.md", "see /ro" + "ot/x\n"),
     (house.names_a_machine, "docs/a.md", "see https://py" + "pi.org/simple\n"),
     (house.loose_requirements, "r.txt", "numpy>=2 --hash=sha256:00\n"),
@@ -195,6 +203,10 @@ WHOLE: list[tuple[Callable[[Source], list[str]], str, str]] = [
     ),
     (house.imports_flight, "src/dejaqueue/flight/server.py", "import pyarrow.flight\n"),
     (house.sleeps, "tests/a.py", "await asyncio.sleep(0)\n"),
+    (house.loop_leftovers, "a.py", f"{LOOPS}    for a in bs:\n        use(a)\n"),
+    (house.loop_leftovers, "a.py", f"{LOOPS}    return [a for a in bs]\n"),
+    (house.loop_leftovers, "a.py", f"{LOOPS}    a = 1\n    return a\n"),
+    (house.loop_leftovers, "a.py", LOOPS.replace("()", "(a)") + "    return a\n"),
     (house.names_a_machine, "docs/a.md", "a network/root/cause and ./work/x\n"),
     (house.loose_requirements, "r.txt", "numpy==2.0 ; x < '3' \\\n    --hash=sha256:00\n"),
     (house.proves_nothing, "tests/test_a.py", "def test_a():\n    check_state(1)\n"),

@@ -329,7 +329,7 @@ _DICT_FIELDS = (
 def _batches_of_dicts(rows: Iterable[Any], now_ms: Callable[[], int]) -> Iterator[pa.RecordBatch]:
     """Messages given as dicts (or as bytes or str: payloads)."""
     taken: list[Mapping[str, Any]] = []
-    byte_count = 0
+    first = byte_count = 0
     for index, row in enumerate(rows):
         message: Any = {"payload": row} if isinstance(row, bytes | str) else row
         if not isinstance(message, Mapping):
@@ -344,10 +344,10 @@ def _batches_of_dicts(rows: Iterable[Any], now_ms: Callable[[], int]) -> Iterato
         taken.append(message)
         byte_count += len(payload_of(message["payload"]))
         if len(taken) >= ROWS_MAX or byte_count >= BYTES_MAX:
-            yield batch_of_dicts(taken, now_ms, index + 1 - len(taken))
-            taken, byte_count = [], 0
+            yield batch_of_dicts(taken, now_ms, first)
+            first, taken, byte_count = index + 1, [], 0
     if taken:
-        yield batch_of_dicts(taken, now_ms, index + 1 - len(taken))
+        yield batch_of_dicts(taken, now_ms, first)
 
 
 def batch_of_dicts(

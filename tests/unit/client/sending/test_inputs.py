@@ -230,6 +230,17 @@ def test_bad_dicts(row: Any, field: str) -> None:
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize("place", [2, 3])
+def test_a_bad_dict_of_a_later_batch_is_named_by_its_place_in_all(
+    place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "ROWS_MAX", 2)
+    rows = [{"payload": b"x"} for _ in range(place)]
+    with pytest.raises(BadRequest) as caught:
+        whole([*rows, {"payload": b"x", "priority": -1}])
+    assert caught.value.field == f"messages[{place}].priority"
+
+
 def test_pandas_frames() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(
