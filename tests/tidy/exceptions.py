@@ -48,7 +48,6 @@ CIRCLES: dict[str, str] = {}
 # proved elsewhere: where, is the reason.
 WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/__main__.py": "tests/integration",
-    "src/dejaqueue/access/rules.py": "tests/integration/test_authorisation.py",
     "src/dejaqueue/access/tls.py": "tests/integration/test_tls.py",
     "src/dejaqueue/broker/broker.py": "tests/rules",
     "src/dejaqueue/broker/calls/browse.py": "tests/rules",
@@ -134,7 +133,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/journal/records/cassandra.py": "tests/conformance/test_records_cassandra.py",
     "src/dejaqueue/journal/records/redis.py": "tests/conformance/test_records_redis.py",
     "src/dejaqueue/journal/interface.py": "a contract",
-    "src/dejaqueue/connections/extras.py": "tests/unit/connections/test_sql_urls.py",
     "src/dejaqueue/connections/mysql.py": (
         "tests/conformance/test_sql.py, test_durable_settings.py"
     ),
@@ -142,9 +140,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
         "tests/conformance/test_sql.py, test_durable_settings.py"
     ),
     "src/dejaqueue/journal/records/append_cache.py": "tests/unit/journal/records/test_journal.py",
-    "src/dejaqueue/journal/records/memory.py": "tests/conformance/test_memory_records.py",
     "src/dejaqueue/journal/records/reading.py": "tests/conformance",
-    "src/dejaqueue/journal/records/snapshot_objects.py": "tests/conformance",
     "src/dejaqueue/journal/records/sql.py": (
         "tests/conformance/test_sql.py, tests/unit/connections/test_sql.py"
     ),

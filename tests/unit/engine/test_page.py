@@ -22,7 +22,7 @@ def all_alive(keys: Int64s, sequences: Int64s) -> Mask:
 LAYOUTS = {"many_runs": TINY, "long_runs": replace(TINY, seal_rows=60), "one_run": STANDARD}
 
 
-@pytest.fixture(params=LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.fixture(params=list(LAYOUTS.values()), ids=list(LAYOUTS))
 def order(request: pytest.FixtureRequest) -> SortedRuns:
     """Sequences 0 to 199, each due at sequence * 7 % 50, in batches of seven."""
     order = SortedRuns(request.param)
