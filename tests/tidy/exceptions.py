@@ -50,7 +50,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/__main__.py": "tests/integration",
     "src/dejaqueue/access/tls.py": "tests/integration/test_tls.py",
     "src/dejaqueue/broker/broker.py": "tests/rules",
-    "src/dejaqueue/broker/calls/browse.py": "tests/rules",
     "src/dejaqueue/broker/calls/port.py": "a contract",
     "src/dejaqueue/broker/calls/cron.py": "tests/rules, tests/integration",
     "src/dejaqueue/broker/transactions/peers.py": "tests/cluster/test_transactions_apart.py",
