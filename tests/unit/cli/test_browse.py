@@ -1,0 +1,59 @@
+"""`dejaq peek`, `counts`, `histogram`: what they print of a broker's messages.
+
+Not covered: which messages filters select (tests/cli/test_browsing.py).
+"""
+
+from __future__ import annotations
+
+import json
+
+from dejaqueue.cli.browse import _summary
+from tests.cli.conftest import Run
+
+DUE = "2100-01-01T00:00:00Z"
+
+
+def test_a_message_fits_on_a_line() -> None:
+    row = {"id": "5", "due": "x", "state": "ready", "attempt": 1, "payload": "a\n b" + "c" * 90}
+    shown = _summary(row)
+    assert shown["payload"] == "a b" + "c" * 56 + "…"
+    assert list(shown) == ["id", "due", "state", "attempt", "key", "payload"]
+
+
+def test_peek_shows_messages_and_takes_none(run: Run) -> None:
+    run("topic", "create", "t")
+    for name in ("a", "b"):
+        run("send", "t", "--text", f"of {name}", "--key", name, "--due", DUE)
+    for _ in range(2):
+        rows = [json.loads(line) for line in run("peek", "t", "--json").stdout.splitlines()]
+        assert [(row["key"], row["payload"]) for row in rows] == [("a", "of a"), ("b", "of b")]
+    assert "of a" in run("peek", "t", "--key", "a").stdout
+    assert len(run("peek", "t", "--limit", "1", "--json").stdout.splitlines()) == 1
+
+
+def test_peek_takes_one_kind_of_name(run: Run) -> None:
+    found = run("peek", "t", "--key", "a", "--id", "5")
+    assert (found.exit_code, "one of the two" in found.stderr) == (2, True)
+
+
+def test_counts_are_one_row_a_group(run: Run) -> None:
+    run("topic", "create", "t")
+    rows = b'{"payload": "1", "group": "g"}\n{"payload": "2", "group": "g"}\n'
+    run("send", "t", "--format", "jsonl", stdin=rows)
+    found = run("counts", "t", "--by", "group", "--json").stdout
+    assert json.loads(found) == {"group": "g", "count": 2}
+
+
+def test_a_histogram_has_bars_for_people_and_figures_for_programs(run: Run) -> None:
+    run("topic", "create", "t")
+    run("send", "t", "--text", "x", "--due", DUE)
+    arguments = ("histogram", "t", "--from", DUE, "--to", "2100-01-01T02:00:00Z", "--bucket", "1h")
+    rows = [json.loads(line) for line in run(*arguments, "--json").stdout.splitlines()]
+    assert [row["count"] for row in rows] == [1, 0]
+    assert rows[0]["due"] == "2100-01-01T00:00:00.000Z"
+    assert "█" * 40 in run(*arguments).stdout
+
+
+def test_a_histogram_needs_a_beginning_and_an_end(run: Run) -> None:
+    found = run("histogram", "t", "--bucket", "1h", "--from", DUE)
+    assert (found.exit_code, "--from and --to" in found.stderr) == (2, True)
