@@ -82,7 +82,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/calls/stats.py": "tests/docs/test_pages.py",
     "src/dejaqueue/broker/topic/writer.py": "tests/rules",
     "src/dejaqueue/cli/bench.py": "tests/cli",
-    "src/dejaqueue/cli/changes.py": "tests/cli",
     "src/dejaqueue/cli/config.py": "tests/cli",
     "src/dejaqueue/cli/demo/command.py": "tests/cli",
     "src/dejaqueue/cli/demo/consumer.py": "tests/cli",
