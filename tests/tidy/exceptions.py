@@ -48,21 +48,16 @@ CIRCLES: dict[str, str] = {}
 # proved elsewhere: where, is the reason.
 WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/__main__.py": "tests/integration",
-    "src/dejaqueue/access/rules.py": "tests/integration/test_authorisation.py",
     "src/dejaqueue/access/tls.py": "tests/integration/test_tls.py",
     "src/dejaqueue/broker/broker.py": "tests/rules",
     "src/dejaqueue/broker/calls/browse.py": "tests/rules",
-    "src/dejaqueue/broker/calls/by_filter.py": "tests/rules",
     "src/dejaqueue/broker/calls/port.py": "a contract",
     "src/dejaqueue/broker/calls/cron.py": "tests/rules, tests/integration",
     "src/dejaqueue/broker/cron/fire.py": "tests/rules",
     "src/dejaqueue/broker/transactions/peers.py": "tests/cluster/test_transactions_apart.py",
-    "src/dejaqueue/broker/topic/growth.py": "tests/rules/test_growing.py",
     "src/dejaqueue/broker/history/history.py": "tests/rules/test_history.py",
     "src/dejaqueue/broker/calls/history.py": "tests/rules/test_history.py",
     "src/dejaqueue/broker/history/recorder.py": "tests/rules/test_history.py",
-    "src/dejaqueue/broker/consumers/holders.py": "tests/rules/test_exclusive.py",
-    "src/dejaqueue/schema/history.py": "tests/rules/test_history.py",
     "src/dejaqueue/pipelines/reordering/records.py": "tests/spark/test_reorder.py",
     "src/dejaqueue/pipelines/reordering/target.py": "tests/spark/test_reorder.py",
     "src/dejaqueue/spark/history.py": "tests/spark/test_history.py",
@@ -105,9 +100,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/http/doq/calls.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/state.py": "tests/unit/http/doq/test_routes.py",
     "src/dejaqueue/http/doq/messages.py": "tests/unit/http/doq/test_routes.py",
-    "src/dejaqueue/engine/decisions.py": "tests/model",
     "src/dejaqueue/engine/layout.py": "records",
-    "src/dejaqueue/engine/page.py": "tests/unit/engine/test_engine.py",
     "src/dejaqueue/engine/state.py": "tests/unit/engine/test_apply.py",
     "src/dejaqueue/flight/sharded.py": "tests/cluster/test_spread.py",
     "src/dejaqueue/flight/sharded_session.py": "tests/cluster/test_spread.py",
@@ -120,7 +113,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/journal/records/cassandra.py": "tests/conformance/test_records_cassandra.py",
     "src/dejaqueue/journal/records/redis.py": "tests/conformance/test_records_redis.py",
     "src/dejaqueue/journal/interface.py": "a contract",
-    "src/dejaqueue/connections/extras.py": "tests/unit/connections/test_sql_urls.py",
     "src/dejaqueue/connections/mysql.py": (
         "tests/conformance/test_sql.py, test_durable_settings.py"
     ),
@@ -128,9 +120,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
         "tests/conformance/test_sql.py, test_durable_settings.py"
     ),
     "src/dejaqueue/journal/records/append_cache.py": "tests/unit/journal/records/test_journal.py",
-    "src/dejaqueue/journal/records/memory.py": "tests/conformance/test_memory_records.py",
     "src/dejaqueue/journal/records/reading.py": "tests/conformance",
-    "src/dejaqueue/journal/records/snapshot_objects.py": "tests/conformance",
     "src/dejaqueue/journal/records/sql.py": (
         "tests/conformance/test_sql.py, tests/unit/connections/test_sql.py"
     ),
