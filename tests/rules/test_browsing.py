@@ -169,6 +169,26 @@ def change(broker: BrokerFixture, name: str, **values: Any) -> int:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("window", [(0, None), (0, 100), (50, 150), (50, None)])
+@pytest.mark.parametrize("more", [{}, {"state": "scheduled"}, {"group": "a"}])
+def test_a_dry_run_counts_what_would_be_changed(
+    make_broker: MakeBroker, kind: str, window: tuple[int, int | None], more: dict[str, Any]
+) -> None:
+    broker = make_broker(kind=kind, partitions=2)
+    now = broker.now_ms
+    for part in range(4):
+        send(broker, [(f"m{part}", 10 * n, "ab"[n % 2], []) for n in range(20)])
+    due_from, due_to = window
+    asked = more | ({} if due_to is None else {"due_to": now + due_to})
+    if due_from:
+        asked = asked | {"due_from": now + due_from}
+    count = change(broker, "cancel_where", dry_run=True, **asked)
+    assert change(broker, "move_where", by_ms=50, dry_run=True, **asked) == count
+    assert count > 0
+    assert change(broker, "cancel_where", **asked) == count
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_group_is_moved_by_an_hour_each_message_once(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

@@ -26,7 +26,7 @@ from dejaqueue.broker.topic.served_partitions import ServedPartitions
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.commands import Cancel, Move
-from dejaqueue.engine.selection import Selection
+from dejaqueue.engine.selection import DUE_END_MS, Selection
 from dejaqueue.errors import BadRequest
 from dejaqueue.wire.descriptors import check_fields
 
@@ -155,7 +155,8 @@ def _change(
     if not isinstance(dry_run, bool):
         raise BadRequest("dry_run", "true or false", dry_run)
     if dry_run:
-        return {"count": int(tally(topic, selection, 1, 1)[0]), "next": None}
+        # One bucket for all: the order index counts what is due within the bucket, and no more.
+        return {"count": int(tally(topic, selection, DUE_END_MS, 1)[0]), "next": None}
     cursor = _parse_cursor(values.get("after"), topic.partitions)
     count = 0
     for _ in range(CALL_COMMANDS_MAX):
