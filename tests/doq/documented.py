@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
 from dejaqueue.clock import SystemClock
 
@@ -146,6 +147,7 @@ class Documented:
     def call(self, method: str, target: str, text: str) -> Answer:
         """Status and JSON of a request."""
         path, _, query = target.partition("?")
+        path = unquote(path)
         with self._lock:
             try:
                 return self._call(method, path, query, self._body(text))

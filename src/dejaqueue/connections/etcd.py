@@ -159,7 +159,7 @@ class EtcdGateway:
         self._leave(self.address.endpoints[self._current])
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection. Calls that come later, or are on their way, are Unavailable."""
         self._client.close()
 
     def _in_turn(self) -> list[str]:
@@ -183,11 +183,18 @@ class EtcdGateway:
     def _send_once(
         self, endpoint: str, path: str, body: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        if body is None:
-            response = self._client.get(endpoint + path)
-        else:
-            headers = self._authorization(endpoint)
-            response = self._client.post(endpoint + path, json=body, headers=headers)
+        try:
+            if body is None:
+                response = self._client.get(endpoint + path)
+            else:
+                headers = self._authorization(endpoint)
+                response = self._client.post(endpoint + path, json=body, headers=headers)
+        except RuntimeError:
+            if not self._client.is_closed:
+                raise
+            # httpx has no error of its own for this. A broker that stops closes its connection
+            # while threads of its own may still be on their way to a call.
+            raise Unavailable("the connection to etcd is closed", 1_000) from None
         return _answer(response)
 
     def _authorization(self, endpoint: str) -> dict[str, str]:

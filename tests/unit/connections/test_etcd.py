@@ -161,3 +161,11 @@ def test_a_wrong_password_is_said_without_it(endpoints: Callable[..., EtcdGatewa
     with pytest.raises(BadRequest) as refusal:
         gateway.call("/v3/kv/txn", {})
     assert "hidden" not in str(refusal.value)
+
+
+def test_a_call_after_the_end_is_unavailable() -> None:
+    """A broker that stops closes its connection while a thread may be on its way to a call."""
+    gateway = EtcdGateway(parse_url("etcd://127.0.0.1:1"))
+    gateway.close()
+    with pytest.raises(Unavailable, match="the connection to etcd is closed"):
+        gateway.call("/v3/kv/range", {})
