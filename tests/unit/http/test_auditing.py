@@ -1,7 +1,7 @@
 """Which requests leave a line in the audit log, and what is in it.
 
 Not covered: how a line is written (tests/unit/access/test_audit.py), who is let in
-(test_entrance.py).
+(tests/integration/test_access.py).
 """
 
 from __future__ import annotations
