@@ -47,6 +47,9 @@ WHOLE: dict[str, Callable[[BrokerSettings], int]] = {
 PATIENCE_MS = 5_000
 """A stream that is opened too soon, and a batch that is too much for now, waits for so long."""
 RETRY_MS = 1_000
+CLOSING_PAUSE_MS = 2
+"""Between two closes of a principal's streams, if one waits for the other. A close is some 0.3 ms
+of Python: others get the interpreter for the rest."""
 PRINCIPALS_MAX = 10_000
 """Principals known at once; those that have nothing open are forgotten first."""
 LABELS_MAX = 100
@@ -347,18 +350,22 @@ class Opening:
     def closing(self) -> None:
         """It is being closed, without waiting for anything."""
         self._let_go()
-        if not self._is_free:
-            self._hold(self._turns.closing)
+        if not self._is_free and self._hold(self._turns.closing):
+            clock = self._quotas.clock
+            clock.wait_until(clock.now_us() + CLOSING_PAUSE_MS * 1_000, Wake())
 
     def closed(self) -> None:
         """That is done, or has to wait. Twice is fine."""
         self._let_go()
 
-    def _hold(self, lock: threading.Lock) -> None:
-        if not lock.acquire(blocking=False):
+    def _hold(self, lock: threading.Lock) -> bool:
+        """Whether it had to be waited for."""
+        is_crowded = not lock.acquire(blocking=False)
+        if is_crowded:
             with CROWDING:
                 lock.acquire()
         self._held = lock
+        return is_crowded
 
     def _let_go(self) -> None:
         held, self._held = self._held, None

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dejaqueue import limits
+from dejaqueue.access import crowding
 from dejaqueue.access import quotas as module
 from dejaqueue.access.quotas import (
     BYTES,
@@ -194,6 +195,20 @@ def test_streams_of_one_principal_are_opened_one_at_a_time() -> None:
         inside.closing()
         with quotas.opening(SHOP, FAR):  # one that is being closed holds up no opening
             pass
+
+
+def test_of_many_that_are_closed_at_once_each_lets_others_work_for_a_while() -> None:
+    quotas, clock = make()
+    with contextlib.ExitStack() as stack:
+        first, second = (open_one(quotas, SHOP, stack) for _ in range(2))
+        first.closing()
+        late = in_thread(second.closing)
+        until(lambda: crowding.CROWDING._waiting)
+        first.closed()
+        until(clock.next_instant_us)
+        assert not late.done()
+        clock.advance(ms=module.CLOSING_PAUSE_MS)
+        late.result(SECONDS_MAX)
 
 
 def test_a_stream_that_is_refused_holds_nothing() -> None:
