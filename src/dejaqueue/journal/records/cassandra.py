@@ -128,8 +128,7 @@ class CassandraRecordStore(RecordStore):
         mark, count, checksum = facts
         one = f"SELECT content FROM {self._space}.piece WHERE mark = ? AND place = ?"
         rows = [
-            self._session.run(one, (mark, place)).one()
-            for place in range(-(-count // PIECE_BYTES))
+            self._session.run(one, (mark, place)).one() for place in range(-(-count // PIECE_BYTES))
         ]
         content = b"".join(row.content for row in rows if row is not None)
         is_whole = len(content) == count and xxhash.xxh3_128_hexdigest(content) == checksum
