@@ -14,6 +14,7 @@ from tests.simulation.cluster.client_fibers import clients_in_fibers
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.machines import Cluster
 from tests.simulation.cluster.membership import Membership
+from tests.simulation.cluster.plan import choose_plan
 from tests.simulation.cluster.programs import Looker, Program, Sender, Taker, Town, Transactor
 from tests.simulation.cluster.programs_aio import AsyncSender, AsyncTaker
 from tests.simulation.cluster.remakers import leftovers
@@ -28,13 +29,16 @@ DRAIN_SECONDS = 40
 """What is due comes within 30; who takes it settles it at once then."""
 
 
-def simulate_clients(seed: int) -> Run:
-    """Run a seed."""
-    world = World(seed)
+def simulate_clients(seed: int, haste: int = 1) -> Run:
+    """Run a seed.
+
+    Args:
+        haste: it is so many times shorter, and things break so many times as often.
+    """
+    world, plan = World(seed), choose_plan(seed, haste)
     Writer._spread = itertools.count()
     dice = world.random
-    cluster = Cluster(world, dice.choice([2, 3, 3]), dice.choice([0.0, 0.0, 0.01, 0.05]))
-    cluster.append_us_max = dice.choice([0, 2_000, 50_000])
+    cluster = Cluster(world, dice.choice([2, 3, 3]), dice.choice([0.0, 0.0, 0.01, 0.05]), plan)
     scenario = choose(world)
     # Letters are read by those who speak the protocol by hand.
     scenario = replace(scenario, topic=replace(scenario.topic, max_attempts=0))
@@ -62,11 +66,11 @@ def simulate_clients(seed: int) -> Run:
             programs += [Transactor("x", town), Transactor("y", town)]
         for program in programs:
             world.after(world.between(200_000, SECOND), program.begin)
-        end_us = world.now_us + dice.choice([4, 8, 12]) * SECOND
+        end_us = world.now_us + dice.choice([4, 8, 12]) * SECOND // haste
         faults = ClusterFaults(world, cluster, scenario, takers, programs, end_us)
         faults.begin()
-        membership = Membership(world, cluster, end_us)
-        membership.begin()
+        if plan.moves:
+            Membership(world, cluster, end_us).begin()
         world.run(end_us)
         faults.heal()
         town.stopped = True
