@@ -31,14 +31,14 @@ class Misfit(AssertionError):
     """A bug is planted in place of something else than it was written for."""
 
 
-class Planting(pytest.MonkeyPatch):
+class Planting(pytest.MonkeyPatch):  # type: ignore[misc]  # its `final` is no obstacle at run time
     """Plants a bug only where it fits: what is replaced is there, and takes the same arguments.
 
     Without that a plant whose place was changed would end its simulation with a TypeError, which
     counts as found.
     """
 
-    def setattr(self, target: Any, name: Any, *value: Any, **named: Any) -> None:  # type: ignore[override]
+    def setattr(self, target: Any, name: Any, *value: Any, **named: Any) -> None:
         """See MonkeyPatch.setattr. Raises Misfit."""
         if value:
             self._check_fits(getattr(target, name, None), value[0], name)
