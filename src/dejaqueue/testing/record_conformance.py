@@ -31,8 +31,8 @@ from dejaqueue.testing.cutting_proxy import Cut, CuttingProxy
 
 _Answer = TypeVar("_Answer")
 
-PATIENCE_MS = 180_000
-"""A server that was away may take so long to be there again."""
+PATIENCE_MS = 300_000
+"""A server that was away may take so long to be there again, on a machine that is busy."""
 
 
 def patiently(call: Callable[[], _Answer]) -> _Answer:
