@@ -47,10 +47,6 @@ CIRCLES: dict[str, str] = {}
 # Modules without behaviour of their own (contracts, lists of names), and those whose behaviour is
 # proved elsewhere: where, is the reason.
 WITHOUT_UNIT_TEST: dict[str, str] = {
-    "src/dejaqueue/pipelines/archive.py": "tests/spark/test_history.py",
-    "src/dejaqueue/pipelines/audit.py": "tests/spark/test_history.py",
-    "src/dejaqueue/pipelines/forecast.py": "tests/spark/test_forecast.py",
-    "src/dejaqueue/pipelines/load/measure.py": "tests/spark/test_forecast.py",
     "src/dejaqueue/__main__.py": "tests/integration",
     "src/dejaqueue/access/tls.py": "tests/integration/test_tls.py",
     "src/dejaqueue/broker/broker.py": "tests/rules",
@@ -59,8 +55,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/transactions/peers.py": "tests/cluster/test_transactions_apart.py",
     "src/dejaqueue/broker/calls/history.py": "tests/rules/test_history.py",
     "src/dejaqueue/broker/history/recorder.py": "tests/rules/test_history.py",
-    "src/dejaqueue/pipelines/reordering/records.py": "tests/spark/test_reorder.py",
-    "src/dejaqueue/pipelines/reordering/target.py": "tests/spark/test_reorder.py",
     "src/dejaqueue/spark/history.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/archiving/finished.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/auditing/faults.py": "tests/spark/test_history.py",
@@ -121,10 +115,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/schema/messages.py": "a list of names",
     "src/dejaqueue/testing/reference_model.py": "tests/model",
     "src/dejaqueue/version.py": "a number",
-    "src/dejaqueue/pipelines/campaign.py": "tests/spark/test_campaign.py",
-    "src/dejaqueue/pipelines/frame/pipeline.py": "tests/spark/test_pipelines.py",
-    "src/dejaqueue/pipelines/schedule/audience.py": "tests/spark/test_campaign.py",
-    "src/dejaqueue/pipelines/schedule/page.py": "tests/spark/test_campaign.py",
     "src/dejaqueue/spark/reader.py": "tests/spark",
     "src/dejaqueue/spark/refusals.py": "tests/spark",
     "src/dejaqueue/spark/source.py": "tests/spark",
