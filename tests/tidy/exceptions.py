@@ -55,7 +55,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/transactions/peers.py": "tests/cluster/test_transactions_apart.py",
     "src/dejaqueue/broker/calls/history.py": "tests/rules/test_history.py",
     "src/dejaqueue/broker/history/recorder.py": "tests/rules/test_history.py",
-    "src/dejaqueue/spark/history.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/archiving/finished.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/auditing/faults.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/auditing/figures.py": "tests/spark/test_history.py",
@@ -115,12 +114,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/schema/messages.py": "a list of names",
     "src/dejaqueue/testing/reference_model.py": "tests/model",
     "src/dejaqueue/version.py": "a number",
-    "src/dejaqueue/spark/reader.py": "tests/spark",
-    "src/dejaqueue/spark/refusals.py": "tests/spark",
-    "src/dejaqueue/spark/source.py": "tests/spark",
-    "src/dejaqueue/spark/stream_reader.py": "tests/spark",
-    "src/dejaqueue/spark/stream_writer.py": "tests/spark",
-    "src/dejaqueue/spark/writer.py": "tests/spark",
 }
 
 # Modules that are a list of names, not a room.
