@@ -47,8 +47,6 @@ CIRCLES: dict[str, str] = {}
 # Modules without behaviour of their own (contracts, lists of names), and those whose behaviour is
 # proved elsewhere: where, is the reason.
 WITHOUT_UNIT_TEST: dict[str, str] = {
-    "src/dejaqueue/__main__.py": "tests/integration",
-    "src/dejaqueue/access/tls.py": "tests/integration/test_tls.py",
     "src/dejaqueue/broker/broker.py": "tests/rules",
     "src/dejaqueue/broker/calls/port.py": "a contract",
     "src/dejaqueue/broker/calls/cron.py": "tests/rules, tests/integration",
@@ -110,10 +108,7 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/coordinator/redis.py": "tests/conformance",
     "src/dejaqueue/testing/coordinator_conformance.py": "tests/conformance",
     "src/dejaqueue/testing/record_conformance.py": "tests/conformance",
-    "src/dejaqueue/local.py": "tests/docs, tests/integration",
-    "src/dejaqueue/schema/messages.py": "a list of names",
     "src/dejaqueue/testing/reference_model.py": "tests/model",
-    "src/dejaqueue/version.py": "a number",
 }
 
 # Modules that are a list of names, not a room.
