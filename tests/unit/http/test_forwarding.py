@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from dejaqueue.http.auditing import BEARER, OUTCOME, PRINCIPAL, SHARDED
 from dejaqueue.http.forwarding import FOLLOWS, FORWARDED, Forwarding
 
 OK = b"HTTP/1.1 202 Accepted\r\ncontent-length: 4\r\nx-kind: far\r\nconnection: close\r\n\r\nfine"
-Message = dict[str, Any]
+Message = MutableMapping[str, Any]
 
 
 def body(content: bytes, *, more: bool = False) -> Message:
@@ -78,7 +78,7 @@ def ask(
     messages: list[Message],
     headers: list[tuple[bytes, bytes]] | None = None,
     sharded: Any = None,
-    **more: Any,
+    more: dict[str, Any] | None = None,
 ) -> tuple[int, bytes, dict[bytes, bytes]]:
     """Status, body and headers of the answer; the caller stays after these messages."""
 
@@ -95,8 +95,8 @@ def ask(
         async def send(message: Message) -> None:
             sent.append(message)
 
-        scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/v1/t é", **more}
-        scope |= {"headers": headers or []}
+        scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/v1/t é"}
+        scope |= {"headers": headers or [], **(more or {})}
         app = Forwarding(cast(Any, near), cast(ShardedBrokers, sharded))
         if far is None:
             await asyncio.wait_for(app(scope, receive, send), 20)
@@ -122,7 +122,9 @@ def elsewhere(**more: Any) -> Elsewhere:
 def test_a_request_goes_on_as_it_came__and_the_answer_comes_back() -> None:
     near, far = Near(elsewhere()), Far()
     headers = [(b"content-length", b"4"), (b"authorization", b"Bearer k"), (b"x-mine", b"1")]
-    found = ask(near, far, [body(b"ab", more=True), body(b"cd")], headers, query_string=b"a=1")
+    found = ask(
+        near, far, [body(b"ab", more=True), body(b"cd")], headers, more={"query_string": b"a=1"}
+    )
     assert found == (202, b"fine", {b"content-length": b"4", b"x-kind": b"far"})
     head, _, content = far.asked.partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v1/t%20%C3%A9?a=1 HTTP/1.1\r\n")
@@ -169,7 +171,7 @@ def test_who_is_known_by_a_certificate_is_told_where_to_go() -> None:
     """This broker does not have it, and would ask as somebody else."""
     near, far = Near(elsewhere()), Far()
     by_certificate: dict[str, Any] = {PRINCIPAL: SimpleNamespace(key_id="cert:shop"), BEARER: None}
-    assert ask(near, far, [body(b"")], **by_certificate)[0] == 503
+    assert ask(near, far, [body(b"")], more=by_certificate)[0] == 503
     assert far.asked == b""
 
 
@@ -227,7 +229,7 @@ def test_a_topic_in_shards_is_asked_for_here_again__with_the_same_body() -> None
         return "shards"
 
     sharded = SimpleNamespace(of=of)
-    found = ask(near, None, [body(b"ab"), GONE], sharded=sharded, **{BEARER: "k"})
+    found = ask(near, None, [body(b"ab"), GONE], sharded=sharded, more={BEARER: "k"})
     assert found[:2] == (200, b"near")
     assert asked == ["k"]
     assert near.read == [body(b"ab"), body(b"ab")]
@@ -239,11 +241,6 @@ def test_where_the_shards_cannot_be_asked_that_is_the_answer() -> None:
     def of(bearer: str | None) -> Awaitable[Any]:
         raise Unavailable("this broker has lost touch with the cluster", 100)
 
-    found = ask(
-        Near(elsewhere(spread=3)),
-        None,
-        [body(b"")],
-        sharded=SimpleNamespace(of=of),
-        **{BEARER: "k"},
-    )
+    near, sharded = Near(elsewhere(spread=3)), SimpleNamespace(of=of)
+    found = ask(near, None, [body(b"")], sharded=sharded, more={BEARER: "k"})
     assert problem_of(found) == (503, "this broker has lost touch with the cluster")
