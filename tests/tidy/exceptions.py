@@ -66,32 +66,11 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/calls/stats.py": "tests/docs/test_pages.py",
     "src/dejaqueue/broker/topic/writer.py": "tests/rules",
     "src/dejaqueue/client/transport.py": "a contract",
-    "src/dejaqueue/engine/commands.py": "records",
-    "src/dejaqueue/engine/effects.py": "records",
-    "src/dejaqueue/engine/records.py": "records",
-    "src/dejaqueue/engine/layout.py": "records",
-    "src/dejaqueue/engine/state.py": "tests/unit/engine/test_apply.py",
     "src/dejaqueue/flight/server.py": "tests/integration",
     "src/dejaqueue/cluster/jetstream.py": "tests/cluster",
-    "src/dejaqueue/journal/records/nats/copies.py": "tests/cluster/test_rot.py",
-    "src/dejaqueue/journal/records/nats/reading.py": "tests/conformance/test_records_nats.py",
-    "src/dejaqueue/journal/records/nats/streams.py": "tests/unit/journal/records/nats",
     "src/dejaqueue/journal/records/cassandra.py": "tests/conformance/test_records_cassandra.py",
     "src/dejaqueue/journal/records/redis.py": "tests/conformance/test_records_redis.py",
     "src/dejaqueue/journal/interface.py": "a contract",
-    "src/dejaqueue/connections/mysql.py": (
-        "tests/conformance/test_sql.py, test_durable_settings.py"
-    ),
-    "src/dejaqueue/connections/postgresql.py": (
-        "tests/conformance/test_sql.py, test_durable_settings.py"
-    ),
-    "src/dejaqueue/journal/records/append_cache.py": "tests/unit/journal/records/test_journal.py",
-    "src/dejaqueue/journal/records/reading.py": "tests/conformance",
-    "src/dejaqueue/journal/records/sql.py": (
-        "tests/conformance/test_sql.py, tests/unit/connections/test_sql.py"
-    ),
-    "src/dejaqueue/journal/records/store.py": "tests/conformance",
-    "src/dejaqueue/journal/records/writer.py": "tests/conformance",
     "src/dejaqueue/testing/shared_journal_conformance.py": "tests/conformance",
     "src/dejaqueue/journal/records/interface.py": "a contract",
     "src/dejaqueue/broker/topic/cluster_port.py": "a contract",

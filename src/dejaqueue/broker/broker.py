@@ -9,7 +9,6 @@ See: docs/internals/README.md for the reading order.
 from __future__ import annotations
 
 import logging
-import threading
 from concurrent.futures import Future
 from typing import Any
 
@@ -97,7 +96,7 @@ class Broker:
         self._given_store = store
         self.shared = shared
         self._threads = threads or Threads()
-        self._lock = threading.Lock()
+        self._lock = self._threads.lock()
         self._topics: dict[str, ServedTopic] = {}
         self._workers: list[PartitionWorker] = []
         self.snapshot_writer = self._threads.executor("dejaq-snapshots")

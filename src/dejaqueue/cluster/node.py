@@ -16,7 +16,6 @@ See: ownership.py for what is decided in a round; ADR 0015.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -52,6 +51,8 @@ PEERS_KEY = "peers/key"
 """The fact that has what brokers show to one another: whoever reads it is one of them."""
 ROUND_MS = 1_000
 """A round runs at least this often, bells or not."""
+AGAIN_MS = 50
+"""A round that was not the last for now is followed by another one after so long."""
 REFRESH_MS = 10_000
 """Topics are read again at least so often, whatever the bells say."""
 PLACED_SECONDS_MAX = 5.0
@@ -121,7 +122,7 @@ class Node:
         self._stopping = False
         self._topics_changed = True
         self._refresh_us = 0
-        self._serving = threading.Lock()
+        self._serving = self._where.lock()
         """Held where serving begins or a fence ends it, so that nothing begins after the fence."""
         self._threads: list[Running] = []
         self._checker: Running | None = None
@@ -132,7 +133,8 @@ class Node:
     def catalogue(self, store: JournalStore) -> Catalogue:
         """All topics of the cluster. Raises Refused (identity.py), Unavailable."""
         agree(self.coordinator, store, self._clock, adopts=self._adopts)
-        self._catalogue = ClusterCatalogue(self.coordinator, store, self._clock)
+        lock = self._where.lock()
+        self._catalogue = ClusterCatalogue(self.coordinator, store, self._clock, lock)
         if self._adopts:
             self.astray = check(self._catalogue, store, adopt=True)
         return self._catalogue
@@ -279,7 +281,8 @@ class Node:
             self._member, session=new_session(), leaving=False, apart=False, apart_us=0
         )
         self._member = self._with_clock(self._member, self.coordinator.list(members.PREFIX))
-        membership = Membership(self.coordinator, self._member, self._lease_ms, self._clock)
+        lock = self._where.lock()
+        membership = Membership(self.coordinator, self._member, self._lease_ms, self._clock, lock)
         # What an earlier life of this node left vanishes by itself.
         membership.join_within(2 * self._lease_ms + 1_000)
         self._membership = membership
@@ -369,8 +372,7 @@ class Node:
         while not self._stopping:
             again_ms = ROUND_MS
             try:
-                if self.round():
-                    again_ms = 50
+                again_ms = self.round()
             except DejaQError as error:
                 log.warning("node %s: a round failed: %s", self.name, error)
             self._clock.wait_until(self._clock.now_us() + again_ms * 1_000, self._round)
@@ -388,15 +390,16 @@ class Node:
 
     # --- a round ------------------------------------------------------------------------------
 
-    def round(self) -> bool:
+    def round(self) -> int:
         """Look at who is there and who owns what; take and give. Raises Unavailable.
 
         Returns:
-            True if somebody else was quicker and it should be looked again soon.
+            After how many milliseconds to look again: sooner if somebody else was quicker, and
+            when it is time to look at clocks.
         """
         membership, broker, catalogue = self._membership, self._broker, self._catalogue
         if membership is None or broker is None or catalogue is None or not membership.is_valid():
-            return False
+            return ROUND_MS
         session = membership.member.session
         if self._topics_changed or self._clock.now_us() >= self._refresh_us:
             self._topics_changed = False
@@ -409,7 +412,7 @@ class Node:
         living = members_of(facts)
         if all(member.session != session for member in living.values()):
             self._renewal.ring()  # the coordinator went back; all who are not listed would claim
-            return False
+            return ROUND_MS
         self._say_how_it_is(membership, facts)
         living[self.name] = membership.member
         owners = owners_of(self.coordinator.list(ownership.PREFIX))
@@ -423,7 +426,7 @@ class Node:
         claimed = self._claim_all(plan.claim, session)
         with self._serving:
             if self._membership is not membership or not membership.is_valid():
-                return False
+                return ROUND_MS
             for unit in (*plan.keep, *claimed):
                 self._mine[unit] = self._view.owners[unit].revision
                 for name in units[unit]:
@@ -436,7 +439,10 @@ class Node:
         self._forget_units(units, session)
         for bell in list(self._looking):
             bell.ring()
-        return len(claimed) < len(plan.claim) or not is_left
+        if len(claimed) < len(plan.claim) or not is_left:
+            return AGAIN_MS
+        look_ms = (self.clocks.next_us - self._clock.now_us()) // 1_000
+        return max(AGAIN_MS, min(ROUND_MS, look_ms))
 
     def _say_how_it_is(self, membership: Membership, facts: list[Fact]) -> None:
         """Take nothing, or let go of everything, if this broker's clock is apart; and tell others

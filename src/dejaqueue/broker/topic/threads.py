@@ -2,7 +2,8 @@
 
 Room: broker. The simulator (testing/simulation) gives a broker one that starts no thread at all and
 decides what runs next.
-Holds: everything that a broker starts comes from here; the servers' threads are not the broker's.
+Holds: everything that a broker starts comes from here, and each lock that is held over a wait; the
+servers' threads are not the broker's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from dejaqueue.broker.partition.worker import PartitionWorker
@@ -43,6 +45,10 @@ class Threads:
     def executor(self, name: str, count: int = 1) -> Executor:
         """A pool of `count` threads; tasks start in order."""
         return ThreadPoolExecutor(count, thread_name_prefix=name)
+
+    def lock(self) -> AbstractContextManager[object]:
+        """A lock that may be held while its holder waits for the coordinator or a journal."""
+        return threading.Lock()
 
     def future(self) -> Future[Any]:
         """What one thread waits for until another one answers."""
