@@ -2,7 +2,8 @@
 
     making → living → deleting → deleted (a tombstone)
 
-Room: cluster. Changes are made under the broker's lock; `refresh` may be called from any thread.
+Room: cluster. Any thread may call it: each topic is a fact of its own, and changes of different
+topics do not wait for each other.
 Holds: of two brokers that change a topic at once one wins and the other tries again on what it then
 finds; journals of a topic that was deleted are never taken for those of one made later. A topic is
 gone when its fact says so and never because a fact was not in an answer; an answer that is older
@@ -138,7 +139,7 @@ class ClusterCatalogue(Catalogue):
         self._clock: Clock = clock or SteadyClock()
         self._heard_us = 0
         self.maker = ""
-        self._making: set[str] = set()
+        self._making: dict[str, Topic] = {}
         """What this broker is making just now."""
         self._kept: dict[str, Kept] = {}
         self._refreshing = threading.Lock()
@@ -256,7 +257,10 @@ class ClusterCatalogue(Catalogue):
 
         def add() -> Topic:
             self.check_settled(topic.name)
-            return super(ClusterCatalogue, self).create(topic, exist_ok=exist_ok)
+            if self._exists(topic, exist_ok=exist_ok):
+                return self._topics[topic.name]
+            self._check_new(topic)
+            return self._add(topic)
 
         return self._again(add)
 
@@ -270,7 +274,7 @@ class ClusterCatalogue(Catalogue):
 
     def alter(self, name: str, changes: dict[str, Any]) -> Topic:
         """Change settings that may change; the others are refused."""
-        return self._again(lambda: super(ClusterCatalogue, self).alter(name, changes))
+        return self._again(lambda: self._alter(name, changes))
 
     def _again(self, change: Callable[[], Topic]) -> Topic:
         for _ in range(TRIES):
@@ -299,7 +303,7 @@ class ClusterCatalogue(Catalogue):
         gone = () if before is None else before.gone
         state = State.MAKING
         kept = Kept(topic, (topic.partitions,), journals, revision, state, self.maker, gone=gone)
-        self._making.add(name)
+        self._making[name] = topic
         try:
             made = self._write(kept)
             try:
@@ -311,7 +315,7 @@ class ClusterCatalogue(Catalogue):
                     self._write(replace(made, state=State.DELETING))
                 raise
         finally:
-            self._making.discard(name)
+            self._making.pop(name, None)
         self.read()
         return topic
 

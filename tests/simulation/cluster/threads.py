@@ -200,6 +200,10 @@ class FiberThreads(Threads):
         """A future."""
         return FiberFuture(self._fibers)
 
+    def lock(self) -> FiberLock:
+        """A lock whose holder may wait."""
+        return FiberLock(self._fibers)
+
     def start(self, name: str, run: Callable[[], Any], *, daemon: bool = False) -> Running:
         """Run it a little later."""
         started = _Started(self._fibers)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from dejaqueue.broker.partition.worker import PartitionWorker
@@ -47,6 +48,10 @@ class Threads:
     def future(self) -> Future[Any]:
         """What one thread waits for until another one answers."""
         return Future()
+
+    def lock(self) -> AbstractContextManager[object]:
+        """A lock that may be held while its holder waits for a disk or a server."""
+        return threading.Lock()
 
     def start(self, name: str, run: Callable[[], None], *, daemon: bool = False) -> Running:
         """Run a function once, now.
