@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from types import TracebackType
+from typing import Literal, overload
 
 import pyarrow as pa
 
@@ -69,6 +70,15 @@ class AsyncMessage(MessageFields):
 
     __slots__ = ()
 
+    @overload
+    async def ack(self, *, wait: Literal[True] = True) -> RowStatus: ...
+
+    @overload
+    async def ack(self, *, wait: Literal[False]) -> None: ...
+
+    @overload
+    async def ack(self, *, wait: bool) -> RowStatus | None: ...
+
     async def ack(self, *, wait: bool = True) -> RowStatus | None:
         """It is done: never deliver it again (rule 6).
 
@@ -86,6 +96,36 @@ class AsyncMessage(MessageFields):
             columns.core.settle_together(ACKED, columns.rows.lease, self.id, self.attempt)
             return None
         return _only(await _settle(columns.core, SettleOp.ACK, self._row(), wait))
+
+    @overload
+    async def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: Literal[True] = True,
+    ) -> RowStatus: ...
+
+    @overload
+    async def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: Literal[False],
+    ) -> None: ...
+
+    @overload
+    async def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: bool,
+    ) -> RowStatus | None: ...
 
     async def nack(
         self,
@@ -114,6 +154,17 @@ class AsyncMessage(MessageFields):
             return None
         return _only(await _settle_as(columns.core, fate, self._row(), wait))
 
+    @overload
+    async def extend(
+        self, seconds: timedelta | float, *, wait: Literal[True] = True
+    ) -> RowStatus: ...
+
+    @overload
+    async def extend(self, seconds: timedelta | float, *, wait: Literal[False]) -> None: ...
+
+    @overload
+    async def extend(self, seconds: timedelta | float, *, wait: bool) -> RowStatus | None: ...
+
     async def extend(self, seconds: timedelta | float, *, wait: bool = True) -> RowStatus | None:
         """Its lease ends so long from now."""
         core, lease_ms = self._columns.core, _lease_ms(seconds)
@@ -123,10 +174,49 @@ class AsyncMessage(MessageFields):
 class AsyncMessageBatch(BatchFields):
     """Received messages in columns, acked together."""
 
+    @overload
+    async def ack(self, *, wait: Literal[True] = True) -> Settled: ...
+
+    @overload
+    async def ack(self, *, wait: Literal[False]) -> None: ...
+
+    @overload
+    async def ack(self, *, wait: bool) -> Settled | None: ...
+
     async def ack(self, *, wait: bool = True) -> Settled | None:
         """All of them are done. See `AsyncMessage.ack`."""
         self._handled()
         return await _settle(self._core, SettleOp.ACK, self._rows, wait)
+
+    @overload
+    async def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: Literal[True] = True,
+    ) -> Settled: ...
+
+    @overload
+    async def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: Literal[False],
+    ) -> None: ...
+
+    @overload
+    async def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: bool,
+    ) -> Settled | None: ...
 
     async def nack(
         self,
@@ -140,6 +230,17 @@ class AsyncMessageBatch(BatchFields):
         fate = _fate(delay, reason, dead)
         self._handled()
         return await _settle_as(self._core, fate, self._rows, wait)
+
+    @overload
+    async def extend(
+        self, seconds: timedelta | float, *, wait: Literal[True] = True
+    ) -> Settled: ...
+
+    @overload
+    async def extend(self, seconds: timedelta | float, *, wait: Literal[False]) -> None: ...
+
+    @overload
+    async def extend(self, seconds: timedelta | float, *, wait: bool) -> Settled | None: ...
 
     async def extend(self, seconds: timedelta | float, *, wait: bool = True) -> Settled | None:
         """Their lease ends so long from now."""
