@@ -18,7 +18,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -127,13 +127,18 @@ class ClusterCatalogue(Catalogue):
     Args:
         store: of the journals, where what is known of each topic is kept beside them.
         clock: elapsed time.
+        lock: of one read at a time; it is held while the coordinator is asked.
 
     Attributes:
         maker: the life of this broker, for what it makes.
     """
 
     def __init__(
-        self, coordinator: Coordinator, store: JournalStore, clock: Clock | None = None
+        self,
+        coordinator: Coordinator,
+        store: JournalStore,
+        clock: Clock | None = None,
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
         self._coordinator, self._store = coordinator, store
         self._clock: Clock = clock or SteadyClock()
@@ -142,7 +147,7 @@ class ClusterCatalogue(Catalogue):
         self._making: dict[str, Topic] = {}
         """What this broker is making just now."""
         self._kept: dict[str, Kept] = {}
-        self._refreshing = threading.Lock()
+        self._refreshing = lock or threading.Lock()
         self._is_news = False
         self._missing: frozenset[str] = frozenset()
         self._topics: dict[str, Topic] = {}

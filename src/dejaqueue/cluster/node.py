@@ -16,7 +16,6 @@ See: ownership.py for what is decided in a round; ADR 0015.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -121,7 +120,7 @@ class Node:
         self._stopping = False
         self._topics_changed = True
         self._refresh_us = 0
-        self._serving = threading.Lock()
+        self._serving = self._where.lock()
         """Held where serving begins or a fence ends it, so that nothing begins after the fence."""
         self._threads: list[Running] = []
         self._checker: Running | None = None
@@ -132,7 +131,8 @@ class Node:
     def catalogue(self, store: JournalStore) -> Catalogue:
         """All topics of the cluster. Raises Refused (identity.py), Unavailable."""
         agree(self.coordinator, store, self._clock, adopts=self._adopts)
-        self._catalogue = ClusterCatalogue(self.coordinator, store, self._clock)
+        lock = self._where.lock()
+        self._catalogue = ClusterCatalogue(self.coordinator, store, self._clock, lock)
         if self._adopts:
             self.astray = check(self._catalogue, store, adopt=True)
         return self._catalogue
@@ -279,7 +279,8 @@ class Node:
             self._member, session=new_session(), leaving=False, apart=False, apart_us=0
         )
         self._member = self._with_clock(self._member, self.coordinator.list(members.PREFIX))
-        membership = Membership(self.coordinator, self._member, self._lease_ms, self._clock)
+        lock = self._where.lock()
+        membership = Membership(self.coordinator, self._member, self._lease_ms, self._clock, lock)
         # What an earlier life of this node left vanishes by itself.
         membership.join_within(2 * self._lease_ms + 1_000)
         self._membership = membership

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 
@@ -145,9 +146,13 @@ class FiberLock:
     def __init__(self, fibers: Fibers) -> None:
         self._fibers = fibers
         self._held = False
+        self._waiters: deque[Waiter] = deque()
 
     def __enter__(self) -> FiberLock:
-        self._fibers.pass_until(lambda: not self._held)
+        while self._held:
+            waiter = Waiter(self._fibers)
+            self._waiters.append(waiter)
+            waiter.wait()
         self._held = True
         return self
 
@@ -158,3 +163,5 @@ class FiberLock:
         trace: TracebackType | None,
     ) -> None:
         self._held = False
+        if self._waiters:
+            self._waiters.popleft().tell()

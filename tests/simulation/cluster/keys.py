@@ -36,7 +36,8 @@ from dejaqueue.testing.simulation.world import START_US, World
 from tests.checker.fault import Fault
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.fibers import FiberClock, Fibers
-from tests.simulation.cluster.machines import LEASE_MS, Cluster, ClusterMachine
+from tests.simulation.cluster.machines import Cluster, ClusterMachine
+from tests.simulation.cluster.plan import LEASE_MS
 from tests.simulation.run import SECOND, Run
 from tests.simulation.scenario import choose
 

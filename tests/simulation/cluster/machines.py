@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from greenlet import getcurrent
 
@@ -16,7 +17,7 @@ from dejaqueue.cluster.clocks import PREFIX as CLOCKS
 from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.in_process import ProcessCoordinator, ProcessFacts
-from dejaqueue.coordinator.interface import Fact
+from dejaqueue.coordinator.interface import Conflict, Fact
 from dejaqueue.errors import DejaQError, Refused
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.settings import BrokerSettings, ClockSettings, DispatchSettings, JournalSettings
@@ -26,13 +27,11 @@ from dejaqueue.testing.simulation.threads import Gone
 from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
 from tests.simulation.cluster.fibers import FiberClock, Fibers
 from tests.simulation.cluster.peers import SimulatedPeers
+from tests.simulation.cluster.plan import PLAIN, Plan
 from tests.simulation.cluster.server import Line, Server
-from tests.simulation.cluster.threads import FiberConcurrency, FiberThreads
+from tests.simulation.cluster.threads import FiberConcurrency, FiberFuture, FiberThreads
 
-LEASE_MS = 1_000
-PATIENCE_SECONDS = 2.0
-
-
+Answer = TypeVar("Answer")
 KeysOf = Callable[["ClusterMachine", ProcessCoordinator, Fibers], SharedKeys]
 
 
@@ -51,18 +50,53 @@ class Facts(ProcessFacts):
 
 
 class LateReader(ProcessCoordinator):
-    """A coordinator whose lists may be not whole, or as they were before.
+    """A coordinator whose calls take time, and whose lists may not be whole, or are older ones.
 
     Attributes:
+        late_us_max: so long some calls take at most, each way; 0 = none takes any time.
         lists_spoilt: so many of the next lists.
     """
 
-    def __init__(self, facts: Facts, world: World) -> None:
+    def __init__(self, facts: Facts, world: World, fibers: Fibers, late_us_max: int) -> None:
         super().__init__(facts)
-        self._world = world
+        self._world, self._fibers = world, fibers
+        self.late_us_max = late_us_max
         self._before: dict[str, list[Fact]] = {}
         self._times = facts.times
         self.lists_spoilt = 0
+
+    def _travel_us(self) -> int:
+        is_late = self._world.chance(0.05)
+        return self._world.between(20, self.late_us_max if is_late else 3_000)
+
+    def _far(self, call: Callable[[], Answer]) -> Answer:
+        """Ask, where somebody may wait: what was sent arrives, also when its sender is dead."""
+        world, fibers = self._world, self._fibers
+        if not self.late_us_max or getcurrent() is fibers.hub:
+            return call()
+        answer: FiberFuture[Answer] = FiberFuture(fibers)
+
+        def arrive() -> None:
+            try:
+                found = call()
+            except DejaQError as error:
+                come = partial(answer.set_exception, error)
+            except Conflict as conflict:
+                come = partial(answer.set_exception, conflict)
+            else:
+                come = partial(answer.set_result, found)
+            world.after(self._travel_us(), come)
+
+        self._reach()
+        world.after(self._travel_us(), arrive)
+        found = answer.result()
+        self._reach()
+        return found
+
+    def get(self, key: str) -> Fact | None:
+        """See Coordinator.get."""
+        inner = super().get
+        return self._far(lambda: inner(key))
 
     def put(
         self, key: str, value: bytes, revision: int | None = None, *, ttl_ms: int | None = None
@@ -72,20 +106,28 @@ class LateReader(ProcessCoordinator):
             self._reach()
             self._times[key] = Fact(key, value, 1)
             return 1
-        return super().put(key, value, revision, ttl_ms=ttl_ms)
+        inner = super().put
+        return self._far(lambda: inner(key, value, revision, ttl_ms=ttl_ms))
+
+    def renew(self, key: str) -> bool:
+        """See Coordinator.renew."""
+        inner = super().renew
+        return self._far(lambda: inner(key))
 
     def delete(self, key: str, revision: int | None = None) -> bool:
         """See Coordinator.delete."""
         if key.startswith(CLOCKS):
             return self._times.pop(key, None) is not None
-        return super().delete(key, revision)
+        inner = super().delete
+        return self._far(lambda: inner(key, revision))
 
     def list(self, prefix: str) -> list[Fact]:
         """See Coordinator.list."""
         if prefix == CLOCKS:
             self._reach()
             return [self._times[key] for key in sorted(self._times)]
-        facts = super().list(prefix)
+        inner = super().list
+        facts = self._far(lambda: inner(prefix))
         if self.lists_spoilt:
             self.lists_spoilt -= 1
             if prefix in self._before and self._world.chance(0.5):
@@ -150,8 +192,10 @@ class ClusterMachine(Machine):
             dispatch=DispatchSettings(workers=random.choice([1, 2])),
             clock=ClockSettings(step_ms_max=JUMP_US // 1_000),
         )
-        self.line = Line(world, fibers.life, cluster.server, cluster.trouble)
-        self.coordinator = cluster.facts.adopt(LateReader(cluster.facts, world))
+        plan = cluster.plan
+        self.line = Line(world, fibers.life, cluster.server, cluster.trouble, plan.late_us_max)
+        reader = LateReader(cluster.facts, world, fibers, cluster.facts_us_max)
+        self.coordinator = cluster.facts.adopt(reader)
         if cluster.append_us_max:
             self.line.takes_time = partial(_pass, fibers, cluster.append_us_max)
         threads = FiberThreads(fibers)
@@ -159,13 +203,13 @@ class ClusterMachine(Machine):
             store = RecordJournalStore(
                 self.line,
                 segment_bytes=64 << 10,
-                patience_seconds=PATIENCE_SECONDS,
+                patience_seconds=plan.patience_seconds,
                 concurrency=FiberConcurrency(fibers),
             )
             keys = cluster.keys_of(self, self.coordinator, fibers) if cluster.keys_of else None
             adopts, self.adopts = self.adopts, False
             clock = FiberClock(fibers)
-            node = Node(self.name, self.coordinator, LEASE_MS, clock, threads, keys, adopts=adopts)
+            node = Node(self.name, reader, plan.lease_ms, clock, threads, keys, adopts=adopts)
             broker = Broker(settings, self.clock, store, threads, shared=node)
             broker.peers = SimulatedPeers(world, cluster, fibers.life)
             broker.start()
@@ -235,20 +279,21 @@ class Cluster:
 
     Args:
         trouble: the share of calls to the server that get lost though nothing is cut.
+        plan: what it is like.
 
     Attributes:
         is_made: the topics are there; before that a broker may die while it makes them.
         keys_of: how a broker reaches the API keys of the cluster; None = as everything else.
-        append_us_max: how long an append is on its way, and its answer; 0 = they take no time.
+        append_us_max, facts_us_max: as in the plan, for brokers that start from now on.
     """
 
     moves = True
     keys_of: KeysOf | None = None
     is_made = False
-    append_us_max = 0
 
-    def __init__(self, world: World, count: int, trouble: float) -> None:
-        self.world = world
+    def __init__(self, world: World, count: int, trouble: float, plan: Plan = PLAIN) -> None:
+        self.world, self.plan = world, plan
+        self.append_us_max, self.facts_us_max = plan.append_us_max, plan.facts_us_max
         self.trouble = trouble
         self.server = Server(world.random.choice([500, 1_500, 1 << 20]))
         self.clock = SimulatedClock(world)

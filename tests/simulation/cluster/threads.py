@@ -196,13 +196,13 @@ class FiberThreads(Threads):
         """An executor."""
         return FiberExecutor(self._fibers, count)
 
-    def future(self) -> Future[Any]:
-        """A future."""
-        return FiberFuture(self._fibers)
-
     def lock(self) -> FiberLock:
         """A lock whose holder may wait."""
         return FiberLock(self._fibers)
+
+    def future(self) -> Future[Any]:
+        """A future."""
+        return FiberFuture(self._fibers)
 
     def start(self, name: str, run: Callable[[], Any], *, daemon: bool = False) -> Running:
         """Run it a little later."""

@@ -2,7 +2,8 @@
 
 Room: broker. The simulator (testing/simulation) gives a broker one that starts no thread at all and
 decides what runs next.
-Holds: everything that a broker starts comes from here; the servers' threads are not the broker's.
+Holds: everything that a broker starts comes from here, and each lock that is held over a wait; the
+servers' threads are not the broker's.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Threads:
         return Future()
 
     def lock(self) -> AbstractContextManager[object]:
-        """A lock that may be held while its holder waits for a disk or a server."""
+        """A lock that may be held while its holder waits for a disk, a server or an answer."""
         return threading.Lock()
 
     def start(self, name: str, run: Callable[[], None], *, daemon: bool = False) -> Running:

@@ -63,7 +63,7 @@ async def enqueue(request: Request, queue_name: str) -> Response:
     principal = principal_of(request)
     principal.require(Role.PRODUCE, queue_name)
     message = await _message(request)
-    account_of(request).take_rows(1)
+    account_of(request).take_sent(1, len(message.content), wait=False)
     doq = doq_of(request)
     sender = principal.sender_for(queue_name, Role.PRODUCE)
     row = await doq.messages.enqueue(queue_name, message, sender)

@@ -17,8 +17,9 @@ from typing import Any
 import xxhash
 
 from dejaqueue.connections.redis import RedisConnection
-from dejaqueue.errors import Fenced, JournalDamaged, Unavailable
+from dejaqueue.errors import Fenced, Unavailable
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
+from dejaqueue.journal.records.objects import read_whole
 
 APPEND = """
 local last = '0-0'
@@ -112,17 +113,19 @@ class RedisRecordStore(RecordStore):
 
     def get_object(self, name: str) -> bytes | None:
         """An object's content. Raises JournalDamaged if it is not what was stored."""
-        for _ in range(3):
-            with self._connection.answers("get object"):
-                facts = self._connection.client.hget(self._objects, name)
-            if facts is None:
-                return None
-            mark, count, checksum = facts.decode().split(" ")
-            content = self._read_pieces(mark)
-            if len(content) == int(count) and xxhash.xxh3_128_hexdigest(content) == checksum:
-                return content
-            # Replaced meanwhile, or damaged: the name tells which.
-        raise JournalDamaged(f"object {name} in {self.summary}: not what was stored")
+        return read_whole(f"{name} in {self.summary}", lambda: self._find(name), self._content)
+
+    def _find(self, name: str) -> bytes | None:
+        """Mark, length and checksum of what the name means, as `put_object` wrote them."""
+        with self._connection.answers("get object"):
+            facts: bytes | None = self._connection.client.hget(self._objects, name)
+        return facts
+
+    def _content(self, facts: bytes) -> bytes | None:
+        mark, count, checksum = facts.decode().split(" ")
+        content = self._read_pieces(mark)
+        is_whole = len(content) == int(count) and xxhash.xxh3_128_hexdigest(content) == checksum
+        return content if is_whole else None
 
     def _read_pieces(self, mark: str) -> bytes:
         found: list[bytes] = []

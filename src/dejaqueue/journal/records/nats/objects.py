@@ -19,7 +19,7 @@ import xxhash
 
 from dejaqueue.connections.nats.connection import TIMEOUT_S, ApiRefusal, NatsConnection, read_answer
 from dejaqueue.connections.nats.url import NatsUrl
-from dejaqueue.errors import JournalDamaged, ResourceExhausted, Unavailable
+from dejaqueue.errors import ResourceExhausted, Unavailable
 from dejaqueue.journal.records.nats.reading import (
     SEQUENCE,
     SUM,
@@ -29,6 +29,7 @@ from dejaqueue.journal.records.nats.reading import (
     is_whole,
 )
 from dejaqueue.journal.records.nats.streams import make_stream, settings_of, stream_state
+from dejaqueue.journal.records.objects import read_whole
 
 NO_ROOM = {10002, 10023, 10047}
 """JetStream's numbers of errors that say: nothing was stored, there is no room."""
@@ -136,19 +137,15 @@ class NatsObjects:
         Raises:
             JournalDamaged: no server has it as it was stored. Unavailable.
         """
-        for _ in range(3):
-            pieces = self._find(name)
-            if pieces is None:
-                return None
-            for _ in range(ASK_AGAIN):  # any server may answer
-                content = self._read(pieces)
-                if pieces.is_right(content):
-                    return content
-            content = self._read_slowly(pieces)
+        return read_whole(f"{name} in {self._pieces}", lambda: self._find(name), self._content)
+
+    def _content(self, pieces: Pieces) -> bytes | None:
+        for _ in range(ASK_AGAIN):  # any server may answer
+            content = self._read(pieces)
             if pieces.is_right(content):
                 return content
-            # Replaced meanwhile, or damaged: the name tells which.
-        raise JournalDamaged(f"object {name} in {self._pieces}: no server has it as it was stored")
+        content = self._read_slowly(pieces)
+        return content if pieces.is_right(content) else None
 
     def _read(self, pieces: Pieces) -> bytes:
         found: list[bytes] = []
