@@ -40,11 +40,11 @@ from dejaqueue.model import Topic
 PREFIX = "topics/"
 TRIES = 16
 GONE_MAX = 8
-"""So many earlier topics of a name are known as deleted. A mark of journals that was on its way
-when its maker was given up comes within a timeout or two of the server."""
+"""How many deleted topics of one name are remembered. When a maker is given up, its mark of
+journals may still arrive, within a timeout or two of the server."""
 TOMBSTONE_MS = 24 * 3_600_000
-"""So long a deleted topic is named as such. A broker that heard nothing for half of that begins
-anew with what it then finds."""
+"""How long a deleted topic is named as such. A broker that heard nothing for half of that time
+begins anew with what it then finds."""
 
 log = logging.getLogger("dejaqueue.cluster")
 
@@ -349,7 +349,7 @@ class ClusterCatalogue(Catalogue):
         """Keep what is known of a topic beside its journals."""
         try:
             self._store.note(kept.journals, kept.to_bytes().decode())
-        except DejaQError as error:  # it is changed all the same; the next check does it again
+        except DejaQError as error:  # the change holds; the next check writes the note again
             log.warning("topic %s: not noted beside its journals: %s", kept.topic.name, error)
 
     def adopt(self, kept: Kept, instead: Kept | None) -> bool:
@@ -434,7 +434,7 @@ class ClusterCatalogue(Catalogue):
         return self._kept.get(name)
 
     def let_go(self, name: str, shard: str) -> None:
-        """Who had a topic that is being deleted, or a shard of it, serves it no more."""
+        """The owner of a topic that is being deleted, or of a shard, does not serve it any more."""
 
         def without(found: Kept) -> Kept | None:
             if found.state is not State.DELETING or shard not in found.waits:

@@ -26,7 +26,7 @@ from dejaqueue.coordinator.interface import Coordinator, Fact
 
 PREFIX = "clocks/"
 EXCHANGE_MS_MIN, EXCHANGE_MS_MAX = 1_000, 2_000
-"""Brokers look at each other's clocks after so long, each time another length."""
+"""Bounds of the time between two looks at each other's clocks, which is drawn each time."""
 WIDENS_PPM = 2_000
 """Bounds widen by this part of the time since: clocks run apart, and are put right."""
 
@@ -66,7 +66,7 @@ class ClockComparison:
     Args:
         node: its name.
         elapsed: elapsed time.
-        lease_ms: who did not write for so long is no member any more.
+        lease_ms: a broker that wrote nothing for this long is no member any more.
 
     """
 

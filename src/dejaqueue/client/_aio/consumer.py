@@ -140,7 +140,7 @@ class AsyncMessage(MessageFields):
         It dies if it was delivered `max_attempts` times: it goes to the dead-letter topic.
 
         Args:
-            delay: deliver it after so long (seconds or a timedelta); None = as the topic's backoff
+            delay: deliver it after this (seconds or a timedelta); None = as the topic's backoff
                 says, which is at once unless the topic has one.
             reason: why, for the dead letter; cut after 1,024 bytes.
             dead: it dies now, however often it was delivered.
@@ -166,7 +166,7 @@ class AsyncMessage(MessageFields):
     async def extend(self, seconds: timedelta | float, *, wait: bool) -> RowStatus | None: ...
 
     async def extend(self, seconds: timedelta | float, *, wait: bool = True) -> RowStatus | None:
-        """Its lease ends so long from now."""
+        """Have its lease end this long from now."""
         core, lease_ms = self._columns.core, _lease_ms(seconds)
         return _only(await _settle(core, SettleOp.EXTEND, self._row(), wait, lease_ms))
 
@@ -243,7 +243,7 @@ class AsyncMessageBatch(BatchFields):
     async def extend(self, seconds: timedelta | float, *, wait: bool) -> Settled | None: ...
 
     async def extend(self, seconds: timedelta | float, *, wait: bool = True) -> Settled | None:
-        """Their lease ends so long from now."""
+        """Have their lease end this long from now."""
         return await _settle(self._core, SettleOp.EXTEND, self._rows, wait, _lease_ms(seconds))
 
     def take(self, indices: object) -> AsyncMessageBatch:

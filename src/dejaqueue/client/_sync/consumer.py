@@ -140,7 +140,7 @@ class Message(MessageFields):
         It dies if it was delivered `max_attempts` times: it goes to the dead-letter topic.
 
         Args:
-            delay: deliver it after so long (seconds or a timedelta); None = as the topic's backoff
+            delay: deliver it after this (seconds or a timedelta); None = as the topic's backoff
                 says, which is at once unless the topic has one.
             reason: why, for the dead letter; cut after 1,024 bytes.
             dead: it dies now, however often it was delivered.
@@ -164,7 +164,7 @@ class Message(MessageFields):
     def extend(self, seconds: timedelta | float, *, wait: bool) -> RowStatus | None: ...
 
     def extend(self, seconds: timedelta | float, *, wait: bool = True) -> RowStatus | None:
-        """Its lease ends so long from now."""
+        """Have its lease end this long from now."""
         core, lease_ms = self._columns.core, _lease_ms(seconds)
         return _only(_settle(core, SettleOp.EXTEND, self._row(), wait, lease_ms))
 
@@ -239,7 +239,7 @@ class MessageBatch(BatchFields):
     def extend(self, seconds: timedelta | float, *, wait: bool) -> Settled | None: ...
 
     def extend(self, seconds: timedelta | float, *, wait: bool = True) -> Settled | None:
-        """Their lease ends so long from now."""
+        """Have their lease end this long from now."""
         return _settle(self._core, SettleOp.EXTEND, self._rows, wait, _lease_ms(seconds))
 
     def take(self, indices: object) -> MessageBatch:

@@ -200,7 +200,7 @@ class RecordJournalStore(JournalStore):
             self._opening.pop(topic, None)
         self._not_dropped.discard(topic)
         self.records.drop_objects([_made(topic), _text(topic)])
-        # Noted first: half a topic would look like a damaged one to who creates it again.
+        # Noted first: if this breaks off, the rest is not taken for a damaged topic of that name.
         self.records.put_object(f"dropped/{topic}", b"")
         self._finish_drop(topic)
 
