@@ -97,7 +97,7 @@ def test_a_nack_that_cannot_be_is_refused(client: Client) -> None:
     with client.consume("work", idle_ms=10_000) as consumer:
         message = next(consumer)
         with pytest.raises(BadRequest, match=r"^reason: a text"):
-            message.nack(reason=5)  # type: ignore[arg-type]
+            message.nack(reason=5)  # type: ignore[call-overload]
         with pytest.raises(BadRequest, match=r"^delay: none for a message that dies now"):
             message.nack(dead=True, delay=1)
         with pytest.raises(BadRequest, match=r"^delay: not negative"):

@@ -27,7 +27,7 @@ from dejaqueue.wire.frames import Reply
 IN_FLIGHT_MAX = 8
 """Batches of a branch that wait for an answer: more of them only fill the broker's memory."""
 RETRIES_MS_MAX = 60_000
-"""A batch that the broker has no room for is sent again for so long."""
+"""How long a batch is sent again that the broker has no room for."""
 _SPLIT_BY = {"key", "group", "partition"}
 
 

@@ -28,7 +28,7 @@ from dejaqueue.coordinator.interface import Coordinator, Fact
 
 PREFIX = "clocks/"
 EXCHANGE_MS_MIN, EXCHANGE_MS_MAX = 1_000, 2_000
-"""Brokers look at each other's clocks after so long, each time another length."""
+"""Bounds of the time between two looks at each other's clocks, which is drawn each time."""
 UNSURE_MS_MIN, UNSURE_MS_MAX = 100, 300
 """The same while nobody is known to agree, and some clock is not known well. A look knows a clock
 to within the time since the look before: these do as soon as the other broker has written."""
@@ -71,7 +71,7 @@ class ClockComparison:
     Args:
         node: its name.
         elapsed: elapsed time.
-        lease_ms: who did not write for so long is no member any more.
+        lease_ms: a broker that wrote nothing for this long is no member any more.
 
     """
 

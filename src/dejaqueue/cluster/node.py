@@ -1,4 +1,4 @@
-"""A broker as one of several: it is a member, it owns units, and it knows who owns the others.
+"""A broker as one of several: it is a member, owns units, and knows the owners of the others.
 
     node = Node("a", open_coordinator(url), lease_ms=5_000)
     broker = Broker(settings, shared=node)
@@ -54,10 +54,10 @@ ROUND_MS = 1_000
 AGAIN_MS = 50
 """A round that was not the last for now is followed by another one after so long."""
 REFRESH_MS = 10_000
-"""Topics are read again at least so often, whatever the bells say."""
+"""Topics are read again at least this often, bells or not."""
 PLACED_SECONDS_MAX = 5.0
 SETTLED_SECONDS_MAX = 10.0
-"""A deletion is waited for so long; it goes on after that."""
+"""How long a call waits for a deletion, which goes on after that."""
 CLAIMS_AT_ONCE = 8
 
 log = logging.getLogger("dejaqueue.cluster")
@@ -115,7 +115,7 @@ class Node:
         self._mine: dict[str, int] = {}
         """Units that a round has found to be ours, with the revision of their facts."""
         self._looking: list[Wake] = []
-        """Who waits for what a round brings."""
+        """Rung after each round, for calls that wait for its outcome."""
         self._round = Wake()
         self._renewal = Wake()
         self._deadline = Wake()
@@ -144,7 +144,7 @@ class Node:
         return unit_of(topic, self._catalogue.placed())
 
     def elsewhere(self, topic: str) -> DejaQError:
-        """Who serves a topic that is not served here."""
+        """The error that names the broker of a topic that is not served here."""
         owner = self._view.living_owner(self._unit(topic))
         if owner is None or owner.node == self.name:
             return Elsewhere(f"topic {topic} is between two owners", 50)
@@ -206,7 +206,7 @@ class Node:
         return True
 
     def describe(self, topic: str) -> dict[str, Any]:
-        """Who is there and who serves what."""
+        """The members of the cluster, and which topic each serves."""
         assert self._catalogue is not None
         view, topics = self._view, self._catalogue.by_name()
         return {
@@ -382,7 +382,7 @@ class Node:
         self._round.ring()
 
     def _forget_gone(self, living: dict[str, Member]) -> None:
-        """What was passed on to a broker that is no member any more ends now."""
+        """End now what was passed on to brokers that are no members any more."""
         here = {member.url for member in living.values()}
         for member in self._view.members.values():
             if member.url not in here and member.node != self.name:
@@ -391,7 +391,7 @@ class Node:
     # --- a round ------------------------------------------------------------------------------
 
     def round(self) -> int:
-        """Look at who is there and who owns what; take and give. Raises Unavailable.
+        """Read members and owners; take units over and give them away. Raises Unavailable.
 
         Returns:
             After how many milliseconds to look again: sooner if somebody else was quicker, and
