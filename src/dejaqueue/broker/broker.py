@@ -201,7 +201,9 @@ class Broker:
         runtimes = list(self._topics.values())
         self.carrier.close()
         for runtime in runtimes:
-            runtime.close(handing_over.finish)
+            runtime.begin_close(handing_over.finish)
+        for runtime in runtimes:
+            runtime.wait_closed()
         for worker in self._workers:
             worker.stop()
         self.transactions.coordinator.close()
