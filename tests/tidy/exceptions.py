@@ -74,7 +74,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/topic/cluster_port.py": "a contract",
     "src/dejaqueue/flight/forwarding.py": "tests/integration/test_forwarding.py",
     "src/dejaqueue/http/forwarding.py": "tests/integration/test_http_forwarding.py",
-    "src/dejaqueue/cluster/node.py": "tests/cluster",
     "src/dejaqueue/coordinator/interface.py": "a contract",
     "src/dejaqueue/local.py": "tests/docs, tests/integration",
     "src/dejaqueue/schema/messages.py": "a list of names",
