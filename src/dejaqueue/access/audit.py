@@ -1,4 +1,4 @@
-"""The audit log: who administered what, and who was refused.
+"""The audit log: which principal administered what, and which was refused.
 
 Room: access. Logger `dejaqueue.audit`, one line for each call, as `name=value` with JSON values, so
 that no text of a caller can make a line of its own; the same values are in the record's `audit`.
@@ -131,5 +131,5 @@ def facts(action: str, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def facts_of_answer(action: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a call's answer is worth a place in the log: the id of the key that it is about."""
+    """The part of a call's answer that is logged: the id of the key that it is about."""
     return {"key_id": answer.get("id", "")} if action in ("create_key", "revoke_key") else {}

@@ -1,4 +1,4 @@
-"""The gate: from what a call carries to who calls, and for how long that holds.
+"""The gate: finds out from what a call carries who calls, and for how long that holds.
 
 Room: access. Asked by both servers, from any thread.
 Holds: as soon as one API key exists, whoever brings none is refused; a stream that is open is told
@@ -55,7 +55,7 @@ class Tokens(Protocol):
         ...
 
     def principal(self, text: str) -> TokenPrincipal:
-        """Who has this token. Raises Unauthenticated, Unavailable."""
+        """The bearer of this token. Raises Unauthenticated, Unavailable."""
         ...
 
     def is_live(self, principal: TokenPrincipal) -> bool:
@@ -93,7 +93,7 @@ class Gate:
         self.keys.on_change.append(self._look)
 
     def principal(self, api_key: str | None, certificate: str = "") -> Principal:
-        """Who has this API key; None = none was sent.
+        """The holder of this API key; None = none was sent.
 
         Args:
             certificate: the name in the certificate that the caller has shown; a key goes before.
@@ -126,7 +126,7 @@ class Gate:
         return sees_own and principal.may(Role.MANAGE, topic, own=True)
 
     def check(self, principal: Principal) -> None:
-        """Raise Unauthenticated if who was let in before would not be now. Costs a lookup.
+        """Raise Unauthenticated if a caller let in before would not be now. Costs a lookup.
 
         Raises:
             Unauthenticated. Unavailable: whether the key still holds cannot be told at the moment.

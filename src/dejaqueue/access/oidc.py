@@ -72,7 +72,7 @@ class Tokens:
         return text.startswith("ey") and text.count(".") == 2
 
     def principal(self, text: str) -> TokenPrincipal:
-        """Who has this token. Costs a digest and a lookup if it was seen before.
+        """The bearer of this token. Costs a digest and a lookup if it was seen before.
 
         Raises:
             Unauthenticated: it is not valid; says why, and nothing of what is in it. Unavailable:

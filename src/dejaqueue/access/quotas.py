@@ -45,7 +45,7 @@ WHOLE: dict[str, Callable[[BrokerSettings], int]] = {
 """Of each quota what all principals together may have, or what a broker is expected to do."""
 
 PATIENCE_MS = 5_000
-"""A stream that is opened too soon, and a batch that is too much for now, waits for so long."""
+"""How long a stream that is opened too soon, or a batch that is too much for now, waits."""
 RETRY_MS = 1_000
 CLOSING_PAUSE_MS = 2
 """Between two closes of a principal's streams, if one waits for the other. A close is some 0.3 ms
@@ -71,11 +71,11 @@ class Bucket:
         self._since_us = 0
 
     def take(self, rate: int, count: int, now_us: int, ahead_ms: int = 0) -> tuple[bool, int]:
-        """Take so many out of it; more than a second's worth if it is full, and owe the rest.
+        """Take `count` out of it; of a full one more than a second's worth, and owe the rest.
 
         Args:
             rate: of a second.
-            ahead_ms: so long before they are there.
+            ahead_ms: how long before they are there.
 
         Returns:
             Whether they were taken, and in how many milliseconds they are there, rounded up.
@@ -108,7 +108,7 @@ class _Refusals:
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """Who waits for room for its bytes."""
+    """A request that waits for room for its bytes."""
 
     byte_count: int
     wake: Wake = field(default_factory=Wake)
@@ -217,7 +217,7 @@ class Account:
     # --- what is sent ---------------------------------------------------------------------------
 
     def take_sent(self, rows: int, byte_count: int, *, wait: bool = True) -> None:
-        """So many messages with so many bytes are sent. Waits until the bytes may be.
+        """Count sent messages and their bytes. Waits until the bytes may be sent.
 
         Args:
             rows: 0 = what is sent is no messages.
@@ -247,7 +247,7 @@ class Account:
             clock.wait_until(now_us + wait_ms * 1_000, Wake())
 
     def hold_bytes(self, byte_count: int, own: int = 0, *, wait: bool = True) -> None:
-        """So many bytes are here, until `give_bytes`. Waits for room. Raises ResourceExhausted.
+        """Count bytes as held here until `give_bytes`. Waits for room. Raises ResourceExhausted.
 
         More than the limit is let in when nothing else is here: it must come in some time.
 
@@ -397,7 +397,7 @@ class Quotas:
         self.refused = Tallies()
 
     def opening(self, principal: Principal, peer: str) -> Opening:
-        """A stream of who calls, as a `with` block. Takes no lock: a thousand come at once.
+        """A stream of the caller, as a `with` block. Takes no lock: a thousand come at once.
 
         Args:
             peer: its address, as gRPC writes it.
@@ -406,7 +406,7 @@ class Quotas:
         return Opening(self, turns, principal, peer)
 
     def of(self, principal: Principal, peer: str) -> Account:
-        """The account of who calls.
+        """The account of the caller.
 
         Args:
             peer: its address, as gRPC or a socket writes it.

@@ -1,4 +1,4 @@
-"""Roles, and who has which of them for which topics.
+"""Roles, and which principal has which of them for which topics.
 
 Room: access. Pure values.
 Holds: what is not granted is refused; the refusal names role and topic, never a key.

@@ -269,7 +269,7 @@ class RoutedTransport:
         def in_shards() -> None:
             try:
                 answer.set_result(sharded(self._calls(topic)))
-            except Exception as error:  # noqa: BLE001 - who asked hears of it
+            except Exception as error:  # noqa: BLE001 - the caller gets it
                 answer.set_exception(error)
 
         def done(found: Future[Answer]) -> None:

@@ -34,12 +34,12 @@ from dejaqueue.errors import Locked, Unavailable
 FACTS, COUNTER = "dejaq_facts", "dejaq_facts_counter"
 CHANNEL = "dejaq_facts_changed"
 ANSWER_S = 3.0
-"""A server that is silent for so long counts as gone."""
+"""How long a server may be silent before it counts as gone."""
 ROUNDING_MS = 2
 """A clock is read in whole milliseconds; a fact must not vanish early for that."""
 CONNECT_S = 2
 TRIES_S = 8.0
-"""A change that the server gives up for others is begun again for so long."""
+"""How long a change is tried again that the server gives up in favour of others."""
 
 _NOW_MS: dict[type[SqlServer], str] = {
     Postgresql: "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)",

@@ -72,7 +72,7 @@ class Engine:
 
     Attributes:
         partition: number of the partition within its topic.
-        state: everything that it is, for this package only: who is outside asks a method.
+        state: everything that it is, for this package only; others ask by a method.
         applied_count: commands that were begun: if it has not risen, nothing has changed.
     """
 

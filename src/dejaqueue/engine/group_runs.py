@@ -124,7 +124,7 @@ class GroupRuns:
         """The first `counts` ready entries of each group; groups ascend, each is there once.
 
         Args:
-            slack: so many more entries of each group are looked at: some may be dead.
+            slack: how many more entries of each group are looked at, since some may be dead.
 
         Returns:
             Groups and sequences, in order of both; fewer of a group only if it has no more.
@@ -210,7 +210,7 @@ class GroupRuns:
         self._runs = [run for run in self._runs if len(run)]
 
     def sweep(self, is_ready: IsReady, ready_count: int) -> None:
-        """If dead entries are the greater part, drop them. Cost: O(entries), seldom."""
+        """Drop dead entries if they are the greater part. Cost: O(entries), rarely."""
         if self.entry_count <= 2 * ready_count + self._sweep_rows_min:
             return
         parts = [run.left() for run in self._runs] + self._young

@@ -189,7 +189,7 @@ class Leases:
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def shift(self, by_ms: int) -> None:
-        """All leases end so much earlier, as the table says already."""
+        """Have all leases end this much earlier; the table says so already."""
         for _, serial, lease in self._checks:
             if serial == lease.serial:
                 lease.check_ms -= by_ms

@@ -342,7 +342,7 @@ class SortedRuns:
         self.small.sort(key=len, reverse=True)
 
     def _draw_bound(self) -> Pair | None:
-        """Up to which pair to draw: every so many entries of each run put up a fence with their
+        """The pair up to which to draw: every few entries of each run put up a fence with their
         last pair, and the bound is the fence behind which lie enough entries. None = draw all."""
         step = max(1, self._draw_rows // _FENCES_PER_DRAW)
         reach = step * _FENCES_PER_RUN_MAX

@@ -2,7 +2,7 @@
 
 Room: engine; pure, memory only. Written by apply.py alone.
 Holds: what `invariants.check` says; two states after the same commands have the same hash.
-See: apply.py for what changes it, state_hash.py for what of it counts.
+See: apply.py, which changes it; state_hash.py, for the parts that replays must agree on.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ class _Replies:
             if reply is not None and not self._is_broken:
                 self._writer.write(pa.py_buffer(frames.encode(reply)))
         except (pa.ArrowException, OSError):
-            self._is_broken = True  # the client is gone; its batches are durable all the same
-        except Exception:  # our bug: who waits for the end must not wait for ever
+            self._is_broken = True  # the client is gone; its batches stay durable
+        except Exception:  # our bug: `finish` must not wait for ever
             self._is_broken = True
             log.exception("a reply could not be written")
         with self._lock:

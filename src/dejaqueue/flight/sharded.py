@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dejaqueue.broker.broker import Broker
 
 CALLERS_MAX = 64
-"""Callers whose connections are kept; who has not called for longest makes room."""
+"""Callers whose connections are kept; the one that was idle for longest makes room."""
 TARGETS_MAX = 256
 AGAIN_MS = 50
 """Between two attempts to send to a shard that is on its way."""
@@ -169,7 +169,7 @@ class ShardedBroker:
     # --- streams --------------------------------------------------------------------------------
 
     def open_stream(self, stream: WriteStream) -> ShardedTarget:
-        """A stream of batches, to be closed by who opened it."""
+        """A stream of batches; its opener closes it."""
         self._learn(stream.topic)
         return ShardedTarget(stream, self._transport.open_write, self._alarm)
 

@@ -1,8 +1,9 @@
-"""What of a request goes into the audit log: each that administers, and each that is refused.
+"""The audit log of requests: each that administers, and each that is refused.
 
 Room: http.
 Holds: the line is written before the answer goes out.
-See: access/audit.py for the lines; access/routes.py for what administers; entrance.py for who asks.
+See: access/audit.py for the lines; access/routes.py for what administers; entrance.py, which knows
+the caller.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The entrance of the HTTP API: who is let in.
+"""The entrance of the HTTP API: finds out who calls, and lets in or refuses.
 
 Room: http. Middleware around the whole application.
 Holds: once there is a key, nothing but what is public is answered without one, not even that a

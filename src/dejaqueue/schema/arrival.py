@@ -28,9 +28,9 @@ from dejaqueue.errors import BadRequest
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 _OFFSET_BYTES = 4
-"""What an empty row costs at least once it is unpacked."""
+"""Bytes that even an empty row takes once it is unpacked."""
 _VIEW_LENGTHS = 4
-"""A view is four int32, of which the first is its length."""
+"""int32 numbers of a view; the first of them is its length."""
 
 
 def check_arrival(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -50,7 +50,7 @@ def check_arrival(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def check_layout(rows: Rows) -> Rows:
-    """`check_arrival` for who reads from a broker, without a judgement on UTF-8.
+    """`check_arrival` for readers of what a broker sends; whether texts are UTF-8 is not judged.
 
     A text that is none is the fault of its row and spoils no other one; who decodes a row says so.
 
@@ -123,7 +123,7 @@ def _without_utf8(kind: pa.DataType) -> pa.DataType:
 
 
 def check_unpacked(batch: pa.RecordBatch) -> None:
-    """Refuse a batch that is small because its texts are named and not said; nothing is unpacked.
+    """Refuse a batch that is small only because it refers to its texts; nothing is unpacked.
 
     Args:
         batch: has passed `check_arrival`.

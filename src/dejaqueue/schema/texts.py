@@ -21,7 +21,7 @@ import pyarrow as pa
 Mask = npt.NDArray[np.bool_]
 _ASCII_MAX = 0x7F
 _COPIED_BYTES_MAX = 16 << 10
-"""So little is sooner copied than looked at by numpy."""
+"""Bytes below which a copy is faster than numpy's look at them."""
 
 
 def is_clean(column: pa.Array) -> bool:

@@ -212,7 +212,7 @@ class Messages:
         self, queue_name: str, row: Row, priority: int, metadata: dict[str, str]
     ) -> None:
         home, sequence = unpack_id(row.message_id)
-        # It stays the message of who sent it.
+        # The sender of the message stays the one it was.
         asked = self.topic(queue_name).look(home, partial(doq.sender_of, sequence=sequence))
         sender = await asyncio.wrap_future(asked)
         transactions = self._broker.transactions

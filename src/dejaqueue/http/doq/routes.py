@@ -182,7 +182,7 @@ async def cluster_servers(request: Request) -> JSONResponse:
     router, "doq_generate_ids", response_model=shapes.DoqIds, responses=documented("generate_ids")
 )
 async def generate_ids(request: Request, body: shapes.DoqNewIds) -> JSONResponse:
-    """Ids for messages that are to be sent; who sends one twice has sent it once."""
+    """Ids for messages that are to be sent: a message sent twice with its id counts once."""
     principal_of(request)
     return JSONResponse({"ids": doq_of(request).ids.take(body.number)})
 

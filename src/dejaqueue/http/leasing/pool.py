@@ -83,7 +83,7 @@ class LeasePool:
         return made
 
     def close(self) -> None:
-        """Tell everyone who waits that the broker stops. Twice is fine."""
+        """Tell every waiting request that the broker stops. Twice is fine."""
         self._is_closed = True
         if self._round is not None:
             self._round.cancel()

@@ -63,7 +63,7 @@ def _threads(request: Request) -> CapacityLimiter:
 
 
 def _may_look(request: Request) -> bool:
-    """The entrance asks nobody who comes to a public path."""
+    """True if the caller may observe; on a public path the entrance does not find that out."""
     try:
         key = bearer_of(request.headers.get("authorization", ""))
         return rules.may_look(service_of(request).gate.principal(key), "")

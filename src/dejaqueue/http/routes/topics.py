@@ -137,7 +137,7 @@ def purge_topic(request: Request, topic: TopicName) -> Response:
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
-    """Settings that are given: null is as if it were not there."""
+    """The settings that are given; null counts as not given."""
     if "" in values:
         raise BadRequest("topic", "names of settings", "")
     return {name: value for name, value in values.items() if value is not None}

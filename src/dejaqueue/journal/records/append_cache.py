@@ -26,7 +26,7 @@ Appends: TypeAlias = npt.NDArray[Any]
 BYTES_MAX: Final = 64 << 20
 SEGMENTS_MAX: Final = 1024
 RUN_BYTES_MAX: Final = 8 << 20
-"""Appends that lie side by side are asked for together, up to so many bytes."""
+"""Bytes up to which appends that lie side by side are read in one request."""
 
 
 class AppendCache:

@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 _LEDGER_PART: Final = "appends-"
 _OPEN_TRIES: Final = 3
 _ROOM_APPENDS: Final = 8
-"""After the server had no room, producers wait for so many appends of others to get through."""
+"""Appends of others that must get through before producers go on, once the server had no room."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from typing import Final, TypeVar
 from dejaqueue.errors import JournalDamaged, Unavailable
 
 READS: Final = 3
-"""The same pieces are read so often before they count as damaged: a server may err once."""
+"""Reads of the same pieces before they count as damaged: a server may err once."""
 LOOKS_MAX: Final = 1_000
-"""A name is looked up so often. Each look but the last few met another new content."""
+"""Times a name is looked up: each look but the last few has met yet another content."""
 
 _Facts = TypeVar("_Facts")
 

@@ -59,7 +59,7 @@ CALL_BYTES = 8 << 20
 """Bytes of records in one call at most; more take several calls."""
 PIECE_BYTES = 1 << 20
 UNNAMED_SECONDS = 3600
-"""Pieces of an object whose writer died vanish after so long."""
+"""How long pieces of an object stay whose writer died."""
 NAMES_A_CALL = 1000
 
 

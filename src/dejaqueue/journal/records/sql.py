@@ -71,7 +71,7 @@ def _tables(server: SqlServer) -> list[str]:
 
 
 def _insert(server: SqlServer, count: int) -> str:
-    """An append of so many records: all of them behind the last number, or none."""
+    """An append of `count` records: all of them after the last number, or none."""
     number = server.integer_cast.format("?")
     if count == 1:
         rows = f"SELECT {server.integer_cast.format('?')}, {number}, ?{server.from_nothing}"
@@ -287,7 +287,7 @@ class SqlRecordStore(RecordStore):
             self.run(transaction, lost_again=True)
 
     def insert(self, count: int) -> str:
-        """The statement that appends so many records."""
+        """The statement that appends `count` records."""
         statement = self._inserts.get(count)
         if statement is None:
             statement = self._inserts[count] = _insert(self._server, count)

@@ -19,7 +19,7 @@ from dejaqueue.errors import Refused, Unavailable
 
 NO_STREAM = 10059
 NO_PEERS = 10005
-"""Not so many servers are there as there are to be copies."""
+"""There are fewer servers than the copies that are wanted."""
 READABLE_BYTES = 80
 ATOMIC = "allow_atomic"
 """Setting of a stream that takes several messages at once or none of them."""
