@@ -58,7 +58,6 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/journal/records/interface.py": "a contract",
     "src/dejaqueue/broker/topic/cluster_port.py": "a contract",
     "src/dejaqueue/flight/forwarding.py": "tests/integration/test_forwarding.py",
-    "src/dejaqueue/cluster/node.py": "tests/cluster",
     "src/dejaqueue/coordinator/interface.py": "a contract",
 }
 
