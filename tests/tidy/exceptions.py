@@ -53,11 +53,9 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/pipelines/auditing/figures.py": "tests/spark/test_history.py",
     "src/dejaqueue/broker/streams.py": "names",
     "src/dejaqueue/client/transport.py": "a contract",
-    "src/dejaqueue/flight/server.py": "tests/integration",
     "src/dejaqueue/journal/interface.py": "a contract",
     "src/dejaqueue/journal/records/interface.py": "a contract",
     "src/dejaqueue/broker/topic/cluster_port.py": "a contract",
-    "src/dejaqueue/flight/forwarding.py": "tests/integration/test_forwarding.py",
     "src/dejaqueue/coordinator/interface.py": "a contract",
 }
 
