@@ -83,12 +83,12 @@ def copy_rows(reports: Sequence[ServerReport], streams: Sequence[str]) -> list[d
 
 def _lags(copies: Sequence[Copy]) -> dict[tuple[str, str], int]:
     """(stream, server) -> how far it is behind, as the stream's leader says."""
-    found: dict[tuple[str, str], int] = {}
+    lags: dict[tuple[str, str], int] = {}
     for copy in copies:
         if copy.leader == copy.server:
-            found[copy.stream, copy.server] = 0
-            found |= {
+            lags[copy.stream, copy.server] = 0
+            lags |= {
                 (copy.stream, name): lag
                 for name, lag in zip(copy.followers, copy.lags, strict=True)
             }
-    return found
+    return lags
