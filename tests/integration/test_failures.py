@@ -20,6 +20,7 @@ from dejaqueue.flight.server import FlightServer
 from dejaqueue.local import LocalTransport
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.answers import is_ok
+from tests.patience import PATIENCE_SECONDS
 
 CLOCK = SystemClock()
 
@@ -170,7 +171,7 @@ def test_lives_end(client: Client) -> None:
     dues = pa.array([soon + 60_000] * 2)
     client.send_batch("work", pa.table({"payload": ["f", "kept"], "expires": times, "due": dues}))
     with client.producer("work") as producer:
-        assert producer.send("g", delay=60, expires=soon).result(10) >= 0
+        assert producer.send("g", delay=60, expires=soon).result(PATIENCE_SECONDS) >= 0
     got = letters(client, 7)
     assert sorted(letter.payload for letter in got) == [b"%c" % c for c in b"abcdefg"]
     assert {letter.headers["dejaq-dead-reason"] for letter in got} == {"expired"}

@@ -20,8 +20,8 @@ from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, DispatchSettings, JournalSettings
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
+from tests.patience import PATIENCE_SECONDS
 
-SECONDS_MAX = 20
 RECORD_BYTES_MAX = 1 << 20
 
 
@@ -53,7 +53,7 @@ class Server(MemoryRecordStore):
     def _pass(self) -> None:
         if not self.goes_on.is_set():
             self.has_hung.set()
-        assert self.goes_on.wait(3 * SECONDS_MAX)
+        assert self.goes_on.wait(3 * PATIENCE_SECONDS)
 
 
 class Site:
@@ -76,7 +76,7 @@ class Site:
         return future
 
     def sent(self, topic: str) -> None:
-        assert self.send(topic).result(SECONDS_MAX).error is None
+        assert self.send(topic).result(PATIENCE_SECONDS).error is None
 
 
 @pytest.fixture
@@ -111,18 +111,18 @@ def test_a_journal_that_hangs_holds_its_own_partition_alone(ask: Ask, site: Site
         site.sent(name)
     site.server.goes_on.clear()
     held = site.send("sick")
-    assert site.server.has_hung.wait(SECONDS_MAX)
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
     asked = ask(site)
     for _ in range(30):
         site.sent("well")
-        assert looks_of(site, "well").result(SECONDS_MAX)
+        assert looks_of(site, "well").result(PATIENCE_SECONDS)
     assert not held.done()
     assert not asked.done()
     site.server.goes_on.set()
-    assert held.result(SECONDS_MAX).error is None
-    found = asked.result(SECONDS_MAX)
+    assert held.result(PATIENCE_SECONDS).error is None
+    found = asked.result(PATIENCE_SECONDS)
     assert not isinstance(found, Reply) or found.error is None
-    assert looks_of(site, "sick").result(SECONDS_MAX) >= 2
+    assert looks_of(site, "sick").result(PATIENCE_SECONDS) >= 2
 
 
 def test_a_journal_that_hangs_while_it_is_opened_holds_its_own_partition_alone(
@@ -131,12 +131,12 @@ def test_a_journal_that_hangs_while_it_is_opened_holds_its_own_partition_alone(
     site.sent("well")
     site.server.goes_on.clear()
     held = site.send("sick")
-    assert site.server.has_hung.wait(SECONDS_MAX)
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
     for _ in range(30):
         site.sent("well")
     assert not held.done()
     site.server.goes_on.set()
-    assert held.result(SECONDS_MAX).error is None
+    assert held.result(PATIENCE_SECONDS).error is None
 
 
 def test_a_look_is_answered_while_batches_follow_each_other(site: Site) -> None:
@@ -145,5 +145,5 @@ def test_a_look_is_answered_while_batches_follow_each_other(site: Site) -> None:
         sends.append(site.send("well"))
         if len(sends) == 100:
             look = looks_of(site, "well")
-    assert look.result(SECONDS_MAX) >= 100
-    assert all(one.result(SECONDS_MAX).error is None for one in sends)
+    assert look.result(PATIENCE_SECONDS) >= 100
+    assert all(one.result(PATIENCE_SECONDS).error is None for one in sends)

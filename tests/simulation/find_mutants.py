@@ -11,8 +11,10 @@ import argparse
 import json
 import sys
 
+import pytest
+
 from dev.reaper import start_reaper
-from tests.simulation.planted import BROKER, CLIENTS, CLUSTER, KEYS, REGISTERS, Garden, Planting
+from tests.simulation.planted import BROKER, CLIENTS, CLUSTER, KEYS, REGISTERS, Garden
 
 GARDENS = {
     "broker": BROKER,
@@ -28,7 +30,7 @@ def plant(garden: Garden, names: list[str]) -> int:
     missed = 0
     found_by = {n: seed for n, seed in garden.found_by().items() if n in garden.mutants}
     for name in names:
-        with Planting.context() as patch:
+        with pytest.MonkeyPatch.context() as patch:
             seed = garden.seed_that_finds(name, patch)
         print(f"{name}: {'NOBODY NOTICED' if seed is None else f'seed {seed}'}", flush=True)
         if seed is None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -31,21 +31,25 @@ class Misfit(AssertionError):
     """A bug is planted in place of something else than it was written for."""
 
 
-class Planting(pytest.MonkeyPatch):  # type: ignore[misc]  # its `final` is no obstacle at run time
-    """Plants a bug only where it fits: what is replaced is there, and takes the same arguments.
+class Planting:
+    """Plants bugs only where they fit: what is replaced is there, and takes the same arguments.
 
     Without that a plant whose place was changed would end its simulation with a TypeError, which
-    counts as found.
+    counts as found. In place of the MonkeyPatch that it is given.
     """
 
-    def setattr(self, target: Any, name: Any, *value: Any, **named: Any) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch = patch
+        self.setitem = patch.setitem
+
+    def setattr(self, target: Any, name: Any, *value: Any) -> None:
         """See MonkeyPatch.setattr. Raises Misfit."""
         if value:
-            self._check_fits(getattr(target, name, None), value[0], name)
-        super().setattr(target, name, *value, **named)
+            self._check_fits(getattr(target, name, None), value[0])
+        self._patch.setattr(target, name, *value)
 
     @staticmethod
-    def _check_fits(old: object, new: object, name: str) -> None:
+    def _check_fits(old: object, new: object) -> None:
         if not (inspect.isfunction(old) and inspect.isfunction(new)):
             return
         kinds = inspect.Parameter
@@ -89,12 +93,16 @@ class Garden:
         except Exception:  # noqa: BLE001 - an invariant that noticed is as good as the judge
             return True
 
+    def plant(self, name: str, patch: pytest.MonkeyPatch) -> None:
+        """Plant a bug. Raises Misfit."""
+        self.mutants[name](cast(pytest.MonkeyPatch, Planting(patch)))
+
     def seconds_to_find(self, name: str, seeds: range, haste: int, limit_s: float) -> float | None:
         """Core seconds until one of these seeds finds a planted bug; None = more than `limit_s`."""
         logging.getLogger("dejaqueue").setLevel(logging.CRITICAL)
         named = {} if haste == 1 else {"haste": haste}
-        with Planting.context() as patch:
-            self.mutants[name](patch)
+        with pytest.MonkeyPatch.context() as patch:
+            self.plant(name, patch)
             began_s = time.process_time()
             for seed in seeds:
                 is_found = self.finds(seed, **named)
@@ -108,7 +116,7 @@ class Garden:
     def seed_that_finds(self, name: str, patch: pytest.MonkeyPatch) -> int | None:
         """The seed that finds a planted bug, beginning with the one that did before."""
         logging.getLogger("dejaqueue").setLevel(logging.CRITICAL)
-        self.mutants[name](patch)
+        self.plant(name, patch)
         first = self.found_by().get(name, 1)
         seeds = [first, *(seed for seed in range(1, SEEDS_MAX + 1) if seed != first)]
         try:

@@ -14,9 +14,9 @@ from tests.simulation.planted import Misfit, Planting
 
 @pytest.mark.parametrize("kind", GARDENS)
 def test_each_plant_fits(kind: str) -> None:
-    for mutant in GARDENS[kind].mutants.values():
-        with Planting.context() as patch:
-            mutant(patch)
+    for name in GARDENS[kind].mutants:
+        with pytest.MonkeyPatch.context() as patch:
+            GARDENS[kind].plant(name, patch)
 
 
 class _Place:
@@ -25,7 +25,8 @@ class _Place:
 
 
 def test_a_plant_that_takes_other_arguments_is_refused() -> None:
-    with Planting.context() as patch:
+    with pytest.MonkeyPatch.context() as inner:
+        patch = Planting(inner)
         with pytest.raises(Misfit, match="settle"):
             patch.setattr(_Place, "settle", lambda self, rows: rows)
         with pytest.raises(AttributeError):

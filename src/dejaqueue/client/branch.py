@@ -97,8 +97,10 @@ class Branch:
 
     def abort(self) -> None:
         """Forget what was staged. Raises Unavailable: it is forgotten when its time is over."""
-        for _, answer in self._waiting:
-            answer.exception()
+        for batch, answer in self._waiting:
+            if answer.exception() is None:
+                self._note(batch, answer.result())  # where it was taken, it has to be forgotten
+        self._waiting.clear()
         places = [f"{self._topic}/{number}" for number in sorted(self._places)]
         body = {"transaction": self._transaction, "participants": places}
         self._core.transport.action("abort_transaction", body).result()

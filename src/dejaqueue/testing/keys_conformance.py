@@ -33,7 +33,7 @@ from dejaqueue.testing.virtual_clock import VirtualClock
 FACT = PREFIX + "keys"
 LEASE_MS = 5_000
 SEAL = Seal("a secret of this cluster")
-PATIENCE_S = 20.0
+PATIENCE_S = 180.0
 """A network that was mended may take so long to carry something."""
 
 

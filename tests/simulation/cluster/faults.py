@@ -90,7 +90,7 @@ class ClusterFaults:
             if machine.line is not None:
                 machine.line.heal()
             if machine.coordinator is not None and machine.is_up:
-                machine.coordinator.answers_lost = 0
+                machine.coordinator.lose_answers(0)
                 machine.coordinator.lists_spoilt = machine.coordinator.late_us_max = 0
                 machine.coordinator.mend()
             machine.start()
@@ -174,7 +174,7 @@ class ClusterFaults:
     def _answers_lost(self) -> None:
         coordinator = self._one().coordinator
         if coordinator is not None:
-            coordinator.answers_lost = self._world.between(1, 3)
+            coordinator.lose_answers(self._world.between(1, 3))
 
     def _lists_spoilt(self) -> None:
         machine = self._one()

@@ -46,7 +46,9 @@ class Fibers:
         if getcurrent() is not self.hub or isinstance(call, _Resume):
             call()
         else:
-            greenlet(call, self.hub).switch()
+            fiber = greenlet(call, self.hub)
+            fiber.fibers = self
+            fiber.switch()
 
     def pass_time(self, duration_us: int) -> None:
         """Let the world go on for so long."""

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 from greenlet import getcurrent
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.cluster.clocks import PREFIX as CLOCKS
 from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.shared_keys import SharedKeys
-from dejaqueue.coordinator.in_process import ProcessCoordinator, ProcessFacts
-from dejaqueue.coordinator.interface import Conflict, Fact
+from dejaqueue.coordinator.interface import Coordinator, Fact
 from dejaqueue.errors import DejaQError, Refused
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.settings import BrokerSettings, ClockSettings, DispatchSettings, JournalSettings
@@ -25,116 +22,14 @@ from dejaqueue.testing.simulation.disk import Died
 from dejaqueue.testing.simulation.machine import JUMP_US, Machine
 from dejaqueue.testing.simulation.threads import Gone
 from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
+from tests.simulation.cluster.coordinators import LateReader, make_facts
 from tests.simulation.cluster.fibers import FiberClock, Fibers
 from tests.simulation.cluster.peers import SimulatedPeers
 from tests.simulation.cluster.plan import PLAIN, Plan
 from tests.simulation.cluster.server import Line, Server
-from tests.simulation.cluster.threads import FiberConcurrency, FiberFuture, FiberThreads
+from tests.simulation.cluster.threads import FiberConcurrency, FiberThreads
 
-Answer = TypeVar("Answer")
-KeysOf = Callable[["ClusterMachine", ProcessCoordinator, Fibers], SharedKeys]
-
-
-class Facts(ProcessFacts):
-    """What brokers agree on.
-
-    Attributes:
-        times: what each wrote of its clock.
-    """
-
-    def __init__(
-        self, clock: SimulatedClock, at: Callable[[int, Callable[[], None]], None]
-    ) -> None:
-        super().__init__(clock, at)
-        self.times: dict[str, Fact] = {}
-
-
-class LateReader(ProcessCoordinator):
-    """A coordinator whose calls take time, and whose lists may not be whole, or are older ones.
-
-    Attributes:
-        late_us_max: so long some calls take at most, each way; 0 = none takes any time.
-        lists_spoilt: so many of the next lists.
-    """
-
-    def __init__(self, facts: Facts, world: World, fibers: Fibers, late_us_max: int) -> None:
-        super().__init__(facts)
-        self._world, self._fibers = world, fibers
-        self.late_us_max = late_us_max
-        self._before: dict[str, list[Fact]] = {}
-        self._times = facts.times
-        self.lists_spoilt = 0
-
-    def _travel_us(self) -> int:
-        is_late = self._world.chance(0.05)
-        return self._world.between(20, self.late_us_max if is_late else 3_000)
-
-    def _far(self, call: Callable[[], Answer]) -> Answer:
-        """Ask, where somebody may wait: what was sent arrives, also when its sender is dead."""
-        world, fibers = self._world, self._fibers
-        if not self.late_us_max or getcurrent() is fibers.hub:
-            return call()
-        answer: FiberFuture[Answer] = FiberFuture(fibers)
-
-        def arrive() -> None:
-            try:
-                found = call()
-            except DejaQError as error:
-                come = partial(answer.set_exception, error)
-            except Conflict as conflict:
-                come = partial(answer.set_exception, conflict)
-            else:
-                come = partial(answer.set_result, found)
-            world.after(self._travel_us(), come)
-
-        self._reach()
-        world.after(self._travel_us(), arrive)
-        found = answer.result()
-        self._reach()
-        return found
-
-    def get(self, key: str) -> Fact | None:
-        """See Coordinator.get."""
-        inner = super().get
-        return self._far(lambda: inner(key))
-
-    def put(
-        self, key: str, value: bytes, revision: int | None = None, *, ttl_ms: int | None = None
-    ) -> int:
-        """See Coordinator.put. Nobody is told of times: no chance is drawn for it."""
-        if key.startswith(CLOCKS):
-            self._reach()
-            self._times[key] = Fact(key, value, 1)
-            return 1
-        inner = super().put
-        return self._far(lambda: inner(key, value, revision, ttl_ms=ttl_ms))
-
-    def renew(self, key: str) -> bool:
-        """See Coordinator.renew."""
-        inner = super().renew
-        return self._far(lambda: inner(key))
-
-    def delete(self, key: str, revision: int | None = None) -> bool:
-        """See Coordinator.delete."""
-        if key.startswith(CLOCKS):
-            return self._times.pop(key, None) is not None
-        inner = super().delete
-        return self._far(lambda: inner(key, revision))
-
-    def list(self, prefix: str) -> list[Fact]:
-        """See Coordinator.list."""
-        if prefix == CLOCKS:
-            self._reach()
-            return [self._times[key] for key in sorted(self._times)]
-        inner = super().list
-        facts = self._far(lambda: inner(prefix))
-        if self.lists_spoilt:
-            self.lists_spoilt -= 1
-            if prefix in self._before and self._world.chance(0.5):
-                return self._before[prefix]
-            return [fact for fact in facts if self._world.chance(0.5)]
-        self._before[prefix] = facts
-        return facts
+KeysOf = Callable[["ClusterMachine", Coordinator, Fibers], SharedKeys]
 
 
 def _pass(fibers: Fibers, longest_us: int) -> None:
@@ -194,19 +89,20 @@ class ClusterMachine(Machine):
         )
         plan = cluster.plan
         self.line = Line(world, fibers.life, cluster.server, cluster.trouble, plan.late_us_max)
-        reader = LateReader(cluster.facts, world, fibers, cluster.facts_us_max)
-        self.coordinator = cluster.facts.adopt(reader)
+        late_us_max = cluster.facts_us_max
         if cluster.append_us_max:
             self.line.takes_time = partial(_pass, fibers, cluster.append_us_max)
         threads = FiberThreads(fibers)
         try:
+            reader = LateReader(cluster.facts, cluster.times, world, fibers, late_us_max)
+            self.coordinator = reader
             store = RecordJournalStore(
                 self.line,
                 segment_bytes=64 << 10,
                 patience_seconds=plan.patience_seconds,
                 concurrency=FiberConcurrency(fibers),
             )
-            keys = cluster.keys_of(self, self.coordinator, fibers) if cluster.keys_of else None
+            keys = cluster.keys_of(self, reader, fibers) if cluster.keys_of else None
             adopts, self.adopts = self.adopts, False
             clock = FiberClock(fibers)
             node = Node(self.name, reader, plan.lease_ms, clock, threads, keys, adopts=adopts)
@@ -243,7 +139,8 @@ class ClusterMachine(Machine):
         self.broker = self.node = None
         self.deaths += 1
         if self.coordinator is not None:
-            self.coordinator.bells.close()
+            self.coordinator.die()
+            self.coordinator = None
         self.life.end()
 
     def stop(self) -> None:
@@ -284,6 +181,7 @@ class Cluster:
     Attributes:
         is_made: the topics are there; before that a broker may die while it makes them.
         keys_of: how a broker reaches the API keys of the cluster; None = as everything else.
+        times: what each broker wrote of its clock.
         append_us_max, facts_us_max: as in the plan, for brokers that start from now on.
     """
 
@@ -297,10 +195,8 @@ class Cluster:
         self.trouble = trouble
         self.server = Server(world.random.choice([500, 1_500, 1 << 20]))
         self.clock = SimulatedClock(world)
-        self.facts = Facts(
-            self.clock,
-            at=lambda instant_us, call: world.after(instant_us - world.now_us, call),
-        )
+        self.facts = make_facts(plan.coordinator, world, self.clock)
+        self.times: dict[str, Fact] = {}
         self.machines = [ClusterMachine(name, world, self) for name in "abcde"[:count]]
 
     @property

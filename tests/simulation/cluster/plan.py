@@ -23,6 +23,8 @@ class Plan:
         append_us_max: how long an append is on its way, and its answer; 0 = they take no time.
         facts_us_max: the same for a call of the coordinator, for one in twenty; the others take
             3 ms at most.
+        coordinator: memory, sqlite or etcd; see coordinators.py.
+        outage: when the coordinator is restored from an older copy, all brokers have died.
         moves: brokers join and leave for good, and clocks drift.
         haste: it is so many times shorter, things break so many times as often and for a time that
             is so many times shorter, and so are leases of brokers and what a broker waits.
@@ -31,6 +33,8 @@ class Plan:
     append_us_max: int = 0
     facts_us_max: int = 0
     moves: bool = False
+    coordinator: str = "memory"
+    outage: bool = False
     haste: int = 1
 
     @property
@@ -61,5 +65,7 @@ def choose_plan(seed: int, haste: int = 1) -> Plan:
         append_us_max=dice.choice([0, 2_000, 50_000]),
         facts_us_max=dice.choice([0, 3_000, 60_000, 300_000]) // haste,
         moves=dice.random() < 0.5,
+        coordinator=dice.choice(["memory", "memory", "sqlite", "etcd"]),
+        outage=dice.random() < 0.7,
         haste=haste,
     )

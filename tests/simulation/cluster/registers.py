@@ -45,6 +45,7 @@ from tests.checker.linear_registers import (
     judge_topics,
 )
 from tests.simulation.clients import record_batch
+from tests.simulation.cluster.coordinators import coordinators_in_fibers
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.machines import Cluster
 from tests.simulation.cluster.membership import Membership
@@ -426,6 +427,7 @@ def _scenario(world: World) -> Scenario:
     )
 
 
+@coordinators_in_fibers()
 def simulate_registers(seed: int, haste: int = 1, plan: Plan | None = None) -> Run:
     """Run a seed.
 

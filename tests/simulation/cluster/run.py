@@ -13,6 +13,7 @@ from dejaqueue.errors import TopicUnknown
 from dejaqueue.model import Topic
 from dejaqueue.testing.simulation.world import START_US, World
 from tests.checker.judge import judge
+from tests.simulation.cluster.coordinators import coordinators_in_fibers
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.going_back import GoingBack
 from tests.simulation.cluster.machines import Cluster
@@ -34,6 +35,7 @@ def _make_far(topic: Topic, broker: Broker) -> None:
         broker.create_topic(topic)
 
 
+@coordinators_in_fibers()
 def simulate_cluster(seed: int, haste: int = 1, plan: Plan | None = None) -> Run:
     """Run a seed.
 

@@ -12,6 +12,7 @@ from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.testing.simulation.world import START_US, World
 from tests.checker.judge import judge
 from tests.simulation.cluster.client_fibers import clients_in_fibers
+from tests.simulation.cluster.coordinators import coordinators_in_fibers
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.machines import Cluster
 from tests.simulation.cluster.makers import Maker
@@ -32,6 +33,7 @@ DRAIN_SECONDS = 40
 """What is due comes within 30; who takes it settles it at once then."""
 
 
+@coordinators_in_fibers()
 def simulate_clients(seed: int, haste: int = 1) -> Run:
     """Run a seed.
 
