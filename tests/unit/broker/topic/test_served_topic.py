@@ -91,7 +91,7 @@ def test_partitions_that_are_added_are_served_at_once__and_the_route_knows(
 
 def test_settings_that_are_the_same_change_nothing(topic: ServedTopic) -> None:
     route, settings = topic.route, topic.topic
-    topic.alter(settings)
+    topic.alter(lambda: settings)
     assert topic.route is route
     assert topic.topic is settings
 
