@@ -406,7 +406,9 @@ class LateReader(Coordinator):
 
     def _travel_us(self) -> int:
         is_late = self._world.chance(0.05)
-        return self._world.between(20, self.late_us_max if is_late else 3_000)
+        # At the end of a run calls take no time any more; one may be on its way just then.
+        late_us_max = self.late_us_max or 3_000
+        return self._world.between(20, late_us_max if is_late else 3_000)
 
     def _far(self, call: Callable[[], Answer]) -> Answer:
         """Ask, where somebody may wait: what was sent arrives, also when its sender is dead."""
