@@ -1,4 +1,4 @@
-"""`python -m tests.simulation --seeds N [--kind broker|cluster|clients|keys|registers|rude]
+"""`python -m tests.simulation --seeds N [--kind broker|cluster|clients|keys|registers|servers|rude]
 [--first SEED] [--haste N] [--print]`: what `make sim` runs."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from dev.reaper import start_reaper
-from tests.simulation.report import HASTE_MAX, KINDS, Report, run_one
+from tests.simulation.report import HASTE_MAX, KINDS, UNHURRIED, Report, run_one
 
 
 def _reports(
@@ -39,8 +39,8 @@ def main() -> int:
     parser.add_argument("--print", action="store_true", help="print the history")
     parser.add_argument("--twice", action="store_true", help="run each seed twice and compare")
     options = parser.parse_args()
-    if not 1 <= options.haste <= (HASTE_MAX if options.kind != "keys" else 1):
-        parser.error(f"--haste: from 1 to {HASTE_MAX}, and not for keys")
+    if not 1 <= options.haste <= (HASTE_MAX if options.kind not in UNHURRIED else 1):
+        parser.error(f"--haste: from 1 to {HASTE_MAX}, and not for {' and '.join(UNHURRIED)}")
     began = time.monotonic()
     total = Report()
     failed = 0

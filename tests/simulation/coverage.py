@@ -175,19 +175,19 @@ def main() -> int:
     parser.add_argument("--kind", default="clients", help="several are separated by commas")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--haste", type=int, default=1, help="as of the simulation, but for keys")
+    parser.add_argument("--haste", type=int, default=1, help="where a kind knows it")
     parser.add_argument("--files", default="", help="show each file of these rooms")
     options = parser.parse_args()
     counter = Counter()
     for name in [n for n in sys.modules if n == "dejaqueue" or n.startswith("dejaqueue.")]:
         del sys.modules[name]  # loaded again, with marks
     sys.meta_path.insert(0, counter)
-    from tests.simulation.report import run_one  # imported late, through the counter
+    from tests.simulation.report import UNHURRIED, run_one  # imported late, through the counter
 
     failed = 0
     for kind in options.kind.split(","):
         for seed in range(options.first, options.first + options.seeds):
-            report = run_one(seed, kind=kind, haste=1 if kind == "keys" else options.haste)
+            report = run_one(seed, kind=kind, haste=1 if kind in UNHURRIED else options.haste)
             failed += report.failed
             for line in report.lines:
                 print(line)

@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from dev.reaper import start_reaper
-from tests.simulation.planted import BROKER, CLIENTS, CLUSTER, KEYS, REGISTERS, Garden
+from tests.simulation.planted import BROKER, CLIENTS, CLUSTER, KEYS, REGISTERS, SERVERS, Garden
 
 GARDENS = {
     "broker": BROKER,
@@ -22,6 +22,7 @@ GARDENS = {
     "keys": KEYS,
     "registers": REGISTERS,
     "clients": CLIENTS,
+    "servers": SERVERS,
 }
 
 

@@ -15,7 +15,13 @@ import pytest
 
 from tests.simulation import mutants, mutants_kinds
 from tests.simulation.cluster import mutants as cluster_mutants
-from tests.simulation.cluster import mutants_clients, mutants_keys, mutants_registers
+from tests.simulation.cluster import (
+    mutants_clients,
+    mutants_keys,
+    mutants_registers,
+    mutants_servers,
+)
+from tests.simulation.cluster.beside import simulate_servers
 from tests.simulation.cluster.keys import simulate_keys
 from tests.simulation.cluster.registers import simulate_registers
 from tests.simulation.cluster.run import simulate_cluster
@@ -134,4 +140,7 @@ REGISTERS = Garden(
 )
 CLIENTS = Garden(
     mutants_clients.MUTANTS, simulate_clients, _HERE / "cluster" / "found_by_clients.json"
+)
+SERVERS = Garden(
+    mutants_servers.MUTANTS, simulate_servers, _HERE / "cluster" / "found_by_servers.json"
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from tests.simulation.cluster.beside import simulate_servers
 from tests.simulation.cluster.keys import simulate_keys
 from tests.simulation.cluster.registers import simulate_registers
 from tests.simulation.cluster.run import simulate_cluster
@@ -21,8 +22,11 @@ KINDS: dict[str, Callable[..., Run]] = {
     "clients": simulate_clients,
     "keys": simulate_keys,
     "registers": simulate_registers,
+    "servers": simulate_servers,
     "rude": partial(simulate_broker, rude=True),
 }
+UNHURRIED = ("keys", "servers")
+"""Kinds that know no haste."""
 HASTE_MAX = 16
 """In a shorter seed hardly a message is delivered before everything is mended."""
 

@@ -34,6 +34,7 @@ from dejaqueue.coordinator import counted, etcd, sql
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact, Watch
 from dejaqueue.errors import DejaQError, Unavailable
+from dejaqueue.testing.simulation.threads import Gone
 from dejaqueue.testing.simulation.world import SimulatedClock, World
 from tests.simulation.cluster.etcd_server import EtcdServer, line
 from tests.simulation.cluster.fibers import Fibers, Waiter
@@ -413,6 +414,8 @@ class LateReader(Coordinator):
     def _far(self, call: Callable[[], Answer]) -> Answer:
         """Ask, where somebody may wait: what was sent arrives, also when its sender is dead."""
         world, fibers = self._world, self._fibers
+        if fibers.life.over:
+            raise Gone
         if not self.late_us_max or getcurrent() is fibers.hub:
             return call()
         answer: FiberFuture[Answer] = FiberFuture(fibers)
@@ -538,12 +541,17 @@ class _Event:
         return self._is_set
 
 
+def fiber_threads() -> SimpleNamespace:
+    """In place of the module threading, for what waits in no lock."""
+    return SimpleNamespace(
+        Thread=_Thread, Event=_Event, Lock=threading.Lock, current_thread=lambda: None
+    )
+
+
 @contextlib.contextmanager
 def coordinators_in_fibers() -> Iterator[None]:
     """For as long as this lasts coordinators know fibers and the world's time, and no others."""
-    threads = SimpleNamespace(
-        Thread=_Thread, Event=_Event, Lock=threading.Lock, current_thread=lambda: None
-    )
+    threads = fiber_threads()
     times = SimpleNamespace(monotonic=lambda: _fibers().world.now_us / 1e6)
     with pytest.MonkeyPatch.context() as patch:
         for module in (counted, etcd):

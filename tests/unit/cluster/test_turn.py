@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from dejaqueue.cluster.turn import KEY, RENEW_US, Turn
+from dejaqueue.cluster.turn import KEY, RENEW_US, TTL_MS, Turn
 from dejaqueue.coordinator.in_process import ProcessFacts
-from dejaqueue.errors import Refused
+from dejaqueue.errors import Refused, Unavailable
 from dejaqueue.testing.virtual_clock import VirtualClock
 
 
@@ -27,4 +27,34 @@ def test_who_has_lost_its_turn_is_told_before_it_goes_on() -> None:
         clock.advance(us=RENEW_US)
         with pytest.raises(Refused, match="another node has begun"):
             keep()
+    facts.close()
+
+
+def test_who_slept_through_its_turn_leaves_that_of_the_next_one() -> None:
+    clock = VirtualClock()
+    facts = ProcessFacts(clock)
+    sleeper, second, third = (Turn(name, facts.open(), clock) for name in "abc")
+    with pytest.raises(Refused, match="another node has begun"), sleeper() as keep:
+        clock.advance(us=TTL_MS * 1_000)
+        second_turn = second()
+        second_turn.__enter__()
+        keep()
+    with pytest.raises(Refused, match="node b is changing"), third():
+        pass
+    second_turn.__exit__(None, None, None)
+    facts.close()
+
+
+def test_a_turn_is_over_that_was_not_renewed_in_time__while_the_coordinator_is_away() -> None:
+    clock = VirtualClock()
+    facts = ProcessFacts(clock)
+    coordinator = facts.open()
+    with Turn("a", coordinator, clock)() as keep:
+        coordinator.cut()
+        clock.advance(us=RENEW_US)
+        keep()  # a moment without a coordinator is nothing
+        clock.advance(us=TTL_MS * 1_000)
+        with pytest.raises(Unavailable, match="turn"):
+            keep()
+        coordinator.mend()
     facts.close()
