@@ -216,6 +216,8 @@ class Chaos:
         self._end()
         self.report.seconds = time.monotonic() - began
         self._judge()
+        # CI shows the end of what was printed; this stays beside the logs.
+        (self.folder / "report.txt").write_text(self.report.text())
         return self.report
 
     def _do(self, place: str, step: Step) -> None:

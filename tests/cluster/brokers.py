@@ -23,7 +23,8 @@ from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
 from tests.patience import PATIENCE_SECONDS, until
 
-LEASE_MS = 1_000
+LEASE_MS = 3_000
+"""Long enough that a busy machine renews in time, short enough to be waited for."""
 
 
 class Away(Coordinator):
@@ -91,7 +92,7 @@ class Cluster:
         self.facts = ProcessFacts()
         self._coordinator = coordinator or self.facts.open
         # A real server may take a while on a busy machine.
-        self._lease_ms = LEASE_MS if coordinator is None else 6 * LEASE_MS
+        self._lease_ms = LEASE_MS if coordinator is None else 2 * LEASE_MS
         self.records = records or MemoryRecordStore()
         self.nodes: dict[str, Node] = {}
         self.coordinators: dict[str, Away] = {}

@@ -108,8 +108,7 @@ def test_three_brokers_find_a_secret_and_their_keys_hold(
     assert failures == []
     until(
         lambda: not any(lets_in(cluster, name, key) for name in NAMES for key in old),
-        "no broker lets a revoked key in",
-        LEASE_MS * 0.8 / 1_000 + 20,  # asking takes long on a busy machine; see the simulation
+        "no broker lets a revoked key in",  # within a lease: tests/simulation/cluster/keys.py
     )
     assert [lets_in(cluster, name, key) for name in NAMES for key in made] == [True] * 90
     _forge(cluster, tmp_path, root, made[0])
@@ -181,7 +180,7 @@ def _cut_off(cluster: EmbeddedCluster, root: str) -> None:
     assert lets_in(cluster, "a", root)
     cluster.brokers["b"].kill()
     cluster.brokers["c"].kill()
-    until(lambda: not lets_in(cluster, "a", root), "keys are not confirmed", LEASE_MS / 1_000 + 5)
+    until(lambda: not lets_in(cluster, "a", root), "keys are not confirmed")
     with pytest.raises((Unavailable, Unauthenticated)) as caught, at(cluster, "a", root) as client:
         client.api_keys()
     assert isinstance(caught.value, DejaQError)

@@ -8,11 +8,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.shard.committer import Committer
+from dejaqueue.broker.topic import handing_over, served_topic
+from dejaqueue.clock import SystemClock, Wake
+from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.interface import Bytes
 from dejaqueue.journal.records.memory import MemoryRecords, MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
@@ -147,3 +152,88 @@ def test_a_look_is_answered_while_batches_follow_each_other(site: Site) -> None:
             look = looks_of(site, "well")
     assert look.result(PATIENCE_SECONDS) >= 100
     assert all(one.result(PATIENCE_SECONDS).error is None for one in sends)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when somebody waits for an append, as who closes a partition does."""
+    waits, wait = threading.Event(), Committer.wait
+
+    def noted(self: Committer, *given: Any) -> None:
+        waits.set()
+        wait(self, *given)
+
+    monkeypatch.setattr(Committer, "wait", noted)
+    monkeypatch.setattr(handing_over, "PREPARE_SECONDS_MAX", 0.1)
+    return waits
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_topic_that_is_closed_while_its_journal_hangs_holds_no_other(
+    site: Site, waits: threading.Event, drain: bool
+) -> None:
+    for name in ("sick", "well"):
+        site.sent(name)
+    site.server.goes_on.clear()
+    held = site.send("sick")
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
+    runtime = site.broker.runtime("sick")
+    giving = threading.Thread(target=lambda: site.broker.give("sick", drain=drain))
+    waits.clear()
+    giving.start()
+    assert waits.wait(PATIENCE_SECONDS)
+    for _ in range(30):
+        site.sent("well")
+    late = runtime.look(0, lambda core: None)
+    assert giving.is_alive()
+    assert not runtime.is_gone
+    site.server.goes_on.set()
+    giving.join(PATIENCE_SECONDS)
+    assert held.result(PATIENCE_SECONDS).error is None
+    assert late.exception(PATIENCE_SECONDS) is None or isinstance(late.exception(), Unavailable)
+    assert runtime.is_gone
+
+
+def test_who_closes_a_topic_waits_for_a_journal_that_hangs_only_so_long(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_topic, "CLOSE_SECONDS_MAX", 0.1)
+    site.sent("sick")
+    site.server.goes_on.clear()
+    held = site.send("sick")
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
+    runtime = site.broker.runtime("sick")
+    site.broker.give("sick", drain=False)
+    assert not runtime.is_gone
+    assert not held.done()
+    site.server.goes_on.set()
+    assert held.result(PATIENCE_SECONDS).error is None
+    site.sent("well")
+    clock = SystemClock()
+    while not runtime.is_gone:
+        clock.wait_until(clock.now_us() + 1_000, Wake())
+
+
+def test_at_a_stop_a_journal_that_hangs_does_not_keep_others_from_being_closed(
+    site: Site, waits: threading.Event
+) -> None:
+    for name in ("sick", "well"):
+        site.sent(name)
+    site.server.goes_on.clear()
+    held = site.send("sick")
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
+    [well] = site.broker.runtime("well").partitions
+    stopping = threading.Thread(target=site.broker.stop)
+    waits.clear()
+    stopping.start()
+    assert waits.wait(PATIENCE_SECONDS)
+    clock = SystemClock()
+    until_us = clock.now_us() + PATIENCE_SECONDS * 1_000_000
+    while well.loaded:
+        assert clock.now_us() < until_us
+        clock.wait_until(clock.now_us() + 1_000, Wake())
+    assert stopping.is_alive()
+    site.server.goes_on.set()
+    stopping.join(PATIENCE_SECONDS)
+    assert not stopping.is_alive()
+    assert held.result(PATIENCE_SECONDS).error is None

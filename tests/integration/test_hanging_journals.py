@@ -19,7 +19,8 @@ from dejaqueue.journal.records.memory import MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings
-from tests.cluster.brokers import Cluster, payloads, send, until
+from tests.cluster.brokers import Cluster, payloads, send
+from tests.patience import until
 
 SECONDS_MAX = 8.0
 HUNG_SECONDS_MAX = 60.0

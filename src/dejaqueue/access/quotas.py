@@ -422,15 +422,15 @@ class Quotas:
 
     def _account(self, holder: str, name: str, *, is_bounded: bool) -> Account:
         with self._mutex:
-            found = self._accounts.get(holder)
-            if found is None:
+            account = self._accounts.get(holder)
+            if account is None:
                 if len(self._accounts) >= PRINCIPALS_MAX:
                     self._accounts = {
                         known: one for known, one in self._accounts.items() if not one.is_idle
                     }
-                found = Account(self, holder, name, is_bounded=is_bounded)
-                self._accounts[holder] = found
-            return found
+                account = Account(self, holder, name, is_bounded=is_bounded)
+                self._accounts[holder] = account
+            return account
 
     def limit(self, quota: str, name: str) -> int:
         """What a principal of this name may have of it; 0 = as much as there is."""

@@ -201,7 +201,9 @@ class Broker:
         runtimes = list(self._topics.values())
         self.carrier.close()
         for runtime in runtimes:
-            runtime.close(handing_over.finish)
+            runtime.begin_close(handing_over.finish)
+        for runtime in runtimes:
+            runtime.wait_closed()
         for worker in self._workers:
             worker.stop()
         self.transactions.coordinator.close()
@@ -268,15 +270,15 @@ class Broker:
         """The served topic, or shard of one. Raises TopicUnknown, Unavailable, Elsewhere."""
         if not self._running:
             raise Unavailable("the broker is not running", 1_000)
-        found = self._topics.get(name)
-        if found is None:
+        served = self._topics.get(name)
+        if served is None:
             topic = self._catalogue.get(topic_of(name))
             if name not in self.served_names(topic):
                 raise in_shards(topic, 1 if self.shared is None else topic.spread)
             if self.shared is not None:
                 raise self.shared.elsewhere(name)
             raise Unavailable(f"topic {name} is being made", 50)
-        return found
+        return served
 
     def served_names(self, topic: Topic) -> tuple[str, ...]:
         """What is served apart: its shards in a cluster, the topic as a whole by a lone broker."""
@@ -468,19 +470,19 @@ class Broker:
         Raises:
             BadRequest, TopicUnknown, Unavailable, Elsewhere; others as the call says.
         """
-        found = calls.answer(self, name, body or {}, by)
-        return found.result() if isinstance(found, Future) else found
+        reply = calls.answer(self, name, body or {}, by)
+        return reply.result() if isinstance(reply, Future) else reply
 
     def ask(
         self, name: str, body: dict[str, Any] | None = None, by: Requester = ANYBODY
     ) -> Future[dict[str, Any]]:
         """As `call`, but a call that waits for several partitions answers later. Raises the same
         errors, of these calls some by the future."""
-        found = calls.answer(self, name, body or {}, by)
-        if isinstance(found, Future):
-            return found
+        reply = calls.answer(self, name, body or {}, by)
+        if isinstance(reply, Future):
+            return reply
         done: Future[dict[str, Any]] = Future()
-        done.set_result(found)
+        done.set_result(reply)
         return done
 
     def read(self, op: str, ticket: dict[str, Any], by: Requester = ANYBODY) -> calls.Rows:
@@ -512,15 +514,15 @@ class Broker:
         """
         if topic:
             self.topic(topic)
-        found: dict[str, Any] = {"node": "", "coordinator": "", "nodes": [], "topics": []}
+        description: dict[str, Any] = {"node": "", "coordinator": "", "nodes": [], "topics": []}
         if self.shared is not None:
-            found = self.shared.describe(topic)
+            description = self.shared.describe(topic)
         if servers:
-            found["servers"] = self.store.servers()
+            description["servers"] = self.store.servers()
         if servers and topic:
             count = self.topic(topic).partitions
-            found["copies"] = self.store.copies(self._catalogue.journals(topic), count)
-        return found
+            description["copies"] = self.store.copies(self._catalogue.journals(topic), count)
+        return description
 
     def consumers(self, name: str) -> list[dict[str, object]]:
         """Who consumes a topic now. Raises TopicUnknown, Unavailable, Elsewhere."""

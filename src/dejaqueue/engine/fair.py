@@ -278,12 +278,12 @@ class FairReady:
         known = self._candidates.get(name)
         if known is None:
             base = self._table.base
-            found = [_NONE]
+            parts = [_NONE]
             for places in self._table.live_places():
                 sequences = places + base
                 sequences = sequences[is_ready(sequences)]
-                found.append(sequences[matches(sequences)])
-            sequences = np.concatenate(found)
+                parts.append(sequences[matches(sequences)])
+            sequences = np.concatenate(parts)
         else:
             sequences = known.matching
             if known.new:

@@ -130,19 +130,19 @@ class GroupRuns:
             Groups and sequences, in order of both; fewer of a group only if it has no more.
         """
         self._sort_young()
-        found: list[tuple[Int64s, Int64s]] = []
+        parts: list[tuple[Int64s, Int64s]] = []
         while groups.size:
             codes, sequences, left_counts = self._take_once(groups, counts, is_ready, slack)
             slack = max(slack, _SLACK)
-            found.append((codes, sequences))
+            parts.append((codes, sequences))
             more = left_counts > 0
             groups, counts = groups[more], left_counts[more]
-        if len(found) == 1:
-            return found[0]
-        if not found:
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
             return _NONE, _NONE
         return sort_pairs(
-            np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
+            np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
         )
 
     def _take_once(

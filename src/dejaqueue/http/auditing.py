@@ -84,8 +84,8 @@ def _path(scope: Scope) -> str:
 def _who_what(scope: Scope) -> tuple[str, str, str, str]:
     """Caller, address, action and topic of a request."""
     named = scope.get("path_params", {})
-    found = [named[field] for field in _TOPIC_FIELDS if field in named]
-    topic = scope.get(_FACTS, {}).get("topic", found[0] if found else "")
+    topics = [named[field] for field in _TOPIC_FIELDS if field in named]
+    topic = scope.get(_FACTS, {}).get("topic", topics[0] if topics else "")
     address, port = scope.get("client") or (audit.NOBODY, 0)
     caller: Principal | None = scope.get(PRINCIPAL)
     who = audit.NOBODY if caller is None else caller.name

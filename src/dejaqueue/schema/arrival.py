@@ -167,8 +167,8 @@ def _places(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:
     """The places of a dictionary column that are not null."""
     places = column.indices.drop_null() if column.indices.null_count else column.indices
     # Validated: each is a place of the dictionary, so none is beyond an int64.
-    found: npt.NDArray[np.int64] = places.to_numpy().astype(np.int64, copy=False)
-    return found
+    indices: npt.NDArray[np.int64] = places.to_numpy().astype(np.int64, copy=False)
+    return indices
 
 
 def _dot(counts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> int:

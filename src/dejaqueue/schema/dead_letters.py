@@ -84,8 +84,8 @@ def without_death(headers: pa.StringArray) -> pa.StringArray:
 def packed_value(headers: pa.StringArray, name: str) -> pa.StringArray:
     """One header of each row of packed headers; "" where there is none."""
     pattern = f"(?:^|{RECORD}){name}{UNIT}(?P<value>[^{RECORD}]*)"
-    found = pc.extract_regex(headers, pattern)
-    return pc.fill_null(pc.struct_field(found, "value"), "")
+    values_of = pc.extract_regex(headers, pattern)
+    return pc.fill_null(pc.struct_field(values_of, "value"), "")
 
 
 def header_value(headers: pa.MapArray | pa.ChunkedArray, name: str) -> pa.Array | pa.ChunkedArray:

@@ -71,9 +71,9 @@ class LeasePool:
 
     def session(self, options: ConsumeStream) -> SharedSession:
         """The consumer for these options. Raises TopicUnknown, ResourceExhausted, Unavailable."""
-        found = self._sessions.get(options)
-        if found is not None:
-            return found
+        session = self._sessions.get(options)
+        if session is not None:
+            return session
         if self._is_closed:
             raise stopping()
         made = SharedSession(self._broker, options, self._read, self._forget)

@@ -56,10 +56,10 @@ async def readyz(request: Request) -> JSONResponse:
 def _threads(request: Request) -> CapacityLimiter:
     """Made on the event loop by the first probe."""
     state = request.app.state
-    found: CapacityLimiter | None = getattr(state, "probe_threads", None)
-    if found is None:
-        found = state.probe_threads = CapacityLimiter(THREADS)
-    return found
+    threads: CapacityLimiter | None = getattr(state, "probe_threads", None)
+    if threads is None:
+        threads = state.probe_threads = CapacityLimiter(THREADS)
+    return threads
 
 
 def _may_look(request: Request) -> bool:

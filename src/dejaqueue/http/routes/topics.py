@@ -128,9 +128,9 @@ def purge_topic(request: Request, topic: TopicName) -> Response:
     broker = service_of(request).broker
     cancelled, after = 0, None
     for _ in range(PURGE_CALLS_MAX):
-        found = broker.call("cancel_where", {"topic": topic, "after": after})
-        cancelled += found["count"]
-        after = found["next"]
+        answer = broker.call("cancel_where", {"topic": topic, "after": after})
+        cancelled += answer["count"]
+        after = answer["next"]
         if after is None:
             break
     return json_answer({"cancelled": cancelled, "is_finished": after is None})

@@ -44,7 +44,7 @@ from dejaqueue.journal.interface import (
     SnapshotFile,
 )
 from dejaqueue.journal.records.append_cache import AppendCache
-from dejaqueue.journal.records.append_index import AppendIndex, Stand
+from dejaqueue.journal.records.append_index import AppendIndex, ReadCursor
 from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.journal.records.interface import RecordLog, RecordStore
 from dejaqueue.journal.records.mirror import Mirror, covers, segment_at
@@ -68,7 +68,7 @@ class _Saved:
     meta: str
     identity: int
     base: int
-    stand: Stand
+    stand: ReadCursor
     blocks: tuple[str, ...]
 
     def encode(self) -> str:
@@ -84,7 +84,7 @@ class _Saved:
     @staticmethod
     def decode(text: str) -> _Saved:
         facts: dict[str, Any] = json.loads(text)
-        stand = Stand(*facts["stand"])
+        stand = ReadCursor(*facts["stand"])
         return _Saved(
             facts["meta"], facts["identity"], facts["base"], stand, tuple(facts["blocks"])
         )
@@ -163,7 +163,7 @@ class RecordJournal(Journal):
                 f"{stand.number - 1}"
             )
         for found in self._checked.appends(stand, last):
-            if isinstance(found, Stand):
+            if isinstance(found, ReadCursor):
                 self._append_index.stand = found
                 continue
             self._mirror.add(
@@ -257,7 +257,9 @@ class RecordJournal(Journal):
         readable = [one for one in facts if one.kind in READABLE]
         with self._guard:
             position = self._append_index.stand.position + len(facts)
-            after = Stand(landed.number_after, landed.chain_after, position, facts[-1].checksum)
+            after = ReadCursor(
+                landed.number_after, landed.chain_after, position, facts[-1].checksum
+            )
             self._append_index.add(
                 after,
                 entries=len(facts),

@@ -128,25 +128,25 @@ class RedisRecordStore(RecordStore):
         return content if is_whole else None
 
     def _read_pieces(self, mark: str) -> bytes:
-        found: list[bytes] = []
+        pieces: list[bytes] = []
         step = max(1, CALL_BYTES // PIECE_BYTES)
         while True:
             with self._connection.answers("get object"):
                 part = self._connection.client.lrange(
-                    f"{self._pieces}{mark}", len(found), len(found) + step - 1
+                    f"{self._pieces}{mark}", len(pieces), len(pieces) + step - 1
                 )
-            found += part
+            pieces += part
             if len(part) < step:
-                return b"".join(found)
+                return b"".join(pieces)
 
     def object_names(self, prefix: str) -> list[str]:
         """Names of the objects that begin so, sorted."""
-        found: set[str] = set()
+        names: set[str] = set()
         with self._connection.answers("object names"):
             client = self._connection.client
             for name, _ in client.hscan_iter(self._objects, match=f"{prefix}*", count=NAMES_A_CALL):
-                found.add(name.decode())
-        return sorted(found)
+                names.add(name.decode())
+        return sorted(names)
 
     def drop_objects(self, names: Sequence[str]) -> None:
         """Delete objects."""
@@ -224,13 +224,13 @@ class RedisRecordLog(RecordLog):
             client = self._check()
             count = max(1, min(end - first, CALL_BYTES // max(1, self._mean_bytes)))
             with self._connection.answers("read"):
-                found = client.xrange(self._key, f"{first}-0", f"{end - 1}-0", count=count)
-            for key, fields in found:
+                answers = client.xrange(self._key, f"{first}-0", f"{end - 1}-0", count=count)
+            for key, fields in answers:
                 first = _number(key) + 1
                 yield first - 1, fields[b"r"]
-            if len(found) < count:
+            if len(answers) < count:
                 return
-            self._mean_bytes = sum(len(fields[b"r"]) for _, fields in found) // len(found) + 1
+            self._mean_bytes = sum(len(fields[b"r"]) for _, fields in answers) // len(answers) + 1
 
     def drop_before(self, number: int) -> None:
         """Trim the stream; its last id stays."""

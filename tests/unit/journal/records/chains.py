@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.format import Piece
-from dejaqueue.journal.records.append_index import Stand
+from dejaqueue.journal.records.append_index import ReadCursor
 from dejaqueue.journal.records.record import RecordHead, RecordKind, seal, split
 from dejaqueue.testing.journal_conformance import make_ack
 
@@ -18,7 +18,7 @@ class Chain:
 
     def __init__(self) -> None:
         self.contents: dict[int, bytes] = {}
-        self.stand = Stand()
+        self.stand = ReadCursor()
         self._append_id = 0
 
     def entries(self, counts: Sequence[int]) -> list[Piece]:

@@ -15,7 +15,7 @@ import pytest
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.records import append_cache
 from dejaqueue.journal.records.append_cache import AppendCache
-from dejaqueue.journal.records.append_index import ROW, Stand
+from dejaqueue.journal.records.append_index import ROW, ReadCursor
 from dejaqueue.journal.records.memory import MemoryRecords
 from dejaqueue.journal.records.mirror import segment_at
 from dejaqueue.journal.records.reading import CheckedRecords, WholeAppend
@@ -49,8 +49,8 @@ def chain() -> Chain:
 def rows_of(chain: Chain) -> Appends:
     """The append index of a chain."""
     records = CheckedRecords(Asked(chain), "t/0")
-    rows, before = [], Stand()
-    for one in records.appends(Stand(), chain.stand.number - 1):
+    rows, before = [], ReadCursor()
+    for one in records.appends(ReadCursor(), chain.stand.number - 1):
         assert isinstance(one, WholeAppend)
         facts = (len(one.body), one.readable_bytes, one.rows, len(one.entries), one.parts)
         rows.append((one.position, one.number, one.chain_before, before.entry_chain, *facts))
@@ -153,7 +153,7 @@ def test_a_segment_has_the_entries_as_they_were_written(chain: Chain) -> None:
     starts = [int(offset) << 3 for offset in segment.offsets()[: segment.count]]
     body = b"".join(
         bytes(one.body)
-        for one in CheckedRecords(Asked(chain), "t/0").appends(Stand(), 2)
+        for one in CheckedRecords(Asked(chain), "t/0").appends(ReadCursor(), 2)
         if isinstance(one, WholeAppend)
     )
     assert bytes(view[starts[0] : starts[0] + len(body)]) == body

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from dejaqueue.errors import JournalDamaged
-from dejaqueue.journal.records.append_index import Stand
+from dejaqueue.journal.records.append_index import ReadCursor
 from dejaqueue.journal.records.memory import MemoryRecords
 from dejaqueue.journal.records.reading import CheckedRecords, WholeAppend, entries_of
 from dejaqueue.journal.records.record import RecordKind
@@ -44,9 +44,9 @@ def checked(chain: Chain) -> tuple[CheckedRecords, Replicated]:
     return CheckedRecords(log, "t/0"), log
 
 
-def found(chain: Chain, last: int | None = None) -> list[WholeAppend | Stand]:
+def found(chain: Chain, last: int | None = None) -> list[WholeAppend | ReadCursor]:
     records, _ = checked(chain)
-    return list(records.appends(Stand(), last or chain.stand.number - 1))
+    return list(records.appends(ReadCursor(), last or chain.stand.number - 1))
 
 
 def garbled(content: bytes) -> bytes:
@@ -85,9 +85,9 @@ def test_a_barrier_has_no_entries__and_moves_nothing_but_records(chain: Chain) -
     before = chain.stand
     number = chain.barrier()
     chain.append([2])
-    assert [type(one) for one in found(chain)] == [WholeAppend, Stand, WholeAppend]
+    assert [type(one) for one in found(chain)] == [WholeAppend, ReadCursor, WholeAppend]
     stand = found(chain)[1]
-    assert isinstance(stand, Stand)
+    assert isinstance(stand, ReadCursor)
     assert (stand.number, stand.position, stand.entry_chain) == (
         number + 1,
         before.position,
@@ -102,7 +102,7 @@ def test_a_set_that_another_record_follows_is_void(chain: Chain) -> None:
     chain.append([2, 2], parts=3, written=2)
     chain.append([9])
     kinds = found(chain)
-    assert [type(one) for one in kinds] == [WholeAppend, Stand, WholeAppend]
+    assert [type(one) for one in kinds] == [WholeAppend, ReadCursor, WholeAppend]
     last = kinds[2]
     assert isinstance(last, WholeAppend)
     assert (last.position, [one.rows for one in last.entries]) == (position, [9])
@@ -113,9 +113,9 @@ def test_a_set_at_the_end_that_is_not_whole_was_never_acknowledged(chain: Chain)
     position = chain.stand.position
     chain.append([2, 2], parts=3, written=2)
     kinds = found(chain)
-    assert [type(one) for one in kinds] == [WholeAppend, Stand]
+    assert [type(one) for one in kinds] == [WholeAppend, ReadCursor]
     end = kinds[1]
-    assert isinstance(end, Stand)
+    assert isinstance(end, ReadCursor)
     assert end == chain.stand
     assert end.position == position
 
@@ -198,7 +198,7 @@ def test_a_record_that_is_gone_or_altered_is_taken_from_another_replica(
     if is_there:
         log.contents[number] = garbled(good)
     log.elsewhere = {"sick": {number: garbled(good)}, "lacks it": {}, "healthy": {number: good}}
-    assert list(records.appends(Stand(), 3)) == whole
+    assert list(records.appends(ReadCursor(), 3)) == whole
     assert records.repaired == {number: "healthy"}
 
 
@@ -225,6 +225,6 @@ def test_a_barrier_is_a_record_of_its_own_kind(chain: Chain) -> None:
     """A kind that is read as entries would take the barrier's place in the journal."""
     chain.barrier()
     [only] = found(chain)
-    assert isinstance(only, Stand)
+    assert isinstance(only, ReadCursor)
     assert only.position == 1
     assert {int(kind) for kind in RecordKind} == {1, 2}

@@ -13,7 +13,7 @@ import pytest
 
 from dejaqueue.clock import Wake
 from dejaqueue.errors import Fenced, JournalDamaged, ResourceExhausted, Unavailable
-from dejaqueue.journal.records.append_index import Stand
+from dejaqueue.journal.records.append_index import ReadCursor
 from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.journal.records.interface import Bytes
 from dejaqueue.journal.records.memory import MemoryRecords
@@ -80,12 +80,12 @@ class Fixture:
         self.patience_seconds, self.record_bytes_max = patience_seconds, record_bytes_max
         self.writer = self.another()
 
-    def another(self, stand: Stand | None = None) -> RecordWriter:
+    def another(self, stand: ReadCursor | None = None) -> RecordWriter:
         """A writer of the same log: another owner's."""
         return RecordWriter(
             self.log,
             CheckedRecords(self.log, "t/0"),
-            stand or Stand(),
+            stand or ReadCursor(),
             self.record_bytes_max,
             self.patience_seconds,
             self.concurrency,
@@ -241,7 +241,7 @@ def test_a_record_that_is_there_but_nobody_wrote_is_damage(one: Fixture) -> None
 def test_who_asks_whether_it_is_still_the_owner_is_told(one: Fixture) -> None:
     landed = one.append()
     one.writer.check_owner()
-    other = one.another(Stand(landed.number_after, landed.chain_after, 2, 0))
+    other = one.another(ReadCursor(landed.number_after, landed.chain_after, 2, 0))
     other.append(BODY, 2, 1, len(BODY[0]))
     with pytest.raises(Fenced, match=r"another owner wrote record 2"):
         one.writer.check_owner()

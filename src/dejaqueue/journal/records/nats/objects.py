@@ -122,9 +122,9 @@ class NatsObjects:
 
     def _find(self, name: str) -> Pieces | None:
         asked = {"last_by_subj": f"{self._subject}.{_tokens(name)}"}
-        found = from_leader(self._connection, self._names, asked)
-        if found is not None:
-            return Pieces.from_bytes(found.content)
+        pieces = from_leader(self._connection, self._names, asked)
+        if pieces is not None:
+            return Pieces.from_bytes(pieces.content)
         for _ in range(ASK_AGAIN):  # a sick leader would say the same; any server may answer
             for reply in direct(self._connection, self._names, asked, 1):
                 if is_whole(reply):
@@ -148,24 +148,24 @@ class NatsObjects:
         return content if pieces.is_right(content) else None
 
     def _read(self, pieces: Pieces) -> bytes:
-        found: list[bytes] = []
+        contents: list[bytes] = []
         sequence = pieces.first
         subject = f"{self._piece_subject}.{pieces.mark}"
-        while len(found) < pieces.count:
-            before = len(found)
+        while len(contents) < pieces.count:
+            before = len(contents)
             asked = {"seq": sequence, "next_by_subj": subject}
             for reply in direct(self._connection, self._pieces, asked, pieces.count - before):
                 if not is_whole(reply):
                     break
-                found.append(reply.content)
+                contents.append(reply.content)
                 sequence = int(reply.headers[SEQUENCE]) + 1
-            if len(found) == before:
+            if len(contents) == before:
                 break
-        return b"".join(found)
+        return b"".join(contents)
 
     def _read_slowly(self, pieces: Pieces) -> bytes:
         """As the leader has it, one piece at a time."""
-        found: list[bytes] = []
+        contents: list[bytes] = []
         sequence = pieces.first
         subject = f"{self._piece_subject}.{pieces.mark}"
         for _ in range(pieces.count):
@@ -173,24 +173,24 @@ class NatsObjects:
             reply = from_leader(self._connection, self._pieces, asked)
             if reply is None:
                 break
-            found.append(reply.content)
+            contents.append(reply.content)
             sequence = int(reply.headers[SEQUENCE]) + 1
-        return b"".join(found)
+        return b"".join(contents)
 
     def names(self, prefix: str) -> list[str]:
         """Names that begin so, sorted."""
         folder = prefix.rpartition("/")[0]
         subjects = f"{self._subject}.{_tokens(folder)}.>" if folder else f"{self._subject}.>"
-        found: dict[str, int] = {}
+        last_of: dict[str, int] = {}
         while True:
-            asked = {"subjects_filter": subjects, "offset": len(found)}
+            asked = {"subjects_filter": subjects, "offset": len(last_of)}
             told = stream_state(self._connection, self._names, asked) or {}
             part = told.get("state", {}).get("subjects") or {}
-            found |= part
-            if not part or len(found) >= int(told.get("total", 0)):
+            last_of |= part
+            if not part or len(last_of) >= int(told.get("total", 0)):
                 break
         cut = len(self._subject) + 1
-        names = [_name(subject[cut:]) for subject in found]
+        names = [_name(subject[cut:]) for subject in last_of]
         return sorted(name for name in names if name.startswith(prefix))
 
     def drop(self, names: Sequence[str]) -> None:
