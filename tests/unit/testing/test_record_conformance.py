@@ -117,4 +117,5 @@ def test_a_store_that_keeps_its_duties_passes(monkeypatch: pytest.MonkeyPatch, t
             APPEND(self, after, records)
 
         monkeypatch.setattr(Log, "append", raced)
-    getattr(Suite(), test)()
+    check_duty = getattr(Suite(), test)
+    check_duty()

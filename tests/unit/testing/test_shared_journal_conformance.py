@@ -115,7 +115,8 @@ def test_a_breach_is_found(
 @pytest.mark.parametrize("test", sorted({one[3] for one in BREACHES}))
 # tidy: allow no-assert, because the suite's own test asserts
 def test_a_journal_that_keeps_its_duties_passes(tmp_path: Path, test: str) -> None:
-    suite_test(test)(tmp_path)
+    check_duty = suite_test(test)
+    check_duty(tmp_path)
 
 
 # --- logs that fail as a test says

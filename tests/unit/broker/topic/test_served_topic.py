@@ -89,11 +89,12 @@ def test_partitions_that_are_added_are_served_at_once__and_the_route_knows(
     assert topic.topic.lease_ms == 5_000
 
 
-def test_settings_that_are_the_same_change_nothing(topic: ServedTopic) -> None:
+def test_settings_that_are_the_same_or_gone_change_nothing(topic: ServedTopic) -> None:
     route, settings = topic.route, topic.topic
-    topic.alter(lambda: settings)
-    assert topic.route is route
-    assert topic.topic is settings
+    for read in (lambda: settings, lambda: None):
+        topic.alter(read)
+        assert topic.route is route
+        assert topic.topic is settings
 
 
 def test_the_backlog_is_that_of_all_partitions(topic: ServedTopic, fixture: BrokerFixture) -> None:
