@@ -1,7 +1,7 @@
 """A topic whose journals' server hangs holds no call for another topic: neither the making nor the
 changing, serving, sending, reading and deleting of it, by a broker that is alone or of a cluster.
 
-Appends that hang: tests/reliability/test_one_journal_hangs.py.
+Appends that hang: tests/integration/test_hanging_journal.py.
 """
 
 from __future__ import annotations
