@@ -22,6 +22,8 @@ Duties of a `Journal` (one object = one partition; for one thread unless a metho
  9. `has_room` tells before an append whether producers may still write; what acks and leases need
     is kept in reserve, so that consumers go on when the disk is full (rule 14).
 10. A snapshot becomes visible whole or not at all; the one before stays until it is durable.
+11. A journal in which something was durable, and of which nothing is there, is refused with
+    JournalDamaged: it was lost, and is not a new one.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -143,13 +144,26 @@ class RecordJournal(Journal):
             self._snapshot_objects = SnapshotObjects(self._store, self._prefix)
             try:
                 self._recover()
-                if self._check_made is not None and self._append_index.tail == 0:
-                    self._check_made()  # it may have come into being just now, after a drop
+                self._check_begun()
                 return
             except JournalDamaged:
                 # The owner before may have taken a snapshot meanwhile, and dropped what was before.
                 if not last_try or self._snapshot_objects.is_newest():
                     raise
+
+    def _check_begun(self) -> None:
+        """Refuse an empty log where there were records: it was lost, and made again just now."""
+        if self._append_index.tail:
+            # An append of the owner before may be in, and the mark not.
+            with suppress(ResourceExhausted):  # who reads what is there needs no room
+                self._snapshot_objects.begin()
+            return
+        if self._check_made is not None:
+            self._check_made()  # it may have come into being just now, after a drop
+        if self._snapshot_objects.has_begun:
+            raise JournalDamaged(
+                f"{self._place}: the server has no records, though some were durable there"
+            )
 
     def _recover(self) -> None:
         """Read the records behind the snapshot into the append index and mirror."""
@@ -227,10 +241,12 @@ class RecordJournal(Journal):
         except Unavailable as failure:
             self._failure = str(failure)
             raise
-        if self._check_made is not None and after == 0:
-            # It may have been dropped between opening and this: what came after that is nobody's.
+        if after == 0:
             try:
-                self._check_made()
+                self._snapshot_objects.begin()
+                if self._check_made is not None:
+                    # It may have been dropped since it was opened: what came then is nobody's.
+                    self._check_made()
             except DejaQError as failure:
                 self._failure = str(failure)
                 raise

@@ -182,6 +182,7 @@ class RecordJournalStore(JournalStore):
         if self.records.get_object(_made(topic)) is None:
             # Nobody makes journals of this name again, or the mark would be there.
             self.records.drop(topic)
+            self.records.drop_objects(self.records.object_names(f"topics/{topic}/"))
             raise Unavailable(f"the journals of {topic} were dropped, or never made", 100)
 
     def _forget(self, topic: str, partition: int) -> None:

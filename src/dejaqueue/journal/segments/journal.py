@@ -68,6 +68,18 @@ _PAGE: Final = 4096
 _ZEROS_BYTES: Final = 1 << 20
 
 
+def _begun_path(directory: Path) -> Path:
+    return directory.with_name(f"{directory.name}.begun")
+
+
+def _is_there(files: FileSystem, path: Path) -> bool:
+    try:
+        files.open(path).close()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 class SegmentJournal(Journal):
     """The journal of one partition. Made by a store; see there for the settings."""
 
@@ -95,7 +107,10 @@ class SegmentJournal(Journal):
             if name.endswith(SPARE_SUFFIX):
                 files.unlink(directory / name)
         self._shelf = SnapshotFiles(files, directory / "snapshots")
+        self._has_begun = _is_there(files, _begun_path(directory))
         recovered = recover(files, directory, self._topic, partition, self._shelf.position)
+        if self._has_begun and not recovered.segments:
+            raise JournalDamaged(f"{directory}: is empty, though there were entries in it")
         self.cut_bytes = recovered.cut_bytes
         self._notes = recovered.notes
         self._marked = recovered.mark.position if recovered.mark is not None else 0
@@ -108,6 +123,9 @@ class SegmentJournal(Journal):
         last = recovered.segments[-1] if recovered.segments else None
         self._tail = last.last if last else 0
         self._chain = last.chain if last else 0
+        if self._tail:
+            with suppress(OSError):  # it is tried again at the next opening
+                self._begin()
 
     # --- writing -------------------------------------------------------------------------------
 
@@ -131,6 +149,12 @@ class SegmentJournal(Journal):
         pieces, encoded = self._encode(entries, epoch)
         byte_count = sum(one.byte_count for one in encoded)
         segment = self._segment_for(len(entries), byte_count)
+        try:
+            self._begin()
+        except OSError as failure:
+            if failure.errno not in FULL:
+                self._fail(failure)
+            raise ResourceExhausted(f"no room on the disk of {self._directory}") from failure
         self._write(segment, pieces)
         self._publish(segment, entries, encoded)
         self.appended_bytes += byte_count
@@ -155,6 +179,15 @@ class SegmentJournal(Journal):
         if segments and not self._turning and segments[-1].has_room(entries, byte_count):
             return segments[-1]
         return self._roll(entries, byte_count)
+
+    def _begin(self) -> None:
+        """Note beside the directory that there are segments in it: it may be lost as a whole."""
+        if self._has_begun:
+            return
+        path = _begun_path(self._directory)
+        self._files.open(path, create=True).close()
+        self._files.sync_directory(path.parent)
+        self._has_begun = True
 
     def _write(self, segment: Segment, pieces: list[Piece]) -> None:
         file, offset = segment.file, segment.used
