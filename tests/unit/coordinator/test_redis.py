@@ -130,10 +130,11 @@ def one(connection: Connection) -> RedisCoordinator:
     return opened(connection)
 
 
-def test_a_fact_comes_back_with_its_revision(one: RedisCoordinator) -> None:
+def test_a_fact_comes_back_with_its_revision__also_an_empty_one(one: RedisCoordinator) -> None:
     assert one.get("a/b") is None
-    revision = one.put("a/b", b"\x00value")
-    assert one.get("a/b") == Fact("a/b", b"\x00value", revision)
+    for value in (b"\x00value", b""):
+        revision = one.put("a/b", value)
+        assert one.get("a/b") == Fact("a/b", value, revision)
 
 
 def test_facts_are_listed_by_how_they_begin(one: RedisCoordinator) -> None:
