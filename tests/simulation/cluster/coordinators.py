@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import httpx
 import pytest
@@ -33,6 +33,8 @@ from dejaqueue.connections.sqlite import Sqlite
 from dejaqueue.coordinator import counted, etcd, sql
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact, Watch
+from dejaqueue.coordinator.registry import open_coordinator
+from dejaqueue.coordinator.sql import SqlCoordinator
 from dejaqueue.errors import DejaQError, Unavailable
 from dejaqueue.testing.simulation.threads import Gone
 from dejaqueue.testing.simulation.world import SimulatedClock, World
@@ -127,7 +129,14 @@ class SqliteFacts:
     def reach(self, world: World) -> tuple[Coordinator, Way, Callable[[], None]]:
         """See Facts.reach."""
         way = PlainWay()
-        coordinator = sql.SqlCoordinator(_SimulatedSqlite(self.path, self.clock, way))
+
+        def make(url: str, *, exclusive: bool) -> _SimulatedSqlite:
+            assert not exclusive
+            return _SimulatedSqlite(url, self.clock, way)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sql, "Sqlite", make)
+            coordinator = cast(SqlCoordinator, open_coordinator(f"sqlite:///{self.path}"))
         return coordinator, way, coordinator._connections.close
 
     def _look(self, statement: str) -> list[Any]:
@@ -159,8 +168,8 @@ class SqliteFacts:
 class _SimulatedSqlite(Sqlite):
     """A file of SQLite that can be out of reach, as a server can."""
 
-    def __init__(self, path: Path, clock: SimulatedClock, way: PlainWay) -> None:
-        super().__init__(f"sqlite:///{path}", exclusive=False)
+    def __init__(self, url: str, clock: SimulatedClock, way: PlainWay) -> None:
+        super().__init__(url, exclusive=False)
         self._clock, self._way = clock, way
 
     def connect(self) -> SqlConnection:
@@ -407,9 +416,8 @@ class LateReader(Coordinator):
 
     def _travel_us(self) -> int:
         is_late = self._world.chance(0.05)
-        # At the end of a run calls take no time any more; one may be on its way just then.
-        late_us_max = self.late_us_max or 3_000
-        return self._world.between(20, late_us_max if is_late else 3_000)
+        longest_us = self.late_us_max if is_late else 3_000
+        return self._world.between(20, max(20, longest_us))
 
     def _far(self, call: Callable[[], Answer]) -> Answer:
         """Ask, where somebody may wait: what was sent arrives, also when its sender is dead."""
