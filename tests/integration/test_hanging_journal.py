@@ -25,8 +25,8 @@ from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, DispatchSettings, JournalSettings
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
+from tests.patience import PATIENCE_SECONDS
 
-SECONDS_MAX = 20
 RECORD_BYTES_MAX = 1 << 20
 
 
@@ -58,7 +58,7 @@ class Server(MemoryRecordStore):
     def _pass(self) -> None:
         if not self.goes_on.is_set():
             self.has_hung.set()
-        assert self.goes_on.wait(3 * SECONDS_MAX)
+        assert self.goes_on.wait(3 * PATIENCE_SECONDS)
 
 
 class Site:
@@ -81,7 +81,7 @@ class Site:
         return future
 
     def sent(self, topic: str) -> None:
-        assert self.send(topic).result(SECONDS_MAX).error is None
+        assert self.send(topic).result(PATIENCE_SECONDS).error is None
 
 
 @pytest.fixture
@@ -116,18 +116,18 @@ def test_a_journal_that_hangs_holds_its_own_partition_alone(ask: Ask, site: Site
         site.sent(name)
     site.server.goes_on.clear()
     held = site.send("sick")
-    assert site.server.has_hung.wait(SECONDS_MAX)
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
     asked = ask(site)
     for _ in range(30):
         site.sent("well")
-        assert looks_of(site, "well").result(SECONDS_MAX)
+        assert looks_of(site, "well").result(PATIENCE_SECONDS)
     assert not held.done()
     assert not asked.done()
     site.server.goes_on.set()
-    assert held.result(SECONDS_MAX).error is None
-    found = asked.result(SECONDS_MAX)
+    assert held.result(PATIENCE_SECONDS).error is None
+    found = asked.result(PATIENCE_SECONDS)
     assert not isinstance(found, Reply) or found.error is None
-    assert looks_of(site, "sick").result(SECONDS_MAX) >= 2
+    assert looks_of(site, "sick").result(PATIENCE_SECONDS) >= 2
 
 
 def test_a_journal_that_hangs_while_it_is_opened_holds_its_own_partition_alone(
@@ -136,12 +136,12 @@ def test_a_journal_that_hangs_while_it_is_opened_holds_its_own_partition_alone(
     site.sent("well")
     site.server.goes_on.clear()
     held = site.send("sick")
-    assert site.server.has_hung.wait(SECONDS_MAX)
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
     for _ in range(30):
         site.sent("well")
     assert not held.done()
     site.server.goes_on.set()
-    assert held.result(SECONDS_MAX).error is None
+    assert held.result(PATIENCE_SECONDS).error is None
 
 
 def test_a_look_is_answered_while_batches_follow_each_other(site: Site) -> None:
@@ -150,8 +150,8 @@ def test_a_look_is_answered_while_batches_follow_each_other(site: Site) -> None:
         sends.append(site.send("well"))
         if len(sends) == 100:
             look = looks_of(site, "well")
-    assert look.result(SECONDS_MAX) >= 100
-    assert all(one.result(SECONDS_MAX).error is None for one in sends)
+    assert look.result(PATIENCE_SECONDS) >= 100
+    assert all(one.result(PATIENCE_SECONDS).error is None for one in sends)
 
 
 @pytest.fixture
@@ -176,21 +176,21 @@ def test_a_topic_that_is_closed_while_its_journal_hangs_holds_no_other(
         site.sent(name)
     site.server.goes_on.clear()
     held = site.send("sick")
-    assert site.server.has_hung.wait(SECONDS_MAX)
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
     runtime = site.broker.runtime("sick")
     giving = threading.Thread(target=lambda: site.broker.give("sick", drain=drain))
     waits.clear()
     giving.start()
-    assert waits.wait(SECONDS_MAX)
+    assert waits.wait(PATIENCE_SECONDS)
     for _ in range(30):
         site.sent("well")
     late = runtime.look(0, lambda core: None)
     assert giving.is_alive()
     assert not runtime.is_gone
     site.server.goes_on.set()
-    giving.join(SECONDS_MAX)
-    assert held.result(SECONDS_MAX).error is None
-    assert late.exception(SECONDS_MAX) is None or isinstance(late.exception(), Unavailable)
+    giving.join(PATIENCE_SECONDS)
+    assert held.result(PATIENCE_SECONDS).error is None
+    assert late.exception(PATIENCE_SECONDS) is None or isinstance(late.exception(), Unavailable)
     assert runtime.is_gone
 
 
@@ -201,13 +201,13 @@ def test_who_closes_a_topic_waits_for_a_journal_that_hangs_only_so_long(
     site.sent("sick")
     site.server.goes_on.clear()
     held = site.send("sick")
-    assert site.server.has_hung.wait(SECONDS_MAX)
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
     runtime = site.broker.runtime("sick")
     site.broker.give("sick", drain=False)
     assert not runtime.is_gone
     assert not held.done()
     site.server.goes_on.set()
-    assert held.result(SECONDS_MAX).error is None
+    assert held.result(PATIENCE_SECONDS).error is None
     site.sent("well")
     clock = SystemClock()
     while not runtime.is_gone:
@@ -221,19 +221,19 @@ def test_at_a_stop_a_journal_that_hangs_does_not_keep_others_from_being_closed(
         site.sent(name)
     site.server.goes_on.clear()
     held = site.send("sick")
-    assert site.server.has_hung.wait(SECONDS_MAX)
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
     [well] = site.broker.runtime("well").partitions
     stopping = threading.Thread(target=site.broker.stop)
     waits.clear()
     stopping.start()
-    assert waits.wait(SECONDS_MAX)
+    assert waits.wait(PATIENCE_SECONDS)
     clock = SystemClock()
-    until_us = clock.now_us() + SECONDS_MAX * 1_000_000
+    until_us = clock.now_us() + PATIENCE_SECONDS * 1_000_000
     while well.loaded:
         assert clock.now_us() < until_us
         clock.wait_until(clock.now_us() + 1_000, Wake())
     assert stopping.is_alive()
     site.server.goes_on.set()
-    stopping.join(SECONDS_MAX)
+    stopping.join(PATIENCE_SECONDS)
     assert not stopping.is_alive()
-    assert held.result(SECONDS_MAX).error is None
+    assert held.result(PATIENCE_SECONDS).error is None

@@ -34,13 +34,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument(
-        "--haste", type=int, default=1, help="so many times shorter, with as many faults (broker)"
+        "--haste", type=int, default=1, help="so many times shorter, with as many faults"
     )
     parser.add_argument("--print", action="store_true", help="print the history")
     parser.add_argument("--twice", action="store_true", help="run each seed twice and compare")
     options = parser.parse_args()
-    if not 1 <= options.haste <= (HASTE_MAX if options.kind == "broker" else 1):
-        parser.error(f"--haste: from 1 to {HASTE_MAX}, and for brokers only")
+    if not 1 <= options.haste <= (HASTE_MAX if options.kind != "keys" else 1):
+        parser.error(f"--haste: from 1 to {HASTE_MAX}, and not for keys")
     began = time.monotonic()
     total = Report()
     failed = 0

@@ -1,8 +1,13 @@
-"""`python -m tests.simulation.find_mutants`: which seed finds each planted bug; what `make mutants`
-runs. Says so if nobody finds one, and writes found_by.json."""
+"""`python -m tests.simulation.find_mutants [NAMES]`: which seed finds each planted bug; what
+`make mutants` runs. Says so if nobody finds one, and writes found_by.json.
+
+With `--seconds N` it says instead how many seconds of a core it takes to find each, N at most, from
+seed `--first` on, in seeds `--haste` times shorter.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 
@@ -10,6 +15,14 @@ import pytest
 
 from dev.reaper import start_reaper
 from tests.simulation.planted import BROKER, CLIENTS, CLUSTER, KEYS, REGISTERS, Garden
+
+GARDENS = {
+    "broker": BROKER,
+    "cluster": CLUSTER,
+    "keys": KEYS,
+    "registers": REGISTERS,
+    "clients": CLIENTS,
+}
 
 
 def plant(garden: Garden, names: list[str]) -> int:
@@ -32,9 +45,27 @@ def plant(garden: Garden, names: list[str]) -> int:
 def main() -> int:
     """Plant each, or those that are named; 1 if one was not found."""
     start_reaper()
-    wanted, missed = sys.argv[1:], 0
-    for garden in (BROKER, CLUSTER, KEYS, REGISTERS, CLIENTS):
-        missed += plant(garden, [n for n in garden.mutants if not wanted or n in wanted])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--kind", choices=GARDENS, help="of these alone")
+    parser.add_argument("--seconds", type=float, help="say how long it takes to find each")
+    parser.add_argument("--first", type=int, default=5_000_000)
+    parser.add_argument("--haste", type=int, default=1)
+    options = parser.parse_args()
+    missed = 0
+    for kind, garden in GARDENS.items():
+        if options.kind not in (None, kind):
+            continue
+        names = [n for n in garden.mutants if not options.names or n in options.names]
+        if options.seconds is None:
+            missed += plant(garden, names)
+            continue
+        for name in names:
+            seeds = range(options.first, options.first + 10_000)
+            found = garden.seconds_to_find(name, seeds, options.haste, options.seconds)
+            missed += found is None
+            told = f"not in {options.seconds:.0f} s" if found is None else f"{found:.1f} s"
+            print(f"{kind} {name}: {told}", flush=True)
     return int(missed > 0)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -24,6 +27,48 @@ SEEDS_MAX = 200
 """A planted bug is found by one of these."""
 
 
+class Misfit(AssertionError):
+    """A bug is planted in place of something else than it was written for."""
+
+
+class Planting:
+    """Plants bugs only where they fit: what is replaced is there, and takes the same arguments.
+
+    Without that a plant whose place was changed would end its simulation with a TypeError, which
+    counts as found. In place of the MonkeyPatch that it is given.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch = patch
+        self.setitem = patch.setitem
+
+    def setattr(self, target: Any, name: Any, *value: Any) -> None:
+        """See MonkeyPatch.setattr. Raises Misfit."""
+        if value:
+            self._check_fits(getattr(target, name, None), value[0])
+        self._patch.setattr(target, name, *value)
+
+    @staticmethod
+    def _check_fits(old: object, new: object) -> None:
+        if not (inspect.isfunction(old) and inspect.isfunction(new)):
+            return
+        kinds = inspect.Parameter
+        asked = inspect.signature(old).parameters.values()
+        places = [
+            p for p in asked if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+        ]
+        needed = [p for p in places if p.default is kinds.empty]
+        names = {p.name: None for p in asked if p.kind is kinds.KEYWORD_ONLY}
+        fits = inspect.signature(new)
+        try:
+            fits.bind(*places, **names)
+        except TypeError as wrong:
+            try:  # or nobody gives it what it need not be given
+                fits.bind(*needed, **names)
+            except TypeError:
+                raise Misfit(f"{old.__qualname__}: {wrong}") from wrong
+
+
 @dataclass(frozen=True)
 class Garden:
     """Bugs to be planted, and the simulation that has to find them.
@@ -33,7 +78,7 @@ class Garden:
     """
 
     mutants: dict[str, Callable[[pytest.MonkeyPatch], None]]
-    simulate: Callable[[int], Run]
+    simulate: Callable[..., Run]
     path: Path
 
     def found_by(self) -> dict[str, int]:
@@ -41,17 +86,37 @@ class Garden:
         kept: dict[str, int] = json.loads(self.path.read_text()) if self.path.exists() else {}
         return kept
 
-    def finds(self, seed: int) -> bool:
+    def finds(self, seed: int, **named: int) -> bool:
         """Whether a rule was seen broken, or the broker said itself that something is wrong."""
         try:
-            return bool(self.simulate(seed).faults)
+            return bool(self.simulate(seed, **named).faults)
         except Exception:  # noqa: BLE001 - an invariant that noticed is as good as the judge
             return True
+
+    def plant(self, name: str, patch: pytest.MonkeyPatch) -> None:
+        """Plant a bug. Raises Misfit."""
+        self.mutants[name](cast(pytest.MonkeyPatch, Planting(patch)))
+
+    def seconds_to_find(self, name: str, seeds: range, haste: int, limit_s: float) -> float | None:
+        """Core seconds until one of these seeds finds a planted bug; None = more than `limit_s`."""
+        logging.getLogger("dejaqueue").setLevel(logging.CRITICAL)
+        named = {} if haste == 1 else {"haste": haste}
+        with pytest.MonkeyPatch.context() as patch:
+            self.plant(name, patch)
+            began_s = time.process_time()
+            for seed in seeds:
+                is_found = self.finds(seed, **named)
+                took_s = time.process_time() - began_s
+                if is_found:
+                    return took_s
+                if took_s > limit_s:
+                    break
+        return None
 
     def seed_that_finds(self, name: str, patch: pytest.MonkeyPatch) -> int | None:
         """The seed that finds a planted bug, beginning with the one that did before."""
         logging.getLogger("dejaqueue").setLevel(logging.CRITICAL)
-        self.mutants[name](patch)
+        self.plant(name, patch)
         first = self.found_by().get(name, 1)
         seeds = [first, *(seed for seed in range(1, SEEDS_MAX + 1) if seed != first)]
         try:

@@ -11,7 +11,7 @@ from typing import Any
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.transactions.names import family_of
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, TopicUnknown
 from dejaqueue.model import RowStatus
 from dejaqueue.testing.simulation.machine import Reachable
 from dejaqueue.testing.simulation.network import Connection
@@ -216,7 +216,9 @@ class Transactor:
         def told(error: BaseException | None) -> None:
             if state["over"]:
                 return
-            if isinstance(error, DejaQError) and error.retry:
+            is_made = getattr(self._machine, "is_made", True)
+            too_soon = isinstance(error, TopicUnknown) and not is_made
+            if too_soon or (isinstance(error, DejaQError) and error.retry):
                 again()
                 return
             state["over"] = True

@@ -13,7 +13,7 @@ import json
 import secrets
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 
 from dejaqueue.clock import Clock, Wake
@@ -92,6 +92,7 @@ class Membership:
 
     Args:
         clock: elapsed time; steps of the wall clock must not show.
+        lock: of one call about the fact at a time; it is held while the coordinator is asked.
 
     Attributes:
         member: what others see.
@@ -99,14 +100,19 @@ class Membership:
     """
 
     def __init__(
-        self, coordinator: Coordinator, member: Member, lease_ms: int, clock: Clock
+        self,
+        coordinator: Coordinator,
+        member: Member,
+        lease_ms: int,
+        clock: Clock,
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
         self.member = member
         self.valid_until_us = 0
         self._coordinator = coordinator
         self._lease_ms = lease_ms
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = lock or threading.Lock()
         """A renewal names the fact as it is: it must not be changed meanwhile."""
 
     @property

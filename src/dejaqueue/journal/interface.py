@@ -302,7 +302,7 @@ class JournalStore(ABC):
 
     @abstractmethod
     def note(self, topic: str, text: str) -> None:
-        """Keep another text beside the journals of a topic; nothing comes of it if they were
+        """Keep another text beside the journals of a topic; nothing happens if they were
         dropped. Raises ResourceExhausted, Unavailable."""
 
     @abstractmethod
@@ -381,7 +381,7 @@ class JournalStore(ABC):
         return []
 
     def copies(self, topic: str, partitions: int) -> list[dict[str, Any]]:
-        """For status: who has copies of a topic's journals; none where that is not known."""
+        """For status: the copies of a topic's journals and their servers; none if not known."""
         return []
 
     @abstractmethod

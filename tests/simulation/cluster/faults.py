@@ -36,6 +36,7 @@ class ClusterFaults:
     ) -> None:
         self._world, self._cluster = world, cluster
         self._end_us = end_us
+        second = self._second = SECOND // cluster.plan.haste
         self.count = 0
         # Drawn apart: other seeds, those that once found something among them, go on as they did.
         self._clocks = random.Random(f"{world.seed} clocks")
@@ -45,11 +46,11 @@ class ClusterFaults:
             (20, lambda: self._one().die(power_cut=False)),
             (12, lambda: self._one().stop()),
             (15, self._dies_in_an_append),
-            (20, lambda: self._one().pause(world.between(10_000, 5 * SECOND))),
+            (20, lambda: self._one().pause(world.between(10_000, 5 * second))),
             (15, lambda: self._cut(facts=True)),
             (20, lambda: self._cut(records=True)),
             (15, lambda: self._cut(facts=True, records=True)),
-            (8, lambda: self._server_down(3 * SECOND)),
+            (8, lambda: self._server_down(3 * second)),
             (6, self._server_full),
             (6, self._facts_down),
             (10, self._answers_lost),
@@ -68,16 +69,19 @@ class ClusterFaults:
 
     def begin(self) -> None:
         """Some seeds stay calm."""
-        self._world.after(100_000, self._look)
+        self._world.after(self._second // 10, self._look)
         if self._goes_wrong:
-            self._world.after(self._clocks.randint(0, 3 * SECOND), self._come_with_a_wrong_clock)
+            self._world.after(
+                self._clocks.randint(0, 3 * self._second), self._come_with_a_wrong_clock
+            )
         if not self._world.chance(0.08):
-            self._world.after(self._world.between(0, 3 * SECOND), self._break_something)
+            self._world.after(self._world.between(0, 3 * self._second), self._break_something)
 
     def heal(self) -> None:
         """Nothing is broken any more."""
         self._cluster.server.is_down = self._cluster.server.is_full = False
         self._cluster.trouble = 0.0
+        self._cluster.append_us_max = self._cluster.facts_us_max = 0
         for machine in self._cluster.machines:
             machine.slow_share = 0.0
             machine.life.paused_until_us = 0
@@ -86,8 +90,8 @@ class ClusterFaults:
             if machine.line is not None:
                 machine.line.heal()
             if machine.coordinator is not None and machine.is_up:
-                machine.coordinator.answers_lost = 0
-                machine.coordinator.lists_spoilt = 0
+                machine.coordinator.lose_answers(0)
+                machine.coordinator.lists_spoilt = machine.coordinator.late_us_max = 0
                 machine.coordinator.mend()
             machine.start()
         for place in range(1, 12):  # whoever was just stopping comes back when that is over
@@ -101,20 +105,22 @@ class ClusterFaults:
         if self._over:
             return
         if self._world.now_us < self._calm_until_us:
-            self._world.after(SECOND // 2, self._break_something)
+            self._world.after(self._second // 2, self._break_something)
             return
         shares, calls = zip(*self._kinds, strict=True)
         [call] = self._world.random.choices(calls, shares)
         call()
         self.count += 1
-        self._world.after(self._world.between(50_000, 3 * SECOND), self._break_something)
+        self._world.after(
+            self._world.between(self._second // 20, 3 * self._second), self._break_something
+        )
 
     def _look(self) -> None:
         for machine in self._cluster.machines:
             if not machine.is_up and self._world.chance(0.1):
                 machine.start()
         if not self._over:
-            self._world.after(100_000, self._look)
+            self._world.after(self._second // 10, self._look)
 
     # --- what breaks --------------------------------------------------------------------------
 
@@ -146,7 +152,7 @@ class ClusterFaults:
             if records:
                 line.is_cut = False
 
-        self._later(4 * SECOND, mend)
+        self._later(4 * self._second, mend)
 
     def _server_down(self, longest_us: int) -> None:
         server = self._cluster.server
@@ -156,19 +162,19 @@ class ClusterFaults:
     def _server_full(self) -> None:
         server = self._cluster.server
         server.is_full = True
-        self._later(2 * SECOND, lambda: setattr(server, "is_full", False))
+        self._later(2 * self._second, lambda: setattr(server, "is_full", False))
 
     def _facts_down(self) -> None:
         for machine in self._cluster.machines:
             coordinator = machine.coordinator
             if coordinator is not None and machine.is_up:
                 coordinator.cut()
-                self._later(3 * SECOND, coordinator.mend)
+                self._later(3 * self._second, coordinator.mend)
 
     def _answers_lost(self) -> None:
         coordinator = self._one().coordinator
         if coordinator is not None:
-            coordinator.answers_lost = self._world.between(1, 3)
+            coordinator.lose_answers(self._world.between(1, 3))
 
     def _lists_spoilt(self) -> None:
         machine = self._one()
@@ -184,22 +190,22 @@ class ClusterFaults:
     def _come_with_a_wrong_clock(self) -> None:
         """A broker begins anew, a minute to ten years off, while others are there; or its clock
         jumps while it runs. Who begins alone is believed: there is nothing to compare with."""
-        machines = self._cluster.machines
+        machines = [one for one in self._cluster.machines if not one.is_gone]
         if self._over or self._world.now_us < self._calm_until_us:
             return
         machine = self._clocks.choice(machines)
         by_s = self._clocks.choice([60, 3_600, 86_400, 315_360_000]) * self._clocks.choice([1, -1])
         if self._clocks.random() < 0.4:
             machine.clock.jump(by_s * SECOND)
-            length_us = self._clocks.randint(1_000, 3 * SECOND)
+            length_us = self._clocks.randint(1_000, 3 * self._second)
             self._world.after(length_us, lambda: machine.clock.jump(0), machine.life)
         elif len(machines) > 1 and all(one.is_well for one in machines):
-            self._calm_until_us = self._world.now_us + 5 * SECOND
+            self._calm_until_us = self._world.now_us + 5 * self._second
             machine.die(power_cut=False)
             machine.clock.jump(by_s * SECOND)
             machine.starts_wrong = True
             machine.start()
-        self._world.after(self._clocks.randint(0, 4 * SECOND), self._come_with_a_wrong_clock)
+        self._world.after(self._clocks.randint(0, 4 * self._second), self._come_with_a_wrong_clock)
 
     def _grow(self) -> None:
         for machine in self._cluster.machines:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 
@@ -45,7 +46,9 @@ class Fibers:
         if getcurrent() is not self.hub or isinstance(call, _Resume):
             call()
         else:
-            greenlet(call, self.hub).switch()
+            fiber = greenlet(call, self.hub)
+            fiber.fibers = self
+            fiber.switch()
 
     def pass_time(self, duration_us: int) -> None:
         """Let the world go on for so long."""
@@ -145,9 +148,13 @@ class FiberLock:
     def __init__(self, fibers: Fibers) -> None:
         self._fibers = fibers
         self._held = False
+        self._waiters: deque[Waiter] = deque()
 
     def __enter__(self) -> FiberLock:
-        self._fibers.pass_until(lambda: not self._held)
+        while self._held:
+            waiter = Waiter(self._fibers)
+            self._waiters.append(waiter)
+            waiter.wait()
         self._held = True
         return self
 
@@ -158,3 +165,5 @@ class FiberLock:
         trace: TracebackType | None,
     ) -> None:
         self._held = False
+        if self._waiters:
+            self._waiters.popleft().tell()

@@ -44,6 +44,9 @@ class GoingBack:
 
         def restore() -> None:
             self.happened += 1
+            if self._cluster.plan.outage:
+                for machine in self._cluster.machines:
+                    machine.die(power_cut=False)
             self._cluster.facts.restore(copy)
             self._world.after(self._dice.randint(0, 3 * SECOND), self.ask_until_whole)
 

@@ -19,24 +19,29 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import pytest
 
 from dejaqueue.access.api_keys import new_key
 from dejaqueue.access.gate import Gate
-from dejaqueue.access.key_ring import InMemory
 from dejaqueue.access.roles import EVERYBODY, Grant, Role
 from dejaqueue.access.seal import Seal
 from dejaqueue.broker.broker import Broker
+from dejaqueue.cluster.key_copy import KeyCopy
+from dejaqueue.cluster.secret import machine_secret
 from dejaqueue.cluster.shared_keys import PREFIX, SharedKeys
-from dejaqueue.coordinator.in_process import ProcessCoordinator
-from dejaqueue.coordinator.interface import Fact
+from dejaqueue.coordinator.interface import Coordinator, Fact
 from dejaqueue.errors import BadRequest, Refused, Unauthenticated, Unavailable
 from dejaqueue.testing.simulation.network import Connection
 from dejaqueue.testing.simulation.world import START_US, World
 from tests.checker.fault import Fault
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.fibers import FiberClock, Fibers
-from tests.simulation.cluster.machines import LEASE_MS, Cluster, ClusterMachine
+from tests.simulation.cluster.machines import Cluster, ClusterMachine
+from tests.simulation.cluster.plan import LEASE_MS
 from tests.simulation.run import SECOND, Run
 from tests.simulation.scenario import choose
 
@@ -92,7 +97,7 @@ class KeyHistory:
 class Distant:
     """A coordinator whose calls take time: what another broker does meanwhile, it does."""
 
-    def __init__(self, inner: ProcessCoordinator, world: World, fibers: Fibers) -> None:
+    def __init__(self, inner: Coordinator, world: World, fibers: Fibers) -> None:
         self._inner, self._world, self._fibers = inner, world, fibers
 
     def _travel(self) -> None:
@@ -121,7 +126,7 @@ class KeyPeople:
         self, world: World, cluster: Cluster, history: KeyHistory, *, forges: bool
     ) -> None:
         self._world, self._cluster, self._history = world, cluster, history
-        self._outsider = cluster.facts.open()
+        self._outsider = cluster.facts.reach(world)[0]
         self._forges = forges
         self.stopped = False
         self._forged = ""
@@ -312,19 +317,26 @@ def _later(now_us: int, since_us: int) -> str:
 
 
 def simulate_keys(seed: int) -> Run:
-    """Run a seed."""
+    """Run a seed. What brokers keep in their data directories are files, in memory if there is a
+    directory for that."""
+    memory = Path("/dev/shm")
+    with (
+        TemporaryDirectory(dir=memory if memory.is_dir() else None) as place,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("XDG_STATE_HOME", place)
+        return _simulate(seed, Path(place))
+
+
+def _simulate(seed: int, place: Path) -> Run:
     world = World(seed)
     random = world.random
     cluster = Cluster(world, random.choice([2, 3, 4]), random.choice([0.0, 0.01]))
-    seal = Seal("the secret of the cluster")
-    copies = {machine: InMemory() for machine in cluster.machines}
 
-    def keys_of(
-        machine: ClusterMachine, coordinator: ProcessCoordinator, fibers: Fibers
-    ) -> SharedKeys:
-        distant = Distant(coordinator, world, fibers)
-        clock = FiberClock(fibers)
-        return SharedKeys(distant, LEASE_MS, clock, seal, copy=copies[machine])  # type: ignore[arg-type]
+    def keys_of(machine: ClusterMachine, coordinator: Coordinator, fibers: Fibers) -> SharedKeys:
+        distant, directory = Distant(coordinator, world, fibers), place / machine.name
+        seal, copy = Seal(machine_secret(directory)), KeyCopy(directory)
+        return SharedKeys(distant, LEASE_MS, FiberClock(fibers), seal, copy=copy)  # type: ignore[arg-type]
 
     cluster.keys_of = keys_of
     scenario = choose(world)

@@ -12,11 +12,9 @@ from functools import partial
 from greenlet import getcurrent
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.cluster.clocks import PREFIX as CLOCKS
 from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.shared_keys import SharedKeys
-from dejaqueue.coordinator.in_process import ProcessCoordinator, ProcessFacts
-from dejaqueue.coordinator.interface import Fact
+from dejaqueue.coordinator.interface import Coordinator, Fact
 from dejaqueue.errors import DejaQError, Refused
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.settings import BrokerSettings, ClockSettings, DispatchSettings, JournalSettings
@@ -24,75 +22,14 @@ from dejaqueue.testing.simulation.disk import Died
 from dejaqueue.testing.simulation.machine import JUMP_US, Machine
 from dejaqueue.testing.simulation.threads import Gone
 from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
+from tests.simulation.cluster.coordinators import LateReader, make_facts
 from tests.simulation.cluster.fibers import FiberClock, Fibers
 from tests.simulation.cluster.peers import SimulatedPeers
+from tests.simulation.cluster.plan import PLAIN, Plan
 from tests.simulation.cluster.server import Line, Server
 from tests.simulation.cluster.threads import FiberConcurrency, FiberThreads
 
-LEASE_MS = 1_000
-PATIENCE_SECONDS = 2.0
-
-
-KeysOf = Callable[["ClusterMachine", ProcessCoordinator, Fibers], SharedKeys]
-
-
-class Facts(ProcessFacts):
-    """What brokers agree on.
-
-    Attributes:
-        times: what each wrote of its clock.
-    """
-
-    def __init__(
-        self, clock: SimulatedClock, at: Callable[[int, Callable[[], None]], None]
-    ) -> None:
-        super().__init__(clock, at)
-        self.times: dict[str, Fact] = {}
-
-
-class LateReader(ProcessCoordinator):
-    """A coordinator whose lists may be not whole, or as they were before.
-
-    Attributes:
-        lists_spoilt: so many of the next lists.
-    """
-
-    def __init__(self, facts: Facts, world: World) -> None:
-        super().__init__(facts)
-        self._world = world
-        self._before: dict[str, list[Fact]] = {}
-        self._times = facts.times
-        self.lists_spoilt = 0
-
-    def put(
-        self, key: str, value: bytes, revision: int | None = None, *, ttl_ms: int | None = None
-    ) -> int:
-        """See Coordinator.put. Nobody is told of times: no chance is drawn for it."""
-        if key.startswith(CLOCKS):
-            self._reach()
-            self._times[key] = Fact(key, value, 1)
-            return 1
-        return super().put(key, value, revision, ttl_ms=ttl_ms)
-
-    def delete(self, key: str, revision: int | None = None) -> bool:
-        """See Coordinator.delete."""
-        if key.startswith(CLOCKS):
-            return self._times.pop(key, None) is not None
-        return super().delete(key, revision)
-
-    def list(self, prefix: str) -> list[Fact]:
-        """See Coordinator.list."""
-        if prefix == CLOCKS:
-            self._reach()
-            return [self._times[key] for key in sorted(self._times)]
-        facts = super().list(prefix)
-        if self.lists_spoilt:
-            self.lists_spoilt -= 1
-            if prefix in self._before and self._world.chance(0.5):
-                return self._before[prefix]
-            return [fact for fact in facts if self._world.chance(0.5)]
-        self._before[prefix] = facts
-        return facts
+KeysOf = Callable[["ClusterMachine", Coordinator, Fibers], SharedKeys]
 
 
 def _pass(fibers: Fibers, longest_us: int) -> None:
@@ -150,22 +87,25 @@ class ClusterMachine(Machine):
             dispatch=DispatchSettings(workers=random.choice([1, 2])),
             clock=ClockSettings(step_ms_max=JUMP_US // 1_000),
         )
-        self.line = Line(world, fibers.life, cluster.server, cluster.trouble)
-        self.coordinator = cluster.facts.adopt(LateReader(cluster.facts, world))
+        plan = cluster.plan
+        self.line = Line(world, fibers.life, cluster.server, cluster.trouble, plan.late_us_max)
+        late_us_max = cluster.facts_us_max
         if cluster.append_us_max:
             self.line.takes_time = partial(_pass, fibers, cluster.append_us_max)
         threads = FiberThreads(fibers)
         try:
+            reader = LateReader(cluster.facts, cluster.times, world, fibers, late_us_max)
+            self.coordinator = reader
             store = RecordJournalStore(
                 self.line,
                 segment_bytes=64 << 10,
-                patience_seconds=PATIENCE_SECONDS,
+                patience_seconds=plan.patience_seconds,
                 concurrency=FiberConcurrency(fibers),
             )
-            keys = cluster.keys_of(self, self.coordinator, fibers) if cluster.keys_of else None
+            keys = cluster.keys_of(self, reader, fibers) if cluster.keys_of else None
             adopts, self.adopts = self.adopts, False
             clock = FiberClock(fibers)
-            node = Node(self.name, self.coordinator, LEASE_MS, clock, threads, keys, adopts=adopts)
+            node = Node(self.name, reader, plan.lease_ms, clock, threads, keys, adopts=adopts)
             broker = Broker(settings, self.clock, store, threads, shared=node)
             broker.peers = SimulatedPeers(world, cluster, fibers.life)
             broker.start()
@@ -199,7 +139,8 @@ class ClusterMachine(Machine):
         self.broker = self.node = None
         self.deaths += 1
         if self.coordinator is not None:
-            self.coordinator.bells.close()
+            self.coordinator.die()
+            self.coordinator = None
         self.life.end()
 
     def stop(self) -> None:
@@ -235,27 +176,27 @@ class Cluster:
 
     Args:
         trouble: the share of calls to the server that get lost though nothing is cut.
+        plan: what it is like.
 
     Attributes:
         is_made: the topics are there; before that a broker may die while it makes them.
         keys_of: how a broker reaches the API keys of the cluster; None = as everything else.
-        append_us_max: how long an append is on its way, and its answer; 0 = they take no time.
+        times: what each broker wrote of its clock.
+        append_us_max, facts_us_max: as in the plan, for brokers that start from now on.
     """
 
     moves = True
     keys_of: KeysOf | None = None
     is_made = False
-    append_us_max = 0
 
-    def __init__(self, world: World, count: int, trouble: float) -> None:
-        self.world = world
+    def __init__(self, world: World, count: int, trouble: float, plan: Plan = PLAIN) -> None:
+        self.world, self.plan = world, plan
+        self.append_us_max, self.facts_us_max = plan.append_us_max, plan.facts_us_max
         self.trouble = trouble
         self.server = Server(world.random.choice([500, 1_500, 1 << 20]))
         self.clock = SimulatedClock(world)
-        self.facts = Facts(
-            self.clock,
-            at=lambda instant_us, call: world.after(instant_us - world.now_us, call),
-        )
+        self.facts = make_facts(plan.coordinator, world, self.clock)
+        self.times: dict[str, Fact] = {}
         self.machines = [ClusterMachine(name, world, self) for name in "abcde"[:count]]
 
     @property

@@ -29,17 +29,17 @@ class Membership:
         self.joined = self.left = 0
 
     def begin(self) -> None:
-        """Every clock drifts; half of the seeds keep their brokers."""
+        """Every clock drifts."""
         for machine in self._cluster.machines:
             self._drift(machine)
-        if self._dice.random() < 0.5:
-            self._later()
+        self._later()
 
     def _drift(self, machine: ClusterMachine) -> None:
         machine.clock.drift(self._dice.randint(-DRIFT_PPM_MAX, DRIFT_PPM_MAX))
 
     def _later(self) -> None:
-        self._world.after(self._dice.randint(SECOND // 5, 4 * SECOND), self._change)
+        longest_us = 4 * SECOND // self._cluster.plan.haste
+        self._world.after(self._dice.randint(longest_us // 20, longest_us), self._change)
 
     def _change(self) -> None:
         if self._world.now_us >= self._end_us:

@@ -45,8 +45,11 @@ from tests.checker.linear_registers import (
     judge_topics,
 )
 from tests.simulation.clients import record_batch
+from tests.simulation.cluster.coordinators import coordinators_in_fibers
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.machines import Cluster
+from tests.simulation.cluster.membership import Membership
+from tests.simulation.cluster.plan import Plan, choose_plan
 from tests.simulation.consumers import Consumer
 from tests.simulation.run import SECOND, Run
 from tests.simulation.scenario import TOPIC, Scenario
@@ -424,12 +427,19 @@ def _scenario(world: World) -> Scenario:
     )
 
 
-def simulate_registers(seed: int) -> Run:
-    """Run a seed."""
+@coordinators_in_fibers()
+def simulate_registers(seed: int, haste: int = 1, plan: Plan | None = None) -> Run:
+    """Run a seed.
+
+    Args:
+        haste: it is so many times shorter, and things break so many times as often.
+        plan: what the cluster is like; None = the seed says it.
+    """
     world = World(seed)
+    plan = plan or choose_plan(seed, haste)
     Writer._spread = itertools.count()
     random = world.random
-    cluster = Cluster(world, random.choice([2, 3, 3]), random.choice([0.0, 0.0, 0.02]))
+    cluster = Cluster(world, random.choice([2, 3, 3]), random.choice([0.0, 0.0, 0.02]), plan)
     scenario = _scenario(world)
     other = replace(scenario.topic, name=OTHER)
     history = History(kind=str(TopicKind.TIMELINE), on_duplicate=str(scenario.topic.on_duplicate))
@@ -442,9 +452,11 @@ def simulate_registers(seed: int) -> Run:
     consumer = Consumer(0, world, cluster, history)
     world.after(world.between(0, SECOND), consumer.begin)
     registers.begin()
-    end_us = world.now_us + random.choice([3, 5, 7]) * SECOND
+    end_us = world.now_us + random.choice([3, 5, 7]) * SECOND // plan.haste
     faults = ClusterFaults(world, cluster, scenario, [consumer], [registers], end_us)
     faults.begin()
+    if plan.moves:
+        Membership(world, cluster, end_us).begin()
     world.run(end_us)
     faults.heal()
     consumer.drains = True

@@ -13,9 +13,12 @@ from dejaqueue.errors import TopicUnknown
 from dejaqueue.model import Topic
 from dejaqueue.testing.simulation.world import START_US, World
 from tests.checker.judge import judge
+from tests.simulation.cluster.coordinators import coordinators_in_fibers
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.going_back import GoingBack
 from tests.simulation.cluster.machines import Cluster
+from tests.simulation.cluster.membership import Membership
+from tests.simulation.cluster.plan import Plan, choose_plan
 from tests.simulation.cluster.remakers import Remaker, leftovers
 from tests.simulation.consumers import FarConsumer
 from tests.simulation.run import DRAIN_SECONDS, SECOND, Run, history_of, people_of
@@ -32,12 +35,21 @@ def _make_far(topic: Topic, broker: Broker) -> None:
         broker.create_topic(topic)
 
 
-def simulate_cluster(seed: int) -> Run:
-    """Run a seed."""
+@coordinators_in_fibers()
+def simulate_cluster(seed: int, haste: int = 1, plan: Plan | None = None) -> Run:
+    """Run a seed.
+
+    Args:
+        haste: it is so many times shorter, and things break so many times as often.
+        plan: what the cluster is like; None = the seed says it.
+    """
     world = World(seed)
+    plan = plan or choose_plan(seed, haste)
     Writer._spread = itertools.count()
     random = world.random
-    cluster = Cluster(world, random.choice([2, 3, 3, 4]), random.choice([0.0, 0.0, 0.01, 0.05]))
+    cluster = Cluster(
+        world, random.choice([2, 3, 3, 4]), random.choice([0.0, 0.0, 0.01, 0.05]), plan
+    )
     scenario = choose(world)
     far = None
     if scenario.transacts and world.chance(0.7):
@@ -61,9 +73,11 @@ def simulate_cluster(seed: int) -> Run:
     remakers = [Remaker(name, world, cluster, world.chance(0.5)) for name in names]
     for remaker in remakers:
         world.after(world.between(0, 2 * SECOND), remaker.act)
-    end_us = world.now_us + random.choice([4, 8, 12]) * SECOND
+    end_us = world.now_us + random.choice([4, 8, 12]) * SECOND // plan.haste
     faults = ClusterFaults(world, cluster, scenario, people.consumers, people.producers, end_us)
     faults.begin()
+    if plan.moves:
+        Membership(world, cluster, end_us).begin()
     # Of topics that are made and deleted over and over an operator could not say what is right.
     going_back = GoingBack(seed, world, cluster) if not remakers else None
     if going_back is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import random
 from dataclasses import replace
 from functools import partial
 
@@ -11,9 +12,12 @@ from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.testing.simulation.world import START_US, World
 from tests.checker.judge import judge
 from tests.simulation.cluster.client_fibers import clients_in_fibers
+from tests.simulation.cluster.coordinators import coordinators_in_fibers
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.machines import Cluster
+from tests.simulation.cluster.makers import Maker
 from tests.simulation.cluster.membership import Membership
+from tests.simulation.cluster.plan import choose_plan
 from tests.simulation.cluster.programs import Looker, Program, Sender, Taker, Town, Transactor
 from tests.simulation.cluster.programs_aio import AsyncSender, AsyncTaker
 from tests.simulation.cluster.remakers import leftovers
@@ -24,17 +28,23 @@ from tests.simulation.run import SECOND, Run, history_of
 from tests.simulation.scenario import TOPIC, choose
 from tests.simulation.transactors import FAR
 
+MADE = ("m1", "m2")
 DRAIN_SECONDS = 40
 """What is due comes within 30; who takes it settles it at once then."""
 
 
-def simulate_clients(seed: int) -> Run:
-    """Run a seed."""
-    world = World(seed)
+@coordinators_in_fibers()
+def simulate_clients(seed: int, haste: int = 1) -> Run:
+    """Run a seed.
+
+    Args:
+        haste: it is so many times shorter, and things break so many times as often.
+    """
+    world, plan = World(seed), choose_plan(seed, haste)
     Writer._spread = itertools.count()
+    plan_dice = random.Random(f"{seed} makers")
     dice = world.random
-    cluster = Cluster(world, dice.choice([2, 3, 3]), dice.choice([0.0, 0.0, 0.01, 0.05]))
-    cluster.append_us_max = dice.choice([0, 2_000, 50_000])
+    cluster = Cluster(world, dice.choice([2, 3, 3]), dice.choice([0.0, 0.0, 0.01, 0.05]), plan)
     scenario = choose(world)
     # Letters are read by those who speak the protocol by hand.
     scenario = replace(scenario, topic=replace(scenario.topic, max_attempts=0))
@@ -60,13 +70,16 @@ def simulate_clients(seed: int) -> Run:
         programs += [*takers, Looker("l", town)]
         if scenario.transacts:
             programs += [Transactor("x", town), Transactor("y", town)]
+        names = MADE[: plan_dice.choice([0, 1, 1, 2])]
+        makers = [Maker(name, town, ends_gone=plan_dice.random() < 0.5) for name in names]
+        programs += makers
         for program in programs:
             world.after(world.between(200_000, SECOND), program.begin)
-        end_us = world.now_us + dice.choice([4, 8, 12]) * SECOND
+        end_us = world.now_us + dice.choice([4, 8, 12]) * SECOND // haste
         faults = ClusterFaults(world, cluster, scenario, takers, programs, end_us)
         faults.begin()
-        membership = Membership(world, cluster, end_us)
-        membership.begin()
+        if plan.moves:
+            Membership(world, cluster, end_us).begin()
         world.run(end_us)
         faults.heal()
         town.stopped = True
@@ -83,7 +96,7 @@ def simulate_clients(seed: int) -> Run:
         for program in programs:
             assert program.over, f"program {program.name} does not end"
         history.drained = True
-    faults_seen = leftovers(cluster)
+    faults_seen = [*(fault for maker in makers for fault in maker.faults), *leftovers(cluster)]
     for machine in cluster.machines:
         machine.stop()
     world.run(world.now_us + 10 * SECOND)

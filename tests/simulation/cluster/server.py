@@ -18,7 +18,6 @@ from dejaqueue.testing.simulation.threads import Gone
 from dejaqueue.testing.simulation.world import Life, World
 
 Answer = TypeVar("Answer")
-LATE_US_MAX = 4_000_000
 
 
 class Server:
@@ -47,6 +46,7 @@ class Line(RecordStore):
     Args:
         life: of the broker; what it asks after its end is not asked.
         trouble: the share of calls that get lost though nothing is cut.
+        late_us_max: so late arrives at most what its sender has given up on.
 
     Attributes:
         is_cut: nothing gets through.
@@ -56,16 +56,19 @@ class Line(RecordStore):
 
     summary = "simulated"
 
-    def __init__(self, world: World, life: Life, server: Server, trouble: float) -> None:
+    def __init__(
+        self, world: World, life: Life, server: Server, trouble: float, late_us_max: int
+    ) -> None:
         self.world, self.life, self.server = world, life, server
         self.record_bytes_max = server.kept.record_bytes_max
-        self._trouble = trouble
+        self._trouble, self.late_us_max = trouble, late_us_max
         self.is_cut = False
         self.dies_at: int | None = None
         self.takes_time: Callable[[], None] = lambda: None
 
     def heal(self) -> None:
-        """Everything gets through."""
+        """Everything gets through, at once."""
+        self.takes_time = lambda: None
         self.is_cut, self.dies_at, self._trouble = False, None, 0.0
 
     def is_lost(self) -> bool:
@@ -95,7 +98,7 @@ class Line(RecordStore):
             def late() -> None:
                 call()
 
-            self.world.after(self.world.between(1_000, LATE_US_MAX), late)
+            self.world.after(self.world.between(1_000, self.late_us_max), late)
         raise Unavailable("the server does not answer", 100)
 
     def open(self, topic: str, partition: int) -> RecordLog:
@@ -160,7 +163,7 @@ class _Log(RecordLog):
             self._arrive(after, copies)
         elif fate < 0.5:
             server.late += 1
-            delay_us = world.between(1_000, LATE_US_MAX)
+            delay_us = world.between(1_000, line.late_us_max)
             world.after(delay_us, lambda: self._arrive(after, copies))
         raise Unavailable("the server does not answer", 100)
 

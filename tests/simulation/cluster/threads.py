@@ -196,6 +196,10 @@ class FiberThreads(Threads):
         """An executor."""
         return FiberExecutor(self._fibers, count)
 
+    def lock(self) -> FiberLock:
+        """A lock whose holder may wait."""
+        return FiberLock(self._fibers)
+
     def future(self) -> Future[Any]:
         """A future."""
         return FiberFuture(self._fibers)

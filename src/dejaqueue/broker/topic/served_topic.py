@@ -132,6 +132,7 @@ class ServedTopic:
         self._workers: list[PartitionWorker] = []
         self._again: Executor | None = None
         self._again_lock = threading.Lock()
+        self._altering = threading.Lock()
         self._closings: list[Future[None]] | None = None
         self._close_until_us = 0
         for number in self.partitions.numbers_of(topic.partitions):
@@ -175,18 +176,25 @@ class ServedTopic:
             now_us=self._ports.clock.now_us(),
         )
 
-    def alter(self, topic: Topic) -> None:
-        """Serve the topic by these settings from now on."""
-        if self.shard is not None:
-            topic = share_of(topic)
-        if topic == self.topic:
-            return
-        for number in self.partitions.numbers_of(topic.partitions)[len(self.partitions) :]:
-            self._add(number)
-        self.topic = topic
-        self._share()
-        if topic.partitions > self.route.count:
-            self.route = Route((*self.route.counts, topic.partitions))
+    def alter(self, read: Callable[[], Topic | None]) -> None:
+        """Serve the topic by its settings of now. Any thread.
+
+        Args:
+            read: the settings, from memory; None = there is no such topic any more. Read under the
+                lock, so that of two changes the older one is never adopted last.
+        """
+        with self._altering:
+            topic = read()
+            if topic is not None and self.shard is not None:
+                topic = share_of(topic)
+            if topic is None or topic == self.topic:
+                return
+            for number in self.partitions.numbers_of(topic.partitions)[len(self.partitions) :]:
+                self._add(number)
+            self.topic = topic
+            self._share()
+            if topic.partitions > self.route.count:
+                self.route = Route((*self.route.counts, topic.partitions))
         self.ring_all()
 
     def settings_changed(self, settings: BrokerSettings) -> None:

@@ -2,7 +2,8 @@
 
 Room: broker. The simulator (testing/simulation) gives a broker one that starts no thread at all and
 decides what runs next.
-Holds: everything that a broker starts comes from here; the servers' threads are not the broker's.
+Holds: everything that a broker starts comes from here, and each lock that is held over a wait; the
+servers' threads are not the broker's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from dejaqueue.broker.partition.worker import PartitionWorker
@@ -47,6 +49,10 @@ class Threads:
     def future(self) -> Future[Any]:
         """What one thread waits for until another one answers."""
         return Future()
+
+    def lock(self) -> AbstractContextManager[object]:
+        """A lock that may be held while its holder waits for a disk, a server or an answer."""
+        return threading.Lock()
 
     def start(self, name: str, run: Callable[[], None], *, daemon: bool = False) -> Running:
         """Run a function once, now.

@@ -45,7 +45,7 @@ from dejaqueue.journal.interface import (
     SnapshotFile,
 )
 from dejaqueue.journal.records.append_cache import AppendCache
-from dejaqueue.journal.records.append_index import AppendIndex, Stand
+from dejaqueue.journal.records.append_index import AppendIndex, ReadCursor
 from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.journal.records.interface import RecordLog, RecordStore
 from dejaqueue.journal.records.mirror import Mirror, covers, segment_at
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 _LEDGER_PART: Final = "appends-"
 _OPEN_TRIES: Final = 3
 _ROOM_APPENDS: Final = 8
-"""After the server had no room, producers wait for so many appends of others to get through."""
+"""Appends of others that must get through before producers go on, once the server had no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class _Saved:
     meta: str
     identity: int
     base: int
-    stand: Stand
+    stand: ReadCursor
     blocks: tuple[str, ...]
 
     def encode(self) -> str:
@@ -85,7 +85,7 @@ class _Saved:
     @staticmethod
     def decode(text: str) -> _Saved:
         facts: dict[str, Any] = json.loads(text)
-        stand = Stand(*facts["stand"])
+        stand = ReadCursor(*facts["stand"])
         return _Saved(
             facts["meta"], facts["identity"], facts["base"], stand, tuple(facts["blocks"])
         )
@@ -177,7 +177,7 @@ class RecordJournal(Journal):
                 f"{stand.number - 1}"
             )
         for found in self._checked.appends(stand, last):
-            if isinstance(found, Stand):
+            if isinstance(found, ReadCursor):
                 self._append_index.stand = found
                 continue
             self._mirror.add(
@@ -273,7 +273,9 @@ class RecordJournal(Journal):
         readable = [one for one in facts if one.kind in READABLE]
         with self._guard:
             position = self._append_index.stand.position + len(facts)
-            after = Stand(landed.number_after, landed.chain_after, position, facts[-1].checksum)
+            after = ReadCursor(
+                landed.number_after, landed.chain_after, position, facts[-1].checksum
+            )
             self._append_index.add(
                 after,
                 entries=len(facts),

@@ -52,7 +52,7 @@ from dejaqueue.journal.segments.segment import (
     SegmentList,
     index_bytes,
 )
-from dejaqueue.journal.segments.snapshots import SnapshotShelf
+from dejaqueue.journal.segments.snapshots import SnapshotFiles
 from dejaqueue.journal.segments.spare import SPARE_SUFFIX, Spare, allocate_file
 
 SEGMENT_BYTES: Final = 64 << 20
@@ -106,7 +106,7 @@ class SegmentJournal(Journal):
         for name in files.names(directory):
             if name.endswith(SPARE_SUFFIX):
                 files.unlink(directory / name)
-        self._shelf = SnapshotShelf(files, directory / "snapshots")
+        self._shelf = SnapshotFiles(files, directory / "snapshots")
         self._has_begun = _is_there(files, _begun_path(directory))
         recovered = recover(files, directory, self._topic, partition, self._shelf.position)
         if self._has_begun and not recovered.segments:
@@ -497,18 +497,18 @@ class SegmentJournal(Journal):
         if not self._adopted:
             return None
         limit, rows = self._replayed(), 0
-        found: list[tuple[int, int]] = []
+        runs: list[tuple[int, int]] = []
         for segment, live in zip(self._listed.segments[:-1], self._live.tolist(), strict=False):
             if segment.last > limit or live <= 0 or not segment.readable_rows:
                 continue
             live_bytes = segment.readable_bytes * live // segment.readable_rows
             if 100 * live_bytes >= SPARSE_PERCENT * segment.used:
                 continue
-            if found and rows + live > SPARSE_ROWS_MAX:
+            if runs and rows + live > SPARSE_ROWS_MAX:
                 break
             rows += live
-            found.append((segment.first, segment.last))
-        return np.array(found, dtype=np.int64) if found else None
+            runs.append((segment.first, segment.last))
+        return np.array(runs, dtype=np.int64) if runs else None
 
     # --- room, snapshots, end ------------------------------------------------------------------
 

@@ -1,0 +1,71 @@
+"""What a seed of a cluster is about, beside its topics and its faults.
+
+Its dice are its own: what a seed draws elsewhere does not depend on it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from dejaqueue.coordinator.bells import TTL_MS_MIN
+
+LEASE_MS = 1_000
+PATIENCE_SECONDS = 2.0
+LATE_US_MAX = 4_000_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a cluster is like.
+
+    Attributes:
+        append_us_max: how long an append is on its way, and its answer; 0 = they take no time.
+        facts_us_max: the same for a call of the coordinator, for one in twenty; the others take
+            3 ms at most.
+        coordinator: memory, sqlite or etcd; see coordinators.py.
+        outage: when the coordinator is restored from an older copy, all brokers have died.
+        moves: brokers join and leave for good, and clocks drift.
+        haste: it is so many times shorter, things break so many times as often and for a time that
+            is so many times shorter, and so are leases of brokers and what a broker waits.
+    """
+
+    append_us_max: int = 0
+    facts_us_max: int = 0
+    moves: bool = False
+    coordinator: str = "memory"
+    outage: bool = False
+    haste: int = 1
+
+    @property
+    def lease_ms(self) -> int:
+        """Of brokers. A fact may not vanish sooner."""
+        return max(TTL_MS_MIN, LEASE_MS // self.haste)
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long a broker waits for the server until it gives up on an append."""
+        return PATIENCE_SECONDS / self.haste
+
+    @property
+    def late_us_max(self) -> int:
+        """How late a call arrives at the server at most that its sender has given up on."""
+        return LATE_US_MAX // self.haste
+
+
+PLAIN = Plan()
+
+
+def choose_plan(seed: int, haste: int = 1) -> Plan:
+    """The plan of a seed: two in five are plain."""
+    dice = random.Random(f"{seed} plan")
+    if dice.random() < 0.4:
+        return Plan(haste=haste)
+    return Plan(
+        append_us_max=dice.choice([0, 2_000, 50_000]),
+        facts_us_max=dice.choice([0, 3_000, 60_000, 300_000]) // haste,
+        moves=dice.random() < 0.5,
+        coordinator=dice.choice(["memory", "memory", "sqlite", "etcd"]),
+        outage=dice.random() < 0.7,
+        haste=haste,
+    )
