@@ -48,6 +48,7 @@ class Session:
         self.last: dict[tuple[Any, Any], int] = {}
         self.written = 0
         self.rows: dict[tuple[Any, Any], dict[int, tuple[bytes, int]]] = {}
+        self.deleted: dict[tuple[Any, Any], list[tuple[int, int]]] = {}
         self.topics: set[tuple[str, int]] = set()
         self.objects: dict[str, tuple[str, int, str]] = {}
         self.pieces: dict[tuple[str, int], bytes] = {}
@@ -71,7 +72,10 @@ class Session:
         self.last[key] = last
         self.written += 1
         for _, (_, _, number, content) in inserts:
-            self.rows.setdefault(key, {})[number] = content, self.written
+            deleted = self.deleted.get(key, [])
+            # A deletion hides what is stamped before it, also what comes later.
+            if not any(number < end and self.written <= at for end, at in deleted):
+                self.rows.setdefault(key, {})[number] = content, self.written
         return Found()
 
     def run(self, statement: str, values: Sequence[Any] = (), *, serial: bool = False) -> Found:
@@ -96,6 +100,7 @@ class Session:
         return Found([SimpleNamespace(number=n) for n in sorted(self.rows.get((topic, part), ()))])
 
     def _delete_below(self, written: int, topic: str, part: int, number: int) -> Found:
+        self.deleted.setdefault((topic, part), []).append((number, written))
         rows = self.rows.get((topic, part), {})
         for gone in [n for n, (_, at) in rows.items() if n < number and at <= written]:
             del rows[gone]
