@@ -96,7 +96,7 @@ docs-check: venv-dev docs-only ## fail if a generated page is stale or a link is
 SEED ?= 1
 N ?= 200
 KIND ?= broker
-sim: venv-dev ## simulate a broker (KIND=cluster: several, KIND=clients: with the client library, KIND=rude: with bad input) with crashes, power cuts and a bad network (SEED=first N=how many)
+sim: venv-dev ## simulate a broker (KIND=cluster: several, KIND=clients: with the client library, KIND=servers: what nodes do about servers, KIND=rude: with bad input) with crashes, power cuts and a bad network (SEED=first N=how many)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation --kind $(KIND) --first $(SEED) --seeds $(N) $(ARGS)
 
 .PHONY: sim-coverage
