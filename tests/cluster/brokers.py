@@ -133,7 +133,7 @@ class Cluster:
         coordinator, clock = self.coordinators[name], self.clocks[name]
         node = Node(name, coordinator, self._lease_ms, clock, adopts=adopts)
         store = RecordJournalStore(records or self.records)
-        broker = Broker(self.settings(name), store=store, shared=node)
+        broker = Broker(self.settings(name), store=store, node=node)
         broker.start()
         node.start(broker, self.listen(name, broker), f"http://{name}:2")
         self.nodes[name], self.brokers[name] = node, broker

@@ -42,7 +42,7 @@ class SpreadCluster(Cluster):
         self.coordinators[name] = Away(self.facts.open())
         self.clocks[name] = Stoppable()
         node = Node(name, self.coordinators[name], LEASE_MS, self.clocks[name])
-        broker = Broker(BrokerSettings(), store=RecordJournalStore(self.records), shared=node)
+        broker = Broker(BrokerSettings(), store=RecordJournalStore(self.records), node=node)
         broker.start()
         server = FlightServer(broker)
         server.start()

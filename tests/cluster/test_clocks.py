@@ -41,7 +41,7 @@ class WrongCluster(Cluster):
         node = Node(name, self.coordinators[name], self._lease_ms, self.clocks[name])
         clock = WrongClock(off_us)
         store = RecordJournalStore(self.records)
-        broker = Broker(self.settings(name), clock, store=store, shared=node)
+        broker = Broker(self.settings(name), clock, store=store, node=node)
         broker.start()
         node.start(broker, self.listen(name, broker), f"http://{name}:2")
         self.nodes[name], self.brokers[name] = node, broker

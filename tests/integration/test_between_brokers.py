@@ -56,7 +56,7 @@ def two(papers: Papers, shown: BrokerPapers) -> Iterator[Site]:
         far.broker.create_topic(dejaqueue.Topic(THERE))
         shared = Near(InMemory(), f"dejaqs://{HOST}:{far.flight.port}")
         shared.http_url = f"https://{HOST}:{far.http.port}"
-        broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")), shared=shared)
+        broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")), node=shared)
         broker.start()
         stack.callback(broker.stop)
         gate = Gate(broker.keys)

@@ -106,7 +106,7 @@ def pair() -> Iterator[Pair]:
     far.start()
     proxy = CuttingProxy(far.port)
     shared = AllElsewhere(InMemory(), f"dejaq://127.0.0.1:{proxy.port}")
-    near_broker = Broker(settings, shared=shared)
+    near_broker = Broker(settings, node=shared)
     near_broker.start()
     near = FlightServer(near_broker, gate=Gate(near_broker.keys))
     near.start()

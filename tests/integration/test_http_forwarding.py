@@ -95,7 +95,7 @@ def pair() -> Iterator[Pair]:
     far.start()
     proxy = CuttingProxy(far.port)
     shared = AllElsewhere(http_url=f"http://127.0.0.1:{proxy.port}")
-    near_broker = Broker(settings, shared=shared)
+    near_broker = Broker(settings, node=shared)
     near_broker.start()
     gate = Gate(near_broker.keys)
     near = HttpServer(Service(near_broker, gate, lambda: True, forwards=True), "127.0.0.1", 0)

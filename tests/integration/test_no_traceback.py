@@ -155,7 +155,7 @@ def far(far_broker: Broker) -> Iterator[FlightServer]:
 def near(far: FlightServer) -> Iterator[FlightServer]:
     """A broker that serves nothing and passes calls on."""
     shared = AllElsewhere(InMemory(), far.url)
-    broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")), shared=shared)
+    broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")), node=shared)
     broker.start()
     server = FlightServer(broker, gate=Gate(broker.keys))
     server.start()

@@ -75,7 +75,7 @@ class Broker:
         clock: the time; the machine's unless a test brings its own.
         store: the journals; made from `settings.journal` unless given.
         threads: where its own work runs.
-        shared: what it has in common with other brokers; None = it is alone and serves everything.
+        node: its part in a cluster; None = it is alone and serves everything.
 
     >>> from dejaqueue.settings import BrokerSettings, JournalSettings
     >>> broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
@@ -91,14 +91,14 @@ class Broker:
         clock: Clock | None = None,
         store: JournalStore | None = None,
         threads: Threads | None = None,
-        shared: ClusterPort | None = None,
+        node: ClusterPort | None = None,
     ) -> None:
         # A copy: `change_settings` must not change those of another broker.
         self.settings = (settings or BrokerSettings()).model_copy(deep=True)
         self.clock: Clock = clock or broker_clock(self.settings)
         self.store: JournalStore
         self._given_store = store
-        self.shared = shared
+        self.node = node
         self._threads = threads or Threads()
         self._lock = threading.Lock()
         """Over the two that follow it, for a few lines: nothing is read, written or asked in it."""
@@ -109,7 +109,7 @@ class Broker:
         self._workers: list[PartitionWorker] = []
         self.snapshot_writer = self._threads.executor("dejaq-snapshots")
         self._room = Room(self.runtimes, self.clock)
-        self._opener = None if shared is None else self._threads.executor("dejaq-open", OPENERS)
+        self._opener = None if node is None else self._threads.executor("dejaq-open", OPENERS)
         self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
         settings, executor = self.settings, self._threads.executor("dejaq-history")
         self.history = History(directory_of(settings), settings.history, self.clock, executor)
@@ -154,17 +154,15 @@ class Broker:
             patience_seconds=journal.patience_ms / 1_000,
         )
         try:
-            shared = self.shared
+            node = self.node
             self._catalogue = (
-                shared.catalogue(self.store)
-                if shared
-                else Catalogue(self.store, self._threads.lock())
+                node.catalogue(self.store) if node else Catalogue(self.store, self._threads.lock())
             )
-            self.history.journals_of = None if shared is None else self._catalogue.journals
-            if shared is None:
+            self.history.journals_of = None if node is None else self._catalogue.journals
+            if node is None:
                 self.keys.open(self.store)
             else:
-                shared.open_keys(self.keys)
+                node.open_keys(self.keys)
         except BaseException:
             self.store.close()
             raise
@@ -176,9 +174,9 @@ class Broker:
         for worker in self._workers:
             worker.start()
         self.history.start()
-        if self.shared is None:
+        if self.node is None:
             deleting.finish_all(self.store, self._catalogue)
-        served = self._catalogue.all() if self.shared is None else []  # others come by `take`
+        served = self._catalogue.all() if self.node is None else []  # others come by `take`
         self._ports = TopicPorts(
             self.store, self.clock, self.settings, self._threads, self.worker_of, self._opener
         )
@@ -223,12 +221,12 @@ class Broker:
 
     def _serve(self, name: str) -> ServedTopic:
         """The topic of this name, or shard of one, with all that its partitions do."""
-        topic, shared = self._catalogue.get(topic_of(name)), self.shared
+        topic, node = self._catalogue.get(topic_of(name)), self.node
         service = Service(
             name,
             self._catalogue.journals(topic.name),
-            LoneOwnership() if shared is None else TopicOwnership(shared, name),
-            shared is not None,
+            LoneOwnership() if node is None else TopicOwnership(node, name),
+            node is not None,
             self._catalogue.counts(topic.name),
         )
         counting = TopicCounts()
@@ -274,15 +272,15 @@ class Broker:
         if served is None:
             topic = self._catalogue.get(topic_of(name))
             if name not in self.served_names(topic):
-                raise in_shards(topic, 1 if self.shared is None else topic.spread)
-            if self.shared is not None:
-                raise self.shared.elsewhere(name)
+                raise in_shards(topic, 1 if self.node is None else topic.spread)
+            if self.node is not None:
+                raise self.node.elsewhere(name)
             raise Unavailable(f"topic {name} is being made", 50)
         return served
 
     def served_names(self, topic: Topic) -> tuple[str, ...]:
         """What is served apart: its shards in a cluster, the topic as a whole by a lone broker."""
-        return (topic.name,) if self.shared is None else topic.shards
+        return (topic.name,) if self.node is None else topic.shards
 
     def shard_of(self, name: str, partition: object) -> str:
         """What is to be asked about a partition of a topic: the shard that has it."""
@@ -366,20 +364,20 @@ class Broker:
         """Make a topic. Raises BadRequest, TopicExists."""
         self.check_running()
         topic = topic.check()
-        if self.shared is not None and topic.name in self._catalogue.changing():
-            self.shared.settled(topic.name)
+        if self.node is not None and topic.name in self._catalogue.changing():
+            self.node.settled(topic.name)
         with self._names.held(topic.name):
             self.check_running()
             self.history.check(topic.history)
-            if self.shared is None and topic.name in self._catalogue.leaving():
+            if self.node is None and topic.name in self._catalogue.leaving():
                 deleting.finish(topic.name, self.store, self._catalogue)
             made = self._catalogue.create(topic, exist_ok=exist_ok)
-            if made.name not in self._topics and self.shared is None:
+            if made.name not in self._topics and self.node is None:
                 self.history.drop(made.name)
                 self._begin(made.name)
-        if self.shared is not None:
+        if self.node is not None:
             for name in made.shards:
-                self.shared.placed(name)
+                self.node.placed(name)
         return made
 
     def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic:
@@ -399,11 +397,11 @@ class Broker:
             Unavailable: it is deleted, but not everybody has let go of it yet; the same call again
                 waits for them.
         """
-        if self.shared is not None:
+        if self.node is not None:
             self.check_running()
             self._catalogue.delete(name)
             self.catalogue_changed()
-            self.shared.settled(name)
+            self.node.settled(name)
             return
         with self._names.held(name):
             self.check_running()
@@ -515,8 +513,8 @@ class Broker:
         if topic:
             self.topic(topic)
         description: dict[str, Any] = {"node": "", "coordinator": "", "nodes": [], "topics": []}
-        if self.shared is not None:
-            description = self.shared.describe(topic)
+        if self.node is not None:
+            description = self.node.describe(topic)
         if servers:
             description["servers"] = self.store.servers()
         if servers and topic:
@@ -534,18 +532,18 @@ class Broker:
 
     def act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """`remove_node`, `repair_node` (cluster/care.py), `check_cluster`. Raises Refused."""
-        if self.shared is None:
+        if self.node is None:
             raise Refused("this broker is alone")
-        return self.shared.act(name, body)
+        return self.node.act(name, body)
 
     def home(self, topic: str) -> str:
         """Where a topic is served: the URL of that broker, "" = here, or nobody knows."""
-        if self.shared is None or self.serves(topic):
+        if self.node is None or self.serves(topic):
             return ""
-        other = self.shared.elsewhere(topic)
+        other = self.node.elsewhere(topic)
         return other.url if isinstance(other, Elsewhere) else ""
 
     @property
     def is_shared(self) -> bool:
         """True for one of several brokers of a cluster."""
-        return self.shared is not None
+        return self.node is not None

@@ -102,7 +102,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     if not seat.prepare(STOPPING_SIGNALS):
         return True
     all_ended, token = True, None
-    broker = Broker(seat.settings, shared=seat.node)
+    broker = Broker(seat.settings, node=seat.node)
     tokens = _tokens(settings, broker)
     gate = Gate(broker.keys, tokens=tokens, observers_read=settings.server.observers_read)
     ready = False

@@ -1,7 +1,7 @@
 """A broker as one of several: it is a member, owns units, and knows the owners of the others.
 
     node = Node("a", open_coordinator(url), lease_ms=5_000)
-    broker = Broker(settings, shared=node)
+    broker = Broker(settings, node=node)
     broker.start()
     node.start(broker, url="dejaq://10.0.0.1:7464", http_url="http://10.0.0.1:7465")
 
@@ -64,7 +64,7 @@ log = logging.getLogger("dejaqueue.cluster")
 
 
 class Node:
-    """What a broker shares with others (broker.shared.Shared), and its place among them.
+    """What a broker shares with others (ClusterPort), and its place among them.
 
     Args:
         name: of this broker, unique in the cluster.

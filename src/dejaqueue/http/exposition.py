@@ -182,7 +182,7 @@ class Exposition:
         page.add("dejaq_clock_standing_still_seconds", "", clock.still_us / 1e6)
         page.add("dejaq_clock_apart_seconds", "", clock.apart_us / 1e6)
         page.add("dejaq_clock_partitions_set", "", clock.set_count)
-        disks = Disks() if broker.shared is None else broker.shared.disks
+        disks = Disks() if broker.node is None else broker.node.disks
         page.add("dejaq_journal_disks_short", "", len(disks.short))
         if disks.free_bytes is not None:
             page.add("dejaq_journal_disk_free_bytes", "", disks.free_bytes)

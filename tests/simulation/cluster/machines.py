@@ -106,7 +106,7 @@ class ClusterMachine(Machine):
             adopts, self.adopts = self.adopts, False
             clock = FiberClock(fibers)
             node = Node(self.name, reader, plan.lease_ms, clock, threads, keys, adopts=adopts)
-            broker = Broker(settings, self.clock, store, threads, shared=node)
+            broker = Broker(settings, self.clock, store, threads, node=node)
             broker.peers = SimulatedPeers(world, cluster, fibers.life)
             broker.start()
             node.start(broker, f"dejaq://{self.name}:1", f"http://{self.name}:2")

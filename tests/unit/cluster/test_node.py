@@ -67,7 +67,7 @@ class Cluster:
     def start(self, name: str) -> Node:
         node = Node(name, self.facts.open(), LEASE_MS, self.clock, Loops())
         settings = BrokerSettings(dispatch=DispatchSettings(workers=1))
-        broker = Broker(settings, self.clock, store=RecordJournalStore(self.records), shared=node)
+        broker = Broker(settings, self.clock, store=RecordJournalStore(self.records), node=node)
         broker.start()
         node.on_gone = self.gone.append
         node.start(broker, f"dejaq://{name}:1", f"http://{name}:2")

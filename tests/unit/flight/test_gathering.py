@@ -60,7 +60,7 @@ def brokers() -> Iterator[Brokers]:
         served.start()
         stack.callback(served.stop)
         shared = Many(InMemory(), served.url)
-        near = Broker(settings, shared=shared)
+        near = Broker(settings, node=shared)
         near.start()
         stack.callback(near.stop)
         gate = Gate(near.keys)

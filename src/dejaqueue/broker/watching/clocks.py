@@ -38,6 +38,6 @@ def clock_numbers(broker: Broker) -> ClockNumbers:
     utc_ms = clock.utc_ms()
     ahead_ms = max((one.core.engine.now_ms - utc_ms for one in partitions if one.loaded), default=0)
     set_count = sum(one.core.time.set_count for one in partitions)
-    apart_us = 0 if broker.shared is None else broker.shared.clock_apart_us
+    apart_us = 0 if broker.node is None else broker.node.clock_apart_us
     still_us = max(0, ahead_ms) * 1_000
     return ClockNumbers(clock.jump_us, clock.jump_count, still_us, set_count, apart_us)

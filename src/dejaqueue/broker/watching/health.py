@@ -72,7 +72,7 @@ def _warnings(broker: Broker) -> Iterator[str]:
 
 
 def _room_warnings(broker: Broker) -> Iterator[str]:
-    short = () if broker.shared is None else broker.shared.disks.short
+    short = () if broker.node is None else broker.node.disks.short
     if short:
         yield (
             f"the disk of {', '.join(short)} has less than cluster.reserve_bytes free: producers "

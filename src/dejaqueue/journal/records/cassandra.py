@@ -34,8 +34,8 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS {}.log (topic text, part int, number bigint, last bigint static, "
     "content blob, PRIMARY KEY ((topic, part), number))",
     "CREATE TABLE IF NOT EXISTS {}.topic (topic text, part int, PRIMARY KEY (topic, part))",
-    "CREATE TABLE IF NOT EXISTS {}.object (shelf int, name text, mark text, count bigint, "
-    "checksum text, PRIMARY KEY (shelf, name))",
+    "CREATE TABLE IF NOT EXISTS {}.object (bucket int, name text, mark text, count bigint, "
+    "checksum text, PRIMARY KEY (bucket, name))",
     "CREATE TABLE IF NOT EXISTS {}.piece (mark text, place int, content blob, "
     "PRIMARY KEY (mark, place))",
 )
@@ -100,19 +100,19 @@ class CassandraRecordStore(RecordStore):
         """Name the pieces as an object's content, if it still has those of before."""
         if before is None:
             statement = (
-                f"INSERT INTO {self._space}.object (shelf, name, mark, count, checksum) "
+                f"INSERT INTO {self._space}.object (bucket, name, mark, count, checksum) "
                 "VALUES (0, ?, ?, ?, ?) IF NOT EXISTS"
             )
             return bool(self._session.run(statement, (name, *facts)).was_applied)
         statement = (
             f"UPDATE {self._space}.object SET mark = ?, count = ?, checksum = ? "
-            "WHERE shelf = 0 AND name = ? IF mark = ?"
+            "WHERE bucket = 0 AND name = ? IF mark = ?"
         )
         return bool(self._session.run(statement, (*facts, name, before)).was_applied)
 
     def _find(self, name: str) -> tuple[str, int, str] | None:
         statement = (
-            f"SELECT mark, count, checksum FROM {self._space}.object WHERE shelf = 0 AND name = ?"
+            f"SELECT mark, count, checksum FROM {self._space}.object WHERE bucket = 0 AND name = ?"
         )
         row = self._session.run(statement, (name,), serial=True).one()
         return None if row is None or row.mark is None else (row.mark, row.count, row.checksum)
@@ -138,7 +138,7 @@ class CassandraRecordStore(RecordStore):
         """Names of the objects that begin so, sorted."""
         statement = (
             f"SELECT name, mark FROM {self._space}.object "
-            "WHERE shelf = 0 AND name >= ? AND name < ?"
+            "WHERE bucket = 0 AND name >= ? AND name < ?"
         )
         # Names have letters below this one only.
         rows = self._session.run(statement, (prefix, prefix + "\U0010ffff"))
@@ -146,7 +146,7 @@ class CassandraRecordStore(RecordStore):
 
     def drop_objects(self, names: Sequence[str]) -> None:
         """Delete objects."""
-        statement = f"DELETE FROM {self._space}.object WHERE shelf = 0 AND name = ? IF EXISTS"
+        statement = f"DELETE FROM {self._space}.object WHERE bucket = 0 AND name = ? IF EXISTS"
         for name in names:
             before = self._find(name)
             if before is not None:

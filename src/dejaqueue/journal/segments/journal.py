@@ -106,9 +106,9 @@ class SegmentJournal(Journal):
         for name in files.names(directory):
             if name.endswith(SPARE_SUFFIX):
                 files.unlink(directory / name)
-        self._shelf = SnapshotFiles(files, directory / "snapshots")
+        self._snapshot_files = SnapshotFiles(files, directory / "snapshots")
         self._has_begun = _is_there(files, _begun_path(directory))
-        recovered = recover(files, directory, self._topic, partition, self._shelf.position)
+        recovered = recover(files, directory, self._topic, partition, self._snapshot_files.position)
         if self._has_begun and not recovered.segments:
             raise JournalDamaged(f"{directory}: is empty, though there were entries in it")
         self.cut_bytes = recovered.cut_bytes
@@ -132,7 +132,7 @@ class SegmentJournal(Journal):
     @property
     def repairs(self) -> list[str]:
         """See Journal.repairs."""
-        return [*self._shelf.damaged, *self._notes]
+        return [*self._snapshot_files.damaged, *self._notes]
 
     @property
     def tail(self) -> int:
@@ -441,7 +441,7 @@ class SegmentJournal(Journal):
 
     def _replayed(self) -> int:
         """Entries up to here are not needed for any replay."""
-        return min(self._truncated, self._shelf.kept_position)
+        return min(self._truncated, self._snapshot_files.kept_position)
 
     def _dead(self) -> list[Segment]:
         """Sealed segments without a live row that no replay needs."""
@@ -532,7 +532,7 @@ class SegmentJournal(Journal):
         if position > self._tail:
             raise InternalError(f"a snapshot of {position} behind the tail {self._tail}")
         try:
-            self._shelf.put(position, meta, files)
+            self._snapshot_files.put(position, meta, files)
         except OSError as failure:
             if failure.errno in FULL:
                 raise ResourceExhausted(f"no room for a snapshot in {self._directory}") from failure
@@ -541,12 +541,12 @@ class SegmentJournal(Journal):
     def latest_snapshot(self) -> Snapshot | None:
         """See Journal.latest_snapshot."""
         self._check_usable()
-        return self._shelf.latest()
+        return self._snapshot_files.latest()
 
     def read_snapshot_file(self, name: str) -> memoryview:
         """See Journal.read_snapshot_file."""
         self._check_usable()
-        return self._shelf.read(name)
+        return self._snapshot_files.read(name)
 
     def close(self) -> None:
         """See Journal.close."""

@@ -1,4 +1,4 @@
-"""Covers: the shelf of snapshots: what is kept, what is deleted, sealed texts.
+"""Covers: the files of snapshots: what is kept, what is deleted, sealed texts.
 
 Not covered: crashes and rot (tests/crash/test_segment_journal.py).
 """
