@@ -14,6 +14,7 @@ import pytest
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.cluster.jetstream import JetStreamServer
 from dejaqueue.cluster.jetstream_settings import Node, NodeTls
+from tests.patience import PATIENCE_SECONDS
 
 
 def free_port() -> int:
@@ -25,7 +26,7 @@ def free_port() -> int:
 
 def wait_for_port(
     port: int,
-    timeout_ms: int = 20_000,
+    timeout_ms: int = PATIENCE_SECONDS * 1_000,
     is_ready: Callable[[socket.socket], bool] = lambda connection: True,
 ) -> None:
     """Wait until somebody listens, and is ready by what it answers."""

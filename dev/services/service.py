@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 30.0
 _LOOK_SECONDS = 0.02
 

@@ -22,7 +22,7 @@ def is_loopback(host: str) -> bool:
     """
     text = host.strip("[]").partition("%")[0]
     try:
-        found = ip_address(text)
+        address = ip_address(text)
     except ValueError:
         return text.lower() == "localhost"
-    return bool((getattr(found, "ipv4_mapped", None) or found).is_loopback)
+    return bool((getattr(address, "ipv4_mapped", None) or address).is_loopback)

@@ -296,13 +296,13 @@ def no_transactions(topic: str) -> Refused:
 
 def all_errors() -> list[type[DejaQError]]:
     """Every error class, by number."""
-    found: list[type[DejaQError]] = []
+    kinds: list[type[DejaQError]] = []
     stack: list[type[DejaQError]] = [DejaQError]
     while stack:
         kind = stack.pop()
-        found.append(kind)
+        kinds.append(kind)
         stack.extend(kind.__subclasses__())
-    return sorted(found, key=lambda kind: kind.number)
+    return sorted(kinds, key=lambda kind: kind.number)
 
 
 def to_fields(error: DejaQError) -> dict[str, Any]:

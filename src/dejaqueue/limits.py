@@ -176,6 +176,10 @@ FLIGHT_STREAMS_EXPECTED: Final = 4_096
 # Streams that a broker opens and closes in a second when it does nothing else: about a millisecond
 # of Python for each.
 FLIGHT_OPENINGS_PER_S: Final = 1_000
+# Bytes that a broker is expected to take in within a second: about twice what one principal's
+# stream of large batches reached on two cores. A tenth leaves the disk and the interpreter to
+# others; twice the whole of a plain disk would not.
+INGRESS_BYTES_PER_S: Final = 256 << 20
 # Servers whose certificates were replaced and whose streams still run: each keeps some threads.
 FLIGHT_GENERATIONS_MAX: Final = 8
 # The body of an action or a ticket over Flight: the longest list of ids, names or cron entries.

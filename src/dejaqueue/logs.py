@@ -129,11 +129,11 @@ class TextFormatter(logging.Formatter):
 
 def facts(record: logging.LogRecord) -> dict[str, Any]:
     """The fields that a record has beside its message."""
-    found = {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+    values = {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
     audit = getattr(record, "audit", None)
     if isinstance(audit, dict):
-        found.update(audit)
-    return found
+        values.update(audit)
+    return values
 
 
 def _utc(seconds: float) -> str:

@@ -189,23 +189,23 @@ def parse_shard(name: str) -> tuple[str, int, int] | None:
     >>> parse_shard("reminders=1-3"), parse_shard("reminders")
     (('reminders', 1, 3), None)
     """
-    found = _SHARD.fullmatch(name) if "=" in name else None
-    if found is None:
+    match = _SHARD.fullmatch(name) if "=" in name else None
+    if match is None:
         return None
-    return found[1], int(found[2]), int(found[3])
+    return match[1], int(match[2]), int(match[3])
 
 
 def topic_of(name: str) -> str:
     """The topic of a name that may be a shard's."""
-    found = parse_shard(name)
-    return name if found is None else found[0]
+    shard = parse_shard(name)
+    return name if shard is None else shard[0]
 
 
 def check_served_name(name: object, field: str = "topic.name") -> str:
     """Return the name of a topic or of a shard of one, or raise BadRequest."""
-    found = parse_shard(name) if isinstance(name, str) else None
-    if found is not None and found[1] < found[2] <= limits.SPREAD_MAX:
-        check_topic_name(found[0], field)
+    shard = parse_shard(name) if isinstance(name, str) else None
+    if shard is not None and shard[1] < shard[2] <= limits.SPREAD_MAX:
+        check_topic_name(shard[0], field)
         return str(name)
     return check_topic_name(name, field)
 
@@ -385,16 +385,16 @@ class Topic:
         >>> Topic("reminders", lease_ms=500).warnings()
         ('lease_ms is 500: a consumer that stops for a moment loses its messages to another one',)
         """
-        found = []
+        texts = []
         if self.lease_ms < LEASE_MS_USUAL_MIN:
             text = "a consumer that stops for a moment loses its messages to another one"
-            found.append(f"lease_ms is {self.lease_ms}: {text}")
+            texts.append(f"lease_ms is {self.lease_ms}: {text}")
         if self.lease_ms < self.lease_ahead_ms:
             text = "a message that is sent ahead may be lost to another consumer before it is due"
-            found.append(
+            texts.append(
                 f"lease_ms is {self.lease_ms}, under lease_ahead_ms, {self.lease_ahead_ms}: {text}"
             )
-        return tuple(found)
+        return tuple(texts)
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as JSON values."""

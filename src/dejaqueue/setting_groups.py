@@ -94,6 +94,13 @@ class QuotaSettings(Group):
         "100,000. "
         "Can change live.",
     )
+    bytes_per_s: int = Field(
+        default=0,
+        ge=0,
+        description="Bytes that one principal sends in a second; it may be ahead by one second's "
+        "worth. What goes beyond waits up to five seconds, over HTTP not at all, then it is "
+        "refused. 0 = its share of 256 MiB: 26 MB. Can change live.",
+    )
 
     @model_validator(mode="after")
     def _check_percents(self) -> Self:

@@ -28,12 +28,12 @@ def parse_span_ms(text: str) -> int:
     >>> parse_span_ms("1.5h")
     5400000
     """
-    found = _SPAN.fullmatch(text.strip())
-    if found is None:
+    match = _SPAN.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"a time is like 250ms, 10s, 5m, 2h or 1d, got: {text!r}")
-    number, unit = float(found[1]), found[2]
+    number, unit = float(match[1]), match[2]
     if unit is None and number:
-        raise ValueError(f"a time needs its unit, as {found[1]}s or {found[1]}ms, got: {text!r}")
+        raise ValueError(f"a time needs its unit, as {match[1]}s or {match[1]}ms, got: {text!r}")
     span_ms = round(number * UNITS_MS[unit or "ms"])
     if span_ms > INSTANT_MS_MAX:
         raise ValueError(f"at most {INSTANT_MS_MAX} ms, got: {text!r}")

@@ -14,6 +14,7 @@ from dejaqueue.model import RowStatus
 from tests.chaos.clocks import CLOCK
 from tests.chaos.notes import Notes, noted
 from tests.checker.history import Cancel, Move, Outcome, Send, Settle
+from tests.patience import PATIENCE_SECONDS
 
 CONSUMER_LEASE_MS = 2_000
 KEYS = 40
@@ -73,7 +74,7 @@ class Clients:
         self._join(self._consumers)
 
     def _join(self, threads: list[threading.Thread]) -> None:
-        end = time.monotonic() + 90
+        end = time.monotonic() + PATIENCE_SECONDS
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
             if thread.is_alive():

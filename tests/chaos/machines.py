@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -28,6 +27,7 @@ from dev.services.postgresql import Postgresql
 from tests.chaos.clocks import BrokerClock
 from tests.chaos.disks import RESERVE_BYTES, BrokerDisk
 from tests.chaos.network import Network
+from tests.patience import PATIENCE_SECONDS
 
 BROKERS = ("a", "b", "c")
 SERVERS = "s"
@@ -35,16 +35,7 @@ PORT, HTTP_PORT = 7464, 7465
 ROUTE_PORT, NATS_PORT = 7470, 7471
 POSTGRES_PORT, ETCD_PORT = 5432, 2379
 LEASE_MS = 2_000
-START_SECONDS_MAX = 120.0
 SERVE = ("-m", "dejaqueue")
-
-
-def until(found: Callable[[], bool], what: str, seconds: float = START_SECONDS_MAX) -> None:
-    """Wait for something that others bring about."""
-    end, pause = time.monotonic() + seconds, threading.Event()
-    while not found():
-        assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
-        pause.wait(0.02)
 
 
 class BrokerMachine:
@@ -126,7 +117,9 @@ class BrokerMachine:
         if self._child is not None:
             self._child.send_signal(number)  # one that is gone is let be
 
-    def end(self, number: signal.Signals = signal.SIGKILL, seconds: float = 40.0) -> None:
+    def end(
+        self, number: signal.Signals = signal.SIGKILL, seconds: float = PATIENCE_SECONDS
+    ) -> None:
         """End it by a signal; one that does not end is killed, which is a fault."""
         child = self._child
         if child is None:

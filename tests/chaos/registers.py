@@ -36,6 +36,7 @@ from tests.checker.linear_registers import (
     judge_linear,
     judge_topics,
 )
+from tests.patience import PATIENCE_SECONDS
 
 KEYED, OTHER = "registers", "registers2"
 KEYS = ("k1", "k2", "k3")
@@ -98,7 +99,7 @@ class Registers:
         """Ask no more, then look at everything once more, everywhere."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(90)
+            thread.join(PATIENCE_SECONDS)
             if thread.is_alive():
                 self.unexpected.append("a client of registers does not end")
         with self._client(30_000) as client:

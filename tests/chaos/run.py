@@ -23,15 +23,15 @@ from tests.chaos.machines import (
     PORT,
     SERVE,
     BrokerMachine,
-    until,
 )
 from tests.chaos.network import Network
 from tests.chaos.notes import Notes
 from tests.chaos.registers import Registers
 from tests.checker.history import History
 from tests.checker.judge import judge
+from tests.patience import PATIENCE_SECONDS, until
 
-DRAIN_SECONDS_MAX = 60.0
+DRAIN_SECONDS_MAX = PATIENCE_SECONDS
 STORIES = 20
 """Faults whose histories are written down."""
 
@@ -216,6 +216,8 @@ class Chaos:
         self._end()
         self.report.seconds = time.monotonic() - began
         self._judge()
+        # CI shows the end of what was printed; this stays beside the logs.
+        (self.folder / "report.txt").write_text(self.report.text())
         return self.report
 
     def _do(self, place: str, step: Step) -> None:

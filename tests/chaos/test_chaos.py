@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
 
-pytestmark = [pytest.mark.crash, pytest.mark.may_skip, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.crash, pytest.mark.may_skip, pytest.mark.timeout(2_400)]
 
 
 def chaos(*words: str) -> subprocess.CompletedProcess[str]:

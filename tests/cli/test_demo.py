@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
 
 def demo(tmp_path: Path, *options: str) -> tuple[dict[str, str], str]:
     """The report by name, and what was said meanwhile."""
@@ -23,7 +25,7 @@ def demo(tmp_path: Path, *options: str) -> tuple[dict[str, str], str]:
         [sys.executable, "-m", "dejaqueue", "demo", "--html", "out/report.html", *options],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE_SECONDS,
         check=False,
         cwd=tmp_path,
         env=kept | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(scratch)},

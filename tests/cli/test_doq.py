@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from dejaqueue.clock import SystemClock
+from tests.patience import PATIENCE_SECONDS
 
 CURL = shutil.which("curl")
-SECONDS_MAX = 60
 SERVE = ("serve", "--data", "kept", "--port", "0", "--json")
 pytestmark = pytest.mark.skipif(CURL is None, reason="curl is not installed")
 
@@ -47,14 +47,14 @@ class Server:
         """As an operator stops it, or as a power cut does."""
         if self._process.poll() is None:
             self._process.send_signal(number)
-        self._process.communicate(timeout=SECONDS_MAX)
+        self._process.communicate(timeout=PATIENCE_SECONDS)
         assert self._process.returncode == (0 if number == signal.SIGTERM else -number)
 
     def curl(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
         """Status and JSON of a call."""
         assert CURL is not None
         command = [CURL, "--silent", "--show-error", "--noproxy", "*", "--request", method]
-        command += ["--url", f"{self._url}/API/v1{path}", "--max-time", str(SECONDS_MAX)]
+        command += ["--url", f"{self._url}/API/v1{path}", "--max-time", str(PATIENCE_SECONDS)]
         command += ["--header", "Accept: application/json, application/problem+json"]
         command += ["--write-out", "\n%{http_code}"]
         if body is not None:
@@ -123,7 +123,7 @@ def test_a_time_as_priority_waits_for_it(server: Server) -> None:
     second = SystemClock().now_ms() // 1_000 + 2
     sent = f'{{"content": "x", "priority": {second}}}'
     assert server.curl("POST", "/queues/later/messages", sent)[0] == 200
-    until = time.monotonic() + SECONDS_MAX
+    until = time.monotonic() + PATIENCE_SECONDS
     while (taken := server.curl("GET", "/queues/later/messages"))[0] == 400:
         assert time.monotonic() < until
     assert (taken[1]["content"], SystemClock().now_ms() >= second * 1_000) == ("x", True)

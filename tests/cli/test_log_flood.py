@@ -25,6 +25,7 @@ from dejaqueue.clock import SystemClock
 from dejaqueue.logs import REPEATS_MAX
 from tests.cli.conftest import invoke
 from tests.cli.test_serve import Serve, Start, start
+from tests.patience import PATIENCE_SECONDS
 
 __all__ = ["start"]
 
@@ -51,7 +52,7 @@ def port_of(url: str) -> int:
 
 def many(port: int, content: str, times: int = TIMES) -> None:
     """Send a request so many times on one connection, and read what comes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
         for _ in range(times // 20):
             connection.sendall(content.encode() * 20)
             came = b""
@@ -62,7 +63,7 @@ def many(port: int, content: str, times: int = TIMES) -> None:
 def once_each(port: int, content: bytes, times: int = TIMES) -> None:
     """Send these bytes on so many connections."""
     for _ in range(times):
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
             try:
                 connection.sendall(content)
                 connection.shutdown(socket.SHUT_WR)
@@ -82,7 +83,7 @@ def reading(serve: Serve) -> Callable[[], list[dict[str, Any]]]:
     def end() -> list[dict[str, Any]]:
         serve.process.send_signal(signal.SIGTERM)
         assert serve.process.wait(60) == 0
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
         return [json.loads(line) for line in found]  # no line is anything else
 
     return end

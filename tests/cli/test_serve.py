@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import invoke
-
-SECONDS_MAX = 60
+from tests.patience import PATIENCE_SECONDS
 
 
 class Serve:
@@ -56,7 +55,7 @@ class Serve:
         """Its exit status and what it said on standard error."""
         if number is not None:
             self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=SECONDS_MAX)
+        _, said = self.process.communicate(timeout=PATIENCE_SECONDS)
         return self.process.returncode, said
 
 
@@ -79,7 +78,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def ask(http_url: str, path: str) -> tuple[int, dict[str, Any]]:
-    connection = HTTPConnection(http_url.removeprefix("http://"), timeout=SECONDS_MAX)
+    connection = HTTPConnection(http_url.removeprefix("http://"), timeout=PATIENCE_SECONDS)
     connection.request("GET", path)
     answer = connection.getresponse()
     body = json.loads(answer.read())

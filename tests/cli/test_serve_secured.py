@@ -20,6 +20,7 @@ from dejaqueue import Client, Tls
 from dejaqueue.cli.main import main
 from tests.cli.conftest import invoke
 from tests.cli.test_serve import Start, start
+from tests.patience import PATIENCE_SECONDS
 
 __all__ = ["start"]
 
@@ -73,7 +74,9 @@ def test_no_secret_is_in_anything_that_a_secured_run_says(
     said += [run(shop, "peek", "orders").output, run(root, "key", "list", "--json").stdout]
     said += [run(root, "stats", "--json").stdout, run(root, "key", "revoke", "shop").stdout]
     assert run(shop, "send", "orders", "--text", "x").exit_code == 7
-    with httpx.Client(verify=ssl.create_default_context(cafile=papers["ca"])) as web:
+    with httpx.Client(
+        verify=ssl.create_default_context(cafile=papers["ca"]), timeout=PATIENCE_SECONDS
+    ) as web:
         for key in (root, shop, wrong):
             for path in ("/stats", "/metrics", "/v1/keys", "/v1/topics", f"/v1/topics/{key}"):
                 url, headers = where["http_url"] + path, {"Authorization": f"Bearer {key}"}

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / "build" / "clients"
-ANSWER_SECONDS_MAX = 60
 
 
 class ClientError(Exception):
@@ -43,7 +44,9 @@ def command_of(language: str, program: str) -> list[str]:
     if not (place / "stamp").exists():
         pytest.skip(f"the {language} client is not built: scripts/install_clients.sh {language}")
     fresh = [str(ROOT / "scripts/install_clients.sh"), language]
-    built = subprocess.run(fresh, capture_output=True, text=True, timeout=110, check=False)
+    built = subprocess.run(
+        fresh, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
     assert built.returncode == 0, built.stdout + built.stderr
     if language == "go":
         return [str(place / program)]
@@ -85,7 +88,7 @@ class Driver:
     def answer(self) -> dict[str, Any]:
         """What it answers to what it was told. Raises ClientError."""
         assert self._process.stdout is not None
-        until = time.monotonic() + ANSWER_SECONDS_MAX
+        until = time.monotonic() + PATIENCE_SECONDS
         while b"\n" not in self._read:
             left = until - time.monotonic()
             ready, _, _ = select.select([self._process.stdout], [], [], max(left, 0))

@@ -17,6 +17,7 @@ from pyarrow import flight
 
 from dejaqueue.wire import frames
 from dejaqueue.wire.frames import DeliveryHead, FrameType, Pong, Reply, StreamError
+from tests.patience import PATIENCE_SECONDS
 
 MORE = {"colour": "red", "depth": {"of": ["field", 1]}}
 GROWN_FIELD = pa.field("colour", pa.utf8())
@@ -60,7 +61,7 @@ class NewerBroker(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
         """End; a stream that a test which failed left open is not waited for."""
         ending = threading.Thread(target=self.shutdown, daemon=True)
         ending.start()
-        ending.join(10)
+        ending.join(PATIENCE_SECONDS)
         self._broker.close()
 
     def grown_frame(self, content: bytes) -> bytes:
@@ -141,6 +142,6 @@ class NewerBroker(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
                 there.write_metadata(pa.py_buffer(frame))
         if not frame or frame[1] != FrameType.CLOSE:
             deliveries.cancel()
-        delivering.join(20)
+        delivering.join(PATIENCE_SECONDS)
         with suppress(pa.ArrowException, OSError):
             there.close()

@@ -6,6 +6,8 @@ import socket
 import threading
 from contextlib import suppress
 
+from tests.patience import PATIENCE_SECONDS
+
 
 class Relay:
     """Passes bytes on between a port of its own and a broker's.
@@ -32,7 +34,7 @@ class Relay:
             except OSError:
                 return
             try:
-                far = socket.create_connection(("127.0.0.1", self.target), timeout=10)
+                far = socket.create_connection(("127.0.0.1", self.target), timeout=PATIENCE_SECONDS)
             except OSError:
                 near.close()
                 continue
@@ -63,5 +65,5 @@ class Relay:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_SECONDS)
         self.cut()

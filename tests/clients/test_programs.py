@@ -13,6 +13,7 @@ import pytest
 
 from dejaqueue.flight.server import FlightServer
 from tests.clients.drivers import ROOT, command_of
+from tests.patience import PATIENCE_SECONDS
 
 EXAMPLES = {
     "go": "example/main.go",
@@ -26,7 +27,7 @@ def run(command: list[str], language: str) -> str:
         cwd=ROOT / "clients" / language,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert found.returncode == 0, found.stdout + found.stderr

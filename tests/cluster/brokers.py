@@ -21,17 +21,10 @@ from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
+from tests.patience import PATIENCE_SECONDS, until
 
-LEASE_MS = 1_000
-
-
-def until(found: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
-    """Wait for something that others bring about."""
-    clock, bell = SteadyClock(), Wake()
-    end_us = clock.now_us() + int(seconds * 1e6)
-    while not found():
-        assert clock.now_us() < end_us, f"not within {seconds} s: {what}"
-        clock.wait_until(clock.now_us() + 5_000, bell)
+LEASE_MS = 3_000
+"""Long enough that a busy machine renews in time, short enough to be waited for."""
 
 
 class Away(Coordinator):
@@ -99,7 +92,7 @@ class Cluster:
         self.facts = ProcessFacts()
         self._coordinator = coordinator or self.facts.open
         # A real server may take a while on a busy machine.
-        self._lease_ms = LEASE_MS if coordinator is None else 6 * LEASE_MS
+        self._lease_ms = LEASE_MS if coordinator is None else 2 * LEASE_MS
         self.records = records or MemoryRecordStore()
         self.nodes: dict[str, Node] = {}
         self.coordinators: dict[str, Away] = {}
@@ -178,7 +171,7 @@ class Cluster:
         return found[0]
 
 
-def patiently(call: Callable[[], object], seconds: float = 20.0) -> None:
+def patiently(call: Callable[[], object]) -> None:
     """Do what may have to be done again."""
 
     def done() -> bool:
@@ -188,7 +181,7 @@ def patiently(call: Callable[[], object], seconds: float = 20.0) -> None:
             return False
         return True
 
-    until(done, "an answer", seconds)
+    until(done, "an answer")
 
 
 def send(broker: Broker, topic: str, payloads: list[str], delay_ms: int = 3_600_000) -> list[int]:
@@ -201,7 +194,7 @@ def send(broker: Broker, topic: str, payloads: list[str], delay_ms: int = 3_600_
     )
     replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
     broker.open_write(WriteStream(topic)).submit(1, batch, replies.put)
-    reply = replies.get(timeout=20)
+    reply = replies.get(timeout=PATIENCE_SECONDS)
     if reply.error is not None:
         raise reply.error
     return [int(sequence) for sequence in reply.all_ids()]

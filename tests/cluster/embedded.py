@@ -11,9 +11,8 @@ from pathlib import Path
 import dejaqueue
 from dejaqueue import Client
 from tests.crash.broker_process import BrokerProcess
+from tests.patience import PATIENCE_SECONDS
 from tests.record_servers import free_port
-
-SECONDS_MAX = 90
 
 
 class EmbeddedCluster:
@@ -40,7 +39,7 @@ class EmbeddedCluster:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(SECONDS_MAX)
+            thread.join(PATIENCE_SECONDS)
         assert not failures, failures
 
     def _broker(self, name: str) -> BrokerProcess:
@@ -75,7 +74,7 @@ class EmbeddedCluster:
             [sys.executable, "-m", "dejaqueue", "cluster", *words, "--url", self.brokers[at].url],
             capture_output=True,
             text=True,
-            timeout=SECONDS_MAX,
+            timeout=PATIENCE_SECONDS,
             check=False,
             env=os.environ | {"PYTHONPATH": str(Path(dejaqueue.__file__).parents[1])},
         )

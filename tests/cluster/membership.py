@@ -19,6 +19,7 @@ from dejaqueue.clock import SteadyClock
 from dev.reaper import start_reaper
 from tests.cluster.embedded import EmbeddedCluster
 from tests.cluster.sending import Sending, drained
+from tests.patience import PATIENCE_SECONDS
 
 TOPICS = [f"topic-{number}" for number in range(8)]
 TRIES = 6
@@ -74,7 +75,7 @@ def _remove(cluster: EmbeddedCluster, node: str, chance: random.Random, *, kill:
         assert done.returncode == 0, done.stderr
     finally:
         if kill:
-            timer.join(60)
+            timer.join(PATIENCE_SECONDS)
     cluster.brokers.pop(node).kill()
 
 

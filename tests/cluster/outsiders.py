@@ -20,6 +20,7 @@ from dejaqueue.errors import BadRequest
 from dejaqueue.wire import frames
 from dejaqueue.wire.frames import Close, Credit, DeliveryHead, Settle, SettleOp, StreamError
 from tests.crash.broker_process import BrokerProcess
+from tests.patience import PATIENCE_SECONDS
 
 
 class Outsider(ABC):
@@ -57,7 +58,7 @@ class Outsider(ABC):
 
     def end(self) -> None:
         self.stop.set()
-        self._thread.join(30)
+        self._thread.join(PATIENCE_SECONDS)
 
 
 class FlightOutsider(Outsider):
@@ -91,7 +92,7 @@ class FlightOutsider(Outsider):
             pass  # it is so, for a moment
         finally:
             done.set()
-            staying.join(10)
+            staying.join(PATIENCE_SECONDS)
             client.close()
 
     def _read(self, reader: flight.FlightStreamReader, say) -> None:  # type: ignore[no-untyped-def]
@@ -119,7 +120,7 @@ class HttpLeases(Outsider):
     def take(self) -> None:
         url = f"http://127.0.0.1:{self.broker.http_port}/v1/topics/{self.topic}"
         asked = {"max": 200, "wait_ms": 2_000, "lease_ms": 3_000, "encoding": "base64"}
-        with httpx.Client(timeout=30) as client:
+        with httpx.Client(timeout=PATIENCE_SECONDS) as client:
             while not self.stop.is_set():
                 answer = client.post(f"{url}/lease", json=asked, headers={"accept": self.kind})
                 if answer.status_code == 503:

@@ -16,10 +16,10 @@ from dejaqueue import Client
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import DejaQError
 from dev.reaper import start_reaper
-from tests.cluster.brokers import until
 from tests.cluster.embedded import EmbeddedCluster
 from tests.cluster.rot import damage
 from tests.cluster.sending import Sending, drained
+from tests.patience import until
 
 TOPIC, VICTIM = "rot", "b"
 PAYLOAD_BYTES = 1_000

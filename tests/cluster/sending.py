@@ -6,6 +6,7 @@ import threading
 
 from dejaqueue import Client
 from dejaqueue.errors import DejaQError
+from tests.patience import PATIENCE_SECONDS
 
 
 class Sending:
@@ -59,7 +60,7 @@ class Sending:
     def end(self) -> None:
         """Send no more, and return when the last answer came."""
         self._stop.set()
-        self._thread.join(120)
+        self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive()
 
 

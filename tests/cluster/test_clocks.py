@@ -14,7 +14,8 @@ from dejaqueue.clock import SystemClock
 from dejaqueue.cluster.node import Node
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.model import Topic
-from tests.cluster.brokers import Away, Cluster, Stoppable, send, until
+from tests.cluster.brokers import Away, Cluster, Stoppable, send
+from tests.patience import until
 
 DAY_US = 86_400_000_000
 TOPICS = [f"t{number}" for number in range(6)]

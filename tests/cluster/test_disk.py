@@ -32,10 +32,13 @@ from tests.crash.small_disk import SmallDisk, small_disk_or_skip
 from tests.record_servers import NatsServers
 
 pytest.importorskip("nats")
-pytestmark = pytest.mark.may_skip
+pytestmark = [pytest.mark.may_skip, pytest.mark.timeout(1_200)]
 
 MIB = 1 << 20
-WELL_MS = 60_000
+WELL_MS = 300_000
+"""Long enough for a machine that does many other things; seconds on one that does not."""
+GIVEN_UP = "last sequence mismatch"
+"""What a server says that gives up its copy of a stream."""
 SHORT = "the disk of c has less than"
 
 
@@ -73,9 +76,19 @@ def is_whole(servers: NatsServers, name: str) -> bool:
     return not status.flaw(status.lasts())
 
 
+def is_done(servers: NatsServers, log: RecordLog) -> bool:
+    """Node c has all there is, or has switched itself off."""
+    status, last = servers.servers["a"].status(), patiently(log.last)
+    own = [copy.last for copy in status.copies if copy.node == "c" and "-records-" in copy.stream]
+    return "c" not in status.present or own == [last]
+
+
 def test_a_server_that_switched_itself_off_comes_back__with_one_more_node_gone(
-    tmp_path: Path, small_disk: SmallDisk
+    tmp_path: Path, small_disk: SmallDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A server that is given more to store while it switches itself off may give its copy up: it
+    empties the log by which the copy votes. Then the copy has no vote until it has caught up, so
+    records wait for the node that is gone; but the server comes back without it in any case."""
     servers = NatsServers(tmp_path, 3)
     try:
         for server in servers.servers.values():
@@ -83,17 +96,21 @@ def test_a_server_that_switched_itself_off_comes_back__with_one_more_node_gone(
         with opened(servers) as log:
             write(log, 10)
             small_disk.fill(leave_bytes=MIB)
-            write(log, 30)
-            until(lambda: "c" not in servers.servers["a"].status().present, 20_000)
+            for _ in range(30):
+                write(log, 1)
+                until(lambda: is_done(servers, log), WELL_MS)
+            until(lambda: "c" not in servers.servers["a"].status().present, WELL_MS)
             servers.servers["b"].stop()
             with pytest.raises(Unavailable):
                 log.append(log.last(), [[b"y"]])
             small_disk.empty()
             until(lambda: "c" in servers.servers["a"].status().present, WELL_MS)
-            write(log, 1)
+            if GIVEN_UP not in caplog.text:
+                write(log, 1)
             servers.servers["b"].start(wait=False)
+            write(log, 1)
             until(lambda: is_whole(servers, "a"), WELL_MS)
-            last = log.last()
+            last = patiently(log.last)
             assert last >= 41
             assert [number for number, _ in log.read(1, last + 1)] == list(range(1, last + 1))
     finally:
@@ -160,17 +177,17 @@ def test_producers_wait_before_a_disk_is_full_and_consumers_go_on(tmp_path: Path
             client.create_topic("t")
             client.send_batch("t", [{"payload": b"x" * 1_000}] * 100).raise_for_status()
             disk.fill(leave_bytes=48 * MIB)
-            until(lambda: is_refused(cluster), 20_000)
+            until(lambda: is_refused(cluster), WELL_MS)
             for name in ("a", "b", "c"):
-                until(lambda name=name: SHORT in ready(cluster, name), 10_000)  # type: ignore[misc]
+                until(lambda name=name: SHORT in ready(cluster, name), WELL_MS)  # type: ignore[misc]
             assert metric(cluster, "a", "dejaq_journal_disks_short") == 1
             assert metric(cluster, "c", "dejaq_journal_disk_free_bytes") < 64 * MIB
             with client.consume("t") as consumer:
                 for _, message in zip(range(100), consumer, strict=False):
                     assert message.ack() == RowStatus.OK
             disk.empty()
-            until(lambda: not is_refused(cluster), 20_000)
-            until(lambda: SHORT not in ready(cluster, "b"), 10_000)
+            until(lambda: not is_refused(cluster), WELL_MS)
+            until(lambda: SHORT not in ready(cluster, "b"), WELL_MS)
     finally:
         cluster.stop()
         disk.close()

@@ -15,12 +15,12 @@ import httpx
 import pytest
 
 from dejaqueue import Client
-from tests.cluster.brokers import until
 from tests.cluster.embedded import EmbeddedCluster
 from tests.cluster.outsiders import FlightOutsider, HttpLeases, HttpStream
 from tests.cluster.sending import Sending, drained
+from tests.patience import PATIENCE_SECONDS, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow]
 
 TOPICS = [f"topic-{number:02}" for number in range(12)]
 
@@ -50,17 +50,17 @@ def test_nodes_join_and_leave_while_messages_flow(cluster: EmbeddedCluster) -> N
         until(
             lambda: any(cluster.owner(topic) == "d" for topic in TOPICS), "d serves something", 60
         )
-        until(lambda: len(sending.acknowledged) > 2_000, "messages flow", 60)
+        until(lambda: len(sending.acknowledged) > 2_000, "messages flow")
         _check_status(cluster, "abcd")
         removed = cluster.command("remove", "a", at="b")
         assert removed.returncode == 0, removed.stdout + removed.stderr + cluster.log("b")
         assert cluster.brokers.pop("a").stop() == 0, "it has ended by itself"
         _check_status(cluster, "bcd")
         before = len(sending.acknowledged)
-        until(lambda: len(sending.acknowledged) > before + 1_000, "messages flow on", 60)
+        until(lambda: len(sending.acknowledged) > before + 1_000, "messages flow on")
     finally:
         sending.end()
-        until(lambda: all(one.has_all(sending.acknowledged) for one in outsiders), "got all", 60)
+        until(lambda: all(one.has_all(sending.acknowledged) for one in outsiders), "got all")
         for one in outsiders:
             one.end()
     assert [one.failures for one in outsiders] == [[]] * len(moving)
@@ -76,14 +76,14 @@ def _check_status(cluster: EmbeddedCluster, nodes: str) -> None:
         with Client(cluster.brokers[name].url) as client:
             found = client.cluster(servers=True)
             # A topic that is just changing hands has nobody who tells of it.
-            until(lambda: _topics_of(client.stats()) == TOPICS, "stats of all", 60)
+            until(lambda: _topics_of(client.stats()) == TOPICS, "stats of all")
         assert [one["node"] for one in found["nodes"]] == list(nodes)
         servers = {one["server"]: one for one in found["servers"]}
         assert set(servers) == set(nodes)
         assert {one["state"] for one in servers.values()} == {"whole"}
         assert sum(one["meta_leader"] for one in servers.values()) == 1
-        with httpx.Client(base_url=cluster.http_url(name), timeout=20) as http:
-            until(lambda: _topics_of(http.get("/v1/stats").json()) == TOPICS, "by HTTP", 60)
+        with httpx.Client(base_url=cluster.http_url(name), timeout=PATIENCE_SECONDS) as http:
+            until(lambda: _topics_of(http.get("/v1/stats").json()) == TOPICS, "by HTTP")
             metrics = http.get("/metrics").text
         for server in nodes:
             assert f'dejaq_journal_copies{{server="{server}"}}' in metrics

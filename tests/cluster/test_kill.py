@@ -20,8 +20,9 @@ from dev.services.service import Service
 from tests.crash import test_broker_kill as load
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.history import History
+from tests.patience import PATIENCE_SECONDS
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.crash]
 
 CYCLES = int(os.environ.get("DEJAQ_KILL_CYCLES", "3"))
 LEASE_MS = 2_000
@@ -90,13 +91,13 @@ def test_nothing_is_lost_early_or_twice__brokers_of_a_cluster_die_and_sleep(
     finally:
         stop_producing.set()
         for thread in producers:
-            thread.join(60)
+            thread.join(PATIENCE_SECONDS)
         try:
             load.drain(url, TOPIC)
         finally:
             stop_consuming.set()
             for thread in consumers:
-                thread.join(60)
+                thread.join(PATIENCE_SECONDS)
     assert not failures, failures
     print(f"sent={len(history.sent)} got={len(history.deliveries)} acked={len(history.acked_us)}")
     assert len(history.acked_us) > 100

@@ -23,7 +23,8 @@ from dejaqueue.errors import DejaQError, TopicUnknown, Unavailable
 from dejaqueue.journal.records.memory import MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.model import Topic
-from tests.cluster.brokers import Cluster, patiently, payloads, send, until
+from tests.cluster.brokers import Cluster, patiently, payloads, send
+from tests.patience import until
 from tests.server_fixtures import served
 
 TOPICS = [f"topic-{number}" for number in range(6)]

@@ -10,7 +10,8 @@ import pytest
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import Elsewhere, TryLater
 from dejaqueue.model import Topic
-from tests.cluster.brokers import Cluster, patiently, payloads, send, until
+from tests.cluster.brokers import Cluster, patiently, payloads, send
+from tests.patience import until
 
 TOPICS = [f"topic-{number}" for number in range(12)]
 

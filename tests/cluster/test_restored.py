@@ -20,7 +20,8 @@ from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.errors import Refused, TopicUnknown
 from dejaqueue.journal.records.memory import MemoryRecordStore
 from dejaqueue.model import Topic
-from tests.cluster.brokers import Cluster, patiently, send, until
+from tests.cluster.brokers import Cluster, patiently, send
+from tests.patience import until
 
 ROWS = [f"row {number}" for number in range(20)]
 

@@ -19,8 +19,8 @@ import pytest
 from dejaqueue import Client
 from dejaqueue.errors import BadRequest, Refused, TopicUnknown
 from dejaqueue.model import RowStatus
-from tests.cluster.brokers import until
 from tests.cluster.spread import SpreadCluster, batch_of, shards_of
+from tests.patience import PATIENCE_SECONDS, until
 
 HOUR_MS = 3_600_000
 PATIENCE_S = 20.0
@@ -239,14 +239,16 @@ def test_consumers_at_different_brokers_share_the_work(cluster: SpreadCluster, t
             keys = pa.array([f"k{number}" for number in range(first, first + 50)])
             client.send_batch(topic, batch_of(50, first, key=keys))
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
     everything = [payload for found in taken.values() for payload in found]
     assert sorted(everything) == sorted(f"p{number}".encode() for number in range(600))
     assert all(taken.values()), {name: len(found) for name, found in taken.items()}
 
 
 def test_over_http_any_broker_answers_for_all_shards(cluster: SpreadCluster, topic: str) -> None:
-    with httpx.Client(base_url=f"{cluster.url('c')}/v1/topics/{topic}", timeout=20) as http:
+    with httpx.Client(
+        base_url=f"{cluster.url('c')}/v1/topics/{topic}", timeout=PATIENCE_SECONDS
+    ) as http:
         ids = []
         for number in range(12):
             sent = http.post("/messages", json={"payload": f"p{number}", "key": f"k{number}"})
@@ -303,7 +305,7 @@ def test_one_broker_leaves_while_messages_are_consumed(cluster: SpreadCluster, t
             keys = pa.array([f"k{number}" for number in range(first, first + 30)])
             statuses = client.send_batch(topic, batch_of(30, first, key=keys)).statuses
             assert np.isin(statuses, [RowStatus.OK, RowStatus.DUPLICATE]).all()
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
     assert done.is_set()
     print(f"{found.total()} deliveries")
     assert set(found) == {f"p{number}".encode() for number in range(900)}

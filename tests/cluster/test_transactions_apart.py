@@ -23,7 +23,8 @@ from dejaqueue.errors import Forbidden, Refused, TopicUnknown, TryLater, Unauthe
 from dejaqueue.flight.forwarding import Onward
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.model import Topic
-from tests.cluster.brokers import Cluster, patiently, until
+from tests.cluster.brokers import Cluster, patiently
+from tests.patience import PATIENCE_SECONDS, until
 
 TOPICS = [f"topic-{number}" for number in range(12)]
 
@@ -135,7 +136,7 @@ def test_a_decision_reaches_who_was_away_when_it_was_made(cluster: Served) -> No
         with pytest.raises(TryLater, match="is committed, but not every partition could be told"):
             cluster.brokers["a"].transactions.decide(
                 transaction.name, [f"{home}/0", f"{other}/0"], commit=True
-            ).result(20)
+            ).result(PATIENCE_SECONDS)
         assert rows(client, home) == [b"half"]
         assert rows(client, other) == []
         cluster.brokers["a"].peers = told
@@ -165,7 +166,7 @@ def test_a_tell_that_was_given_up_is_said_again(cluster: Served) -> None:
         with pytest.raises(TryLater):
             broker.transactions.decide(
                 transaction.name, [f"{home}/0", f"{other}/0"], commit=True
-            ).result(20)
+            ).result(PATIENCE_SECONDS)
         broker.peers = told
         until(lambda: rows(client, other) == [b"half"], "it was told again")
         assert rows(client, home) == [b"half"]
@@ -217,7 +218,7 @@ def test_only_brokers_say_what_was_decided(cluster: Served) -> None:
         with pytest.raises(TryLater):
             cluster.brokers["a"].transactions.decide(
                 name, places, commit=True, sender=Sender("short")
-            ).result(20)
+            ).result(PATIENCE_SECONDS)
         keys.revoke(key.id)
         until(lambda: key.id not in {o.id for o in cluster.brokers["b"].keys.all()}, "revoked")
         cluster.brokers["a"].peers = peers
@@ -245,6 +246,6 @@ def test_a_participant_that_is_nowhere_is_no_participant(cluster: Served) -> Non
     broker = cluster.owner(TOPICS[0])
     name = broker.transactions.act("begin_transaction", {"topic": TOPICS[0]}).result()
     places = [f"{TOPICS[0]}/77", "nowhere/0", f"{TOPICS[0]}/0"]
-    broker.transactions.decide(name["transaction"], places, commit=True).result(20)
+    broker.transactions.decide(name["transaction"], places, commit=True).result(PATIENCE_SECONDS)
     with pytest.raises(TopicUnknown):
         broker.transactions.decide(f"{TOPICS[0]}/77/1-5-{family_of(NOBODY)}", [], commit=True)

@@ -20,18 +20,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
 ROOT = Path(__file__).resolve().parents[2]
 TODAY = ROOT / "src"
 PROGRAM = Path(__file__).with_name("program.py")
 RELEASED = tomllib.loads(Path(__file__).with_name("releases.toml").read_text())["released"]
 COMMIT = RELEASED["commit"]
-SECONDS_MAX = 120
 SERVE = ("-m", "dejaqueue", "serve", "--data", "kept", "--port", "0", "--json")
 
 
 def git(*words: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        ["git", *words], cwd=ROOT, capture_output=True, timeout=SECONDS_MAX, check=False
+        ["git", *words], cwd=ROOT, capture_output=True, timeout=PATIENCE_SECONDS, check=False
     )
 
 
@@ -82,7 +83,7 @@ def serving(code: Path, place: Path) -> Iterator[str]:
         yield json.loads(line)["url"]
     finally:
         process.terminate()
-        process.communicate(timeout=SECONDS_MAX)
+        process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, (place / "log").read_text()
 
 
@@ -93,7 +94,7 @@ def run_program(code: Path, url: str) -> list[str]:
         env=environment(code),
         capture_output=True,
         text=True,
-        timeout=SECONDS_MAX,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert found.returncode == 0, found.stderr

@@ -19,6 +19,7 @@ from dejaqueue.journal.records.sql import SqlRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.testing.shared_journal_conformance import marked, marks
 from dev.services import Service
+from tests.patience import PATIENCE_SECONDS
 
 
 @contextmanager
@@ -178,13 +179,13 @@ def test_of_owners_at_serializable_one_wins_each_time(serializable: str) -> None
         try:
             for number in range(start, start + 10):
                 journal = store.open("topic", 0)
-                together.wait(30)
+                together.wait(PATIENCE_SECONDS)
                 try:
                     journal.append([marked(number)], journal.tail, 1)
                     acknowledged.append(number)
                 except Fenced:
                     pass
-                together.wait(30)
+                together.wait(PATIENCE_SECONDS)
                 journal.close()
         except BaseException as failure:  # noqa: BLE001  shown by the test
             failures.append(failure)

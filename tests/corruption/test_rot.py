@@ -66,7 +66,7 @@ def _believes_entries(patch: pytest.MonkeyPatch) -> None:
 
 
 def _believes_snapshots(patch: pytest.MonkeyPatch) -> None:
-    shelf = snapshots.SnapshotShelf
+    shelf = snapshots.SnapshotFiles
     patch.setattr(
         shelf,
         "_verified",

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO
 
 import dejaqueue
+from tests.patience import PATIENCE_SECONDS
 
-STARTED_SECONDS_MAX = 30
 _SERVE = """
 import faulthandler, runpy, signal
 faulthandler.register(signal.SIGUSR1)  # who waits for whom: see stall.py
@@ -87,10 +87,10 @@ class BrokerProcess:
             return 0
         process.send_signal(number)
         try:
-            status = process.wait(STARTED_SECONDS_MAX)
+            status = process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(STARTED_SECONDS_MAX)
+            process.wait(PATIENCE_SECONDS)
             raise
         finally:
             assert process.stdout is not None

@@ -9,6 +9,7 @@ from typing import Any
 from dejaqueue import Client
 from tests.crash.history import History
 from tests.crash.test_broker_kill import TOPIC, consume, drain, produce
+from tests.patience import PATIENCE_SECONDS
 
 
 class Load:
@@ -70,7 +71,7 @@ class Load:
         """Send no more, have everything consumed, and stop."""
         self._stop_producing.set()
         for thread in self._producers:
-            thread.join(60)
+            thread.join(PATIENCE_SECONDS)
         assert not self._failures, self._failures
         try:
             if drained:
@@ -79,5 +80,5 @@ class Load:
             self.is_over = True
             self._stop_consuming.set()
             for thread in self._consumers:
-                thread.join(60)
+                thread.join(PATIENCE_SECONDS)
         assert not self._failures, self._failures

@@ -12,8 +12,7 @@ import threading
 from pathlib import Path
 
 import dejaqueue
-
-MOUNTED_SECONDS_MAX = 20
+from tests.patience import PATIENCE_SECONDS
 
 
 def missing() -> str:
@@ -60,7 +59,7 @@ class LossyMount:
                 env=environment,
                 start_new_session=True,
             )
-        for _ in range(MOUNTED_SECONDS_MAX * 20):
+        for _ in range(PATIENCE_SECONDS * 20):
             if os.path.ismount(self.at):
                 self.ask(f"journaled {int(journaled)}")
                 return

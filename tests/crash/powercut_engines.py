@@ -17,6 +17,7 @@ from dev.services.postgresql import Postgresql
 from dev.services.service import Service, free_port, is_listening
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.lossy_mount import LossyMount
+from tests.patience import PATIENCE_SECONDS
 
 SMALL = {
     # So that segments roll, snapshots are taken and rows are copied all the time.
@@ -24,7 +25,6 @@ SMALL = {
     "journal__snapshot_entries": 150,
     "journal__reserve_bytes": 0,
 }
-START_SECONDS_MAX = 120.0
 
 
 class Engine(ABC):
@@ -228,7 +228,7 @@ class OnThree(Engine):
         self.broker.start()
 
     def _wait_until_well(self) -> None:
-        for _ in range(int(START_SECONDS_MAX * 5)):
+        for _ in range(int(PATIENCE_SECONDS * 5)):
             if all(one.is_well() for one in self._servers):
                 return
             threading.Event().wait(0.2)

@@ -23,10 +23,11 @@ from dejaqueue.model import RowStatus
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.history import Delivery, History
 from tests.crash.stall import watched
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [
     pytest.mark.crash,
-    pytest.mark.timeout(300 + 5 * int(os.environ.get("DEJAQ_KILL_CYCLES", "6"))),
+    pytest.mark.timeout(900 + 30 * int(os.environ.get("DEJAQ_KILL_CYCLES", "6"))),
 ]
 
 TOPIC = "kill"
@@ -145,7 +146,7 @@ def consume(url: str, history: History, stop: threading.Event, topic: str = TOPI
 def drain(url: str, topic: str = TOPIC) -> None:
     """Wait until nothing is left."""
     with Client(url) as client:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             stats = client.stats(topic)
             if stats["scheduled"] + stats["leased"] == 0:
@@ -201,13 +202,13 @@ def check_under_load(
         finally:
             stop_producing.set()
             for thread in producers:
-                thread.join(60)
+                thread.join(PATIENCE_SECONDS)
             try:
                 drain(broker.url)
             finally:
                 stop_consuming.set()
                 for thread in consumers:
-                    thread.join(60)
+                    thread.join(PATIENCE_SECONDS)
     assert not failures, failures
     assert not stalls, stalls
     print(f"sent={len(history.sent)} got={len(history.deliveries)} acked={len(history.acked_us)}")

@@ -21,8 +21,9 @@ import pytest
 from dejaqueue import Client, DejaQError
 from dejaqueue.errors import Unavailable
 from tests.crash.broker_process import BrokerProcess
+from tests.patience import PATIENCE_SECONDS
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.crash]
 
 TOPIC, DEAD = "work", "work.dead"
 CYCLES = int(os.environ.get("DEJAQ_KILL_CYCLES_OF_PARTS", "6"))
@@ -73,7 +74,7 @@ def refuse(url: str, stop: threading.Event) -> None:
 
 def wait_for_letters(client: Client, count: int) -> None:
     """Return when so many letters are there and nothing is on its way."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         work, dead = client.stats(TOPIC), client.stats(DEAD)
         on_way = work["scheduled"] + work["leased"] + work["dead"] + dead["dead"]
@@ -103,15 +104,15 @@ def test_every_message_ends_as_one_letter_and_comes_back_once(broker: BrokerProc
             broker.kill()
             broker.start()
         stop_sending.set()
-        producer.join(60)
+        producer.join(PATIENCE_SECONDS)
         with Client(broker.url) as client:
             wait_for_letters(client, len(sent))
             assert letters(client) == Counter(sent)
     finally:
         stop_sending.set()
         stop_refusing.set()
-        producer.join(60)
-        refuser.join(60)
+        producer.join(PATIENCE_SECONDS)
+        refuser.join(PATIENCE_SECONDS)
     assert len(sent) > 100
     come_back(broker, sent)
 
@@ -129,7 +130,7 @@ def come_back(broker: BrokerProcess, sent: list[bytes]) -> None:
     broker.start()
     with Client(broker.url) as client:
         client.redrive(DEAD)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while client.stats(DEAD)["dead"] and time.monotonic() < deadline:
             threading.Event().wait(0.1)
         back = Counter(client.peek(TOPIC, limit=1_000_000)["payload"].to_pylist())

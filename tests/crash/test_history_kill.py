@@ -12,6 +12,7 @@ import dejaqueue
 from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.errors import DejaQError
 from tests.crash.broker_process import BrokerProcess
+from tests.patience import PATIENCE_SECONDS
 
 TOPIC = "t"
 KILLS = 3
@@ -23,7 +24,7 @@ def read(url: str) -> pa.Table:
     """All history of the topic, through the broker."""
     transport = FlightTransport(url)
     try:
-        files = transport.action("history_files", {"name": TOPIC}).result(30)["files"]
+        files = transport.action("history_files", {"name": TOPIC}).result(PATIENCE_SECONDS)["files"]
         batches = []
         for file in files:
             named = {"partition": file["partition"], "file": file["name"], "columns": COLUMNS}
@@ -91,10 +92,10 @@ def work(
     threads = [threading.Thread(target=one) for one in (consume, produce)]
     for thread in threads:
         thread.start()
-    assert enough.wait(30)
+    assert enough.wait(PATIENCE_SECONDS)
     if kill:
         broker.kill()
         client.close()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()

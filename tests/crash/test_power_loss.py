@@ -20,7 +20,7 @@ from tests.crash.broker_process import BrokerProcess
 from tests.crash.load import Load
 from tests.crash.lossy_mount import LossyMount, missing
 
-pytestmark = [pytest.mark.crash, pytest.mark.may_skip, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.crash, pytest.mark.may_skip]
 
 CUTS = int(os.environ.get("DEJAQ_POWER_CUTS", "2"))
 REQUIRED = os.environ.get("DEJAQ_RELIABILITY") == "all"

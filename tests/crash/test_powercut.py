@@ -146,7 +146,6 @@ def engine() -> Iterator[Engine]:
 
 @pytest.mark.crash
 @pytest.mark.may_skip
-@pytest.mark.timeout(300)
 def test_sqlite_keeps_what_was_acknowledged__and_loses_it_on_a_disk_that_lies(
     engine: Engine,
 ) -> None:

@@ -16,7 +16,7 @@ from tests.crash.broker_process import BrokerProcess
 from tests.crash.test_broker_kill import check_under_load
 from tests.server_fixtures import served
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.crash]
 
 
 @pytest.fixture

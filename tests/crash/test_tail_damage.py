@@ -6,8 +6,6 @@ test_crash_states.py).
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +21,7 @@ from dejaqueue.testing.faulty_journal import FaultyFileSystem
 from dejaqueue.testing.journal_conformance import make_ack, make_enqueue, values_of
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.disk_copies import append_all, bytes_of, copied, open_store, scanned, segment_paths
+from tests.patience import until
 
 ROWS = 1_000
 
@@ -193,10 +192,3 @@ def test_rows_that_were_acknowledged_are_not_deleted_for_one_flipped_bit(
         assert segment.read_bytes() == bytes(content)
     finally:
         broker.kill()
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    ends = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < ends
-        time.sleep(0.01)  # tidy: allow sleep, because another process has no bell to ring here

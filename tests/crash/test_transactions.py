@@ -25,6 +25,7 @@ from dejaqueue.local import LocalTransport
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
+from tests.patience import PATIENCE_SECONDS
 
 INPUTS, OUTPUTS = [b"1", b"2", b"3"], [b"a", b"b", b"c", b"d"]
 TIMEOUT_MS = 60_000
@@ -145,7 +146,7 @@ def test_the_client_commits_again__its_answer_is_what_is_there(
             clock.advance(ms=TIMEOUT_MS)
         places = ["in/0", "in/1", "out/0", "out/1"]
         try:
-            broker.transactions.decide(copy.name, places, commit=True).result(10)
+            broker.transactions.decide(copy.name, places, commit=True).result(PATIENCE_SECONDS)
             answer = True
         except Refused:
             answer = False

@@ -18,8 +18,9 @@ import pytest
 
 from dejaqueue import Client, DejaQError
 from tests.crash.broker_process import BrokerProcess
+from tests.patience import PATIENCE_SECONDS
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.crash]
 
 CYCLES = int(os.environ.get("DEJAQ_KILL_CYCLES_OF_PARTS", "5"))
 INPUTS = 3_000
@@ -83,7 +84,7 @@ def test_each_input_has_one_output__sigkill_under_load(broker: BrokerProcess) ->
     finally:
         stop.set()
         for carrier in carriers:
-            carrier.join(60)
+            carrier.join(PATIENCE_SECONDS)
     assert not failures, failures
     got: Counter[bytes] = Counter()
     with Client(broker.url) as client:

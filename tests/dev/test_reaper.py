@@ -22,9 +22,9 @@ import pytest
 from dejaqueue.clock import SystemClock, Wake
 from dev.reaper import marks
 from dev.services import NAMES
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
-GONE_SECONDS_MAX = 20.0
 """Three until who does not stop is killed, and patience for a machine with other work."""
 
 
@@ -65,7 +65,7 @@ class Run:
 
     def left(self) -> dict[int, str]:
         """Those that still run, once all are gone or the time is over."""
-        deadline = time.monotonic() + GONE_SECONDS_MAX
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while (left := self._alive()) and time.monotonic() < deadline:
             wait_a_moment()
         return left
@@ -108,7 +108,6 @@ def runs() -> Iterator[list[Run]]:
         run.end()
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one_process", "xdist"])
 def test_what_a_killed_run_started_ends__brokers_and_servers(
     runs: list[Run], tmp_path: Path, options: tuple[str, ...]
@@ -123,7 +122,6 @@ def test_what_a_killed_run_started_ends__brokers_and_servers(
     assert run.left() == {}
 
 
-@pytest.mark.timeout(200)
 def test_what_a_run_started_ends_with_it__ctrl_c(runs: list[Run], tmp_path: Path) -> None:
     run = Run(tmp_path, "broker,shell,paused")
     runs.append(run)
@@ -146,7 +144,7 @@ def test_others_are_left_alone(tmp_path: Path) -> None:
             check=True,
             cwd=tmp_path,
         )
-        deadline = time.monotonic() + GONE_SECONDS_MAX
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while is_alive(int(found.stdout)) and time.monotonic() < deadline:
             wait_a_moment()
         assert not is_alive(int(found.stdout))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.tidy import exceptions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +39,9 @@ def commits() -> list[str]:
 
 
 def git(*words: str) -> int:
-    found = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, timeout=30, check=False)
+    found = subprocess.run(
+        ["git", *words], cwd=ROOT, capture_output=True, timeout=PATIENCE_SECONDS, check=False
+    )
     return found.returncode
 
 

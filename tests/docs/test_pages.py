@@ -15,6 +15,7 @@ import pytest
 
 from dejaqueue.settings import BrokerSettings
 from dev.reaper import marks
+from tests.patience import PATIENCE_SECONDS
 from tests.tidy import house_rules as house
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +76,7 @@ def test_generated_parts_are_fresh() -> None:
         env=marks() | {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert found.returncode == 0, found.stdout + found.stderr

@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 
 from dejaqueue.clock import SystemClock
+from tests.patience import PATIENCE_SECONDS
 
 Answer = tuple[int, Any]
 IN_AN_HOUR = 3_600
-SECONDS_MAX = 30
 NOT_COMPARED = {"enqueue_rps", "dequeue_rps", "ack_rps", "nack_rps"}
 
 
@@ -38,7 +38,7 @@ class Side:
     """One of the two servers."""
 
     def __init__(self, url: str) -> None:
-        self._http = httpx.Client(base_url=url, timeout=SECONDS_MAX, trust_env=False)
+        self._http = httpx.Client(base_url=url, timeout=PATIENCE_SECONDS, trust_env=False)
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
 

@@ -15,8 +15,8 @@ import pytest
 
 from tests.doq import documented
 from tests.doq.calls import Call, Side
+from tests.patience import PATIENCE_SECONDS
 
-SECONDS_MAX = 60
 SERVE = ("serve", "--data", "kept", "--port", "0", "--json")
 
 
@@ -33,7 +33,7 @@ def our_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert process.stdout is not None
     yield json.loads(process.stdout.readline())["http_url"]
     process.terminate()
-    process.communicate(timeout=SECONDS_MAX)
+    process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from dejaqueue.clock import SystemClock
 from tests.doq.calls import Call, Side
+from tests.patience import PATIENCE_SECONDS
 
 Q = "/API/v1/queues/q"
-SECONDS_MAX = 30
 GROUPS = ("one", "one", "one", "one", "two", "two", "three", "four")
 
 
@@ -87,7 +87,7 @@ def test_a_time_as_priority_is_waited_for(side: Side) -> None:
     put(side, "at once", 10)
     seen: list[str] = []
     while len(seen) < 3:
-        assert seconds() < now + SECONDS_MAX
+        assert seconds() < now + PATIENCE_SECONDS
         found = take(side)
         if found is not None:
             assert found["priority"] <= seconds()

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.patience import PATIENCE_SECONDS
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
     "--headless",
@@ -60,7 +62,7 @@ def shown(url: str, profile: Path, *flags: str) -> str:
     """The document of a page after its scripts have run."""
     command = _command((*flags, "--virtual-time-budget=5000", "--dump-dom"), profile, url)
     try:
-        found = subprocess.run(command, capture_output=True, timeout=60, check=True)
+        found = subprocess.run(command, capture_output=True, timeout=PATIENCE_SECONDS, check=True)
     finally:
         shutil.rmtree(profile, ignore_errors=True)
     return found.stdout.decode()

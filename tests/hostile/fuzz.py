@@ -51,12 +51,12 @@ from dejaqueue.wire.frames import Reply
 from dev.reaper import start_reaper
 from tests.hostile.arrow_bytes import stream_of
 from tests.hostile.spoil import bombs, good, spoilt
+from tests.patience import PATIENCE_SECONDS
 
 CANARY = b"C4NARY: the heap"
 SLOT_BYTES, SLOTS = 1 << 16, 256
 CYCLE = 4_000
 """Batches for one topic: then what was stored is read, and the topic deleted."""
-ANSWER_SECONDS = 30
 GROWTH_BYTES_MAX = max(limits.BATCH_BYTES_MAX, limits.BODY_BYTES_MAX) * 3 // 2
 THREADS_MORE_MAX = 5
 POOL_BYTES = 512 << 20
@@ -326,7 +326,7 @@ class Judged:
 
         threading.Thread(target=serve, daemon=True).start()
         try:
-            error = errors.get(timeout=ANSWER_SECONDS)
+            error = errors.get(timeout=PATIENCE_SECONDS)
         except queue.Empty:
             raise AssertionError("no answer: the stream stands") from None
         if error is not None and not writer.replies:
@@ -339,7 +339,7 @@ class Judged:
         writer = self._broker.open_write(WriteStream(self._topic))
         writer.check_schema(batch.schema)
         writer.submit(1, batch, answered.put)
-        return [answered.get(timeout=ANSWER_SECONDS)]
+        return [answered.get(timeout=PATIENCE_SECONDS)]
 
     def _read(self, content: pa.Buffer) -> Iterator[str]:
         try:

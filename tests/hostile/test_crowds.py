@@ -27,11 +27,11 @@ from dejaqueue import Client
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.wire import frames
 from dejaqueue.wire.frames import Credit, DeliveryHead, Ping, Settle, SettleOp
-from tests.cluster.brokers import until
 from tests.crash.broker_process import BrokerProcess
 from tests.hostile import crowd
+from tests.patience import PATIENCE_SECONDS, until
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.crash]
 
 ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
 CONNECTIONS = 10_000 if ALL else 1_000
@@ -82,7 +82,9 @@ def test_idle_connections_hold_up_nobody(broker: BrokerProcess) -> None:
     ports = [broker.port, broker.http_port]
     with contextlib.ExitStack() as opened:
         for number in range(count):
-            silent = socket.create_connection(("127.0.0.1", ports[number % 2]), timeout=20)
+            silent = socket.create_connection(
+                ("127.0.0.1", ports[number % 2]), timeout=PATIENCE_SECONDS
+            )
             opened.callback(silent.close)
         assert serves(broker)
         grown = own_bytes(broker) - before
@@ -190,7 +192,7 @@ def test_what_nobody_waits_for_is_bounded(broker: BrokerProcess) -> None:
     # What was stored takes its place in the table of messages, some 100 bytes each. The rest is
     # given back, if not at once: glibc keeps what the pieces of batches leave behind.
     bound = 2 * INBOX_BYTES_MAX + 160 * MB + len(streams) * batches * 1_000 * 150
-    until(lambda: own_bytes(broker) - before < bound, "memory is given back", 60)
+    until(lambda: own_bytes(broker) - before < bound, "memory is given back")
     print(
         f"{sent / MB:.0f} MB, peak {peak / MB:.0f}, {(own_bytes(broker) - before) / MB:.0f} after"
     )
@@ -207,7 +209,9 @@ def thread_count(broker: BrokerProcess) -> int:
 
 
 def probe(broker: BrokerProcess, path: str) -> int:
-    with urllib.request.urlopen(f"http://127.0.0.1:{broker.http_port}{path}", timeout=30) as answer:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{broker.http_port}{path}", timeout=PATIENCE_SECONDS
+    ) as answer:
         status: int = answer.status
     return status
 
@@ -228,9 +232,9 @@ def test_an_idle_stream_has_one_thread(broker: BrokerProcess) -> None:
         writer.write_metadata(pa.py_buffer(frames.encode(Ping(1, 0, 0, -1))))
     for _, reader in consumers:
         assert reader.read_chunk().app_metadata is not None  # its pong
-    until(lambda: thread_count(broker) - before >= 2 * CONSUMERS, "all are open", 60)
+    until(lambda: thread_count(broker) - before >= 2 * CONSUMERS, "all are open")
     spare = 16 + 8  # that wait for work, and gRPC's
-    until(lambda: thread_count(broker) - before <= 2 * CONSUMERS + spare, "one for each", 60)
+    until(lambda: thread_count(broker) - before <= 2 * CONSUMERS + spare, "one for each")
     for writer, _ in producers:
         writer.close()
     for _, reader in consumers:
@@ -246,13 +250,15 @@ def test_probes_are_answered_beside_more_connections_than_there_may_be(tmp_path:
     try:
         with contextlib.ExitStack() as opened:
             for _ in range(400):
-                silent = socket.create_connection(("127.0.0.1", process.http_port), timeout=20)
+                silent = socket.create_connection(
+                    ("127.0.0.1", process.http_port), timeout=PATIENCE_SECONDS
+                )
                 opened.callback(silent.close)
             for path in ("/livez", "/readyz", "/metrics", "/livez"):
                 assert probe(process, path) == 200
             with pytest.raises(urllib.error.HTTPError, match="503"):
                 probe(process, "/v1/topics")
-        until(lambda: probe(process, "/v1/topics") == 200, "the others are gone", 60)
+        until(lambda: probe(process, "/v1/topics") == 200, "the others are gone")
     finally:
         process.kill()
 
@@ -285,7 +291,7 @@ def test_one_key_at_its_limits_is_told_so_and_another_is_served(tmp_path: Path) 
         raw.close()
 
         with Client(process.url, api_key=keys["crowd"], retry_ms_max=0) as client:
-            until(lambda: client.send("crowd", b"x") >= 0, "its streams are closed", 60)
+            until(lambda: client.send("crowd", b"x") >= 0, "its streams are closed")
             with pytest.raises(ResourceExhausted, match=r"rows_per_s: at most 1000 for crowd, got"):
                 for _ in range(100):  # as many as it takes where each one takes a while
                     client.send_batch("crowd", [b"x"] * 1_000)

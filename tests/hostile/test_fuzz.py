@@ -20,8 +20,9 @@ from tests.hostile import fuzz
 from tests.hostile.arrow_bytes import stream_of
 from tests.hostile.raw_flight import RawPut
 from tests.hostile.spoil import spoilt
+from tests.patience import PATIENCE_SECONDS
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.crash]
 
 ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
 BATCHES = 100_000 if ALL else 4_000
@@ -75,7 +76,7 @@ def test_over_the_ports_of_a_broker_they_do_no_harm_either(broker: BrokerProcess
     path = f"http://127.0.0.1:{broker.http_port}/v1/topics/t/messages"
     kind = {"Content-Type": "application/vnd.apache.arrow.stream"}
     answered = 0
-    with httpx.Client(timeout=30) as http:
+    with httpx.Client(timeout=PATIENCE_SECONDS) as http:
         for seed in range(OVER_THE_WIRE):
             drawn = spoilt(seed)
             if drawn.op == "http":

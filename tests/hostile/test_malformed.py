@@ -19,12 +19,12 @@ import pytest
 from dejaqueue import Client, limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.wire.frames import Reply
-from tests.cluster.brokers import until
 from tests.crash.broker_process import BrokerProcess
 from tests.hostile.arrow_bytes import Message, messages_of, replaced, stream_of
 from tests.hostile.raw_flight import RawPut
+from tests.patience import PATIENCE_SECONDS, until
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.crash]
 
 MB = 1 << 20
 STREAMS = 50
@@ -149,7 +149,7 @@ def test_fifty_such_streams_leave_no_thread_behind(broker: BrokerProcess) -> Non
         assert isinstance(stream.replies[0].error, BadRequest)
         stream.close()  # without an end
     # gRPC keeps some threads for the next calls.
-    until(lambda: threads() <= before + 8, "their threads end", 30)
+    until(lambda: threads() <= before + 8, "their threads end")
     is_served(broker)
 
 
@@ -207,7 +207,7 @@ def test_over_http_the_same_is_refused(broker: BrokerProcess) -> None:
             f"http://127.0.0.1:{broker.http_port}/v1/topics/t/messages",
             content=stream_of(messages),
             headers={"Content-Type": "application/vnd.apache.arrow.stream"},
-            timeout=30,
+            timeout=PATIENCE_SECONDS,
         )
 
     for batch, column, old, new in FAULTS.values():

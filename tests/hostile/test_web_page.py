@@ -32,6 +32,7 @@ from dejaqueue.model import Topic
 from dejaqueue.settings import ServerSettings
 from tests.hostile import browser
 from tests.integration.access_fixture import Site, running
+from tests.patience import PATIENCE_SECONDS
 
 HERE = Path(__file__).parent
 ATTACK = (HERE / "attack.html").read_text()
@@ -180,7 +181,7 @@ def fill(site: Site) -> dict[str, int]:
     """A queue with one message for each way; how many live messages each has."""
     ways = [f"q-{name}" for name in (*TAKES, *CALLS)]
     names = [*ways, *(f"r-{name}" for name in NAMES)]
-    with httpx.Client(base_url=site.http_url) as client:
+    with httpx.Client(base_url=site.http_url, timeout=PATIENCE_SECONDS) as client:
         for name in names:
             site.broker.create_topic(Topic(name))
             client.post(f"/v1/topics/{name}/messages", json={"payload": "secret"})
@@ -211,8 +212,8 @@ def test_a_page_takes_loses_and_sends_nothing(
         rules = ", ".join(f"MAP {name} 127.0.0.2" for name in NAMES)
         page = f"http://{page_host}:{attacker.port}/"
         with browser.showing(page, tmp_path / "profile", f"--host-resolver-rules={rules}"):
-            tried = attacker.tried.result(60)
-            until_ms = SystemClock().now_ms() + 20_000
+            tried = attacker.tried.result(PATIENCE_SECONDS)
+            until_ms = SystemClock().now_ms() + PATIENCE_SECONDS * 1_000
             while not refused >= EXPECTED and SystemClock().now_ms() < until_ms:
                 threading.Event().wait(0.1)
         attacker.close()
@@ -228,7 +229,7 @@ def test_a_page_takes_loses_and_sends_nothing(
         assert attacker.statuses.keys() == set(NAMES)
         assert {s for found in attacker.statuses.values() for s in found.values()} == {403}
         assert site.broker.counting.flight_begun.read() == {}, "a browser speaks no gRPC"
-        metrics = httpx.get(f"{site.http_url}/metrics").text
+        metrics = httpx.get(f"{site.http_url}/metrics", timeout=PATIENCE_SECONDS).text
         counts = re.findall(r'dejaq_http_pages_refused_total\{reason="(\w+)"\} (\d+)', metrics)
         assert sum(int(count) for _, count in counts) >= len(EXPECTED)
 

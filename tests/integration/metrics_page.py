@@ -8,15 +8,16 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.patience import PATIENCE_SECONDS
+
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
-SECONDS_MAX = 60
 
 Labels = dict[str, str]
 
 
 def fetch(port: int, path: str = "/metrics", accept: str = "") -> tuple[int, str, str]:
     """Status, content type and body."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=SECONDS_MAX)
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
     try:
         connection.request("GET", path, headers={"Accept": accept} if accept else {})
         answer = connection.getresponse()

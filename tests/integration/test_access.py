@@ -37,6 +37,7 @@ from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Ping
 from tests.integration.access_fixture import MINE, THEIRS, Site, give_keys, make_topics, running
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -130,9 +131,9 @@ def test_an_open_consumer_of_a_revoked_key_ends_at_once(site: Site) -> None:
         threading.Thread(target=consume, daemon=True).start()
         with client_of(site, "produce mine") as sender:
             sender.send(MINE, b"one")
-            assert first.wait(20)
+            assert first.wait(PATIENCE_SECONDS)
             revoke(site, "consume mine")
-            assert ended.wait(20)
+            assert ended.wait(PATIENCE_SECONDS)
             assert [type(error) for error in errors] == [Unauthenticated]
             sender.send(MINE, b"two")
         with client_of(site, "manage mine") as looker:
@@ -198,7 +199,7 @@ def test_letters_go_back_only_where_the_caller_may_send(site: Site) -> None:
             root.send(name, name.encode())
             for message in root.consume(name, max_messages=1, idle_ms=20_000):
                 message.nack()
-        moved, left, until_ms = 0, 0, clock.now_ms() + 20_000
+        moved, left, until_ms = 0, 0, clock.now_ms() + PATIENCE_SECONDS * 1_000
         while (moved, left) != (1, 1) and clock.now_ms() < until_ms:
             sent = manager.redrive("mine.dead")  # letters are on their way here for a moment
             moved, left = moved + sent.moved, sent.left
@@ -217,13 +218,13 @@ def test_a_request_that_waits_with_a_revoked_key_gets_nothing(site: Site) -> Non
         waiting.set()
         body = {"max": 1, "wait_ms": 20_000}
         url = f"{site.http_url}/v1/topics/{MINE}/lease"
-        answers.append(httpx.post(url, json=body, headers=headers, timeout=60))
+        answers.append(httpx.post(url, json=body, headers=headers, timeout=PATIENCE_SECONDS))
 
     thread = threading.Thread(target=lease)
     thread.start()
-    assert waiting.wait(20)
+    assert waiting.wait(PATIENCE_SECONDS)
     with client_of(site, "manage mine") as looker:
-        until_ms = SystemClock().now_ms() + 20_000
+        until_ms = SystemClock().now_ms() + PATIENCE_SECONDS * 1_000
         while (
             not site.broker.call("stats", {"topic": MINE})["consumers"]
             and SystemClock().now_ms() < until_ms
@@ -232,7 +233,7 @@ def test_a_request_that_waits_with_a_revoked_key_gets_nothing(site: Site) -> Non
         revoke(site, "consume mine")
         with client_of(site, "produce mine") as sender:
             sender.send(MINE, b"one")
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
         assert answers[0].status_code == 401
         with (
             client_of(site, "admin mine") as other,
@@ -247,7 +248,7 @@ def test_a_body_beyond_the_limit_is_refused_by_name(
 ) -> None:
     monkeypatch.setattr(limits, "ACTION_BYTES_MAX", 1_000)
     with client_of(site, "root") as root, pytest.raises(BadRequest, match=r"action\.body"):
-        root._core.transport.action("clock", {"x": "y" * 1_000}).result(30)
+        root._core.transport.action("clock", {"x": "y" * 1_000}).result(PATIENCE_SECONDS)
 
 
 def test_streams_beyond_the_limit_are_refused_until_one_ends(site: Site) -> None:
@@ -264,15 +265,17 @@ def test_streams_beyond_the_limit_are_refused_until_one_ends(site: Site) -> None
     try:
         first = transport.open_consume(options, lambda _: None, lambda _: ponged.set(), end)
         first.ping(Ping(1, 1, 0, 0))
-        assert ponged.wait(20)
+        assert ponged.wait(PATIENCE_SECONDS)
         batch = pa.record_batch({"nonsense": [1]})
         refused = transport.open_write(WriteStream(MINE)).send(1, batch)
-        assert isinstance(refused.exception(20), ResourceExhausted)
+        assert isinstance(refused.exception(PATIENCE_SECONDS), ResourceExhausted)
         first.close()
         wrong: BaseException | None = None
-        until_ms = SystemClock().now_ms() + 20_000
+        until_ms = SystemClock().now_ms() + PATIENCE_SECONDS * 1_000
         while not isinstance(wrong, BadRequest) and SystemClock().now_ms() < until_ms:
-            wrong = transport.open_write(WriteStream(MINE)).send(1, batch).exception(20)
+            wrong = (
+                transport.open_write(WriteStream(MINE)).send(1, batch).exception(PATIENCE_SECONDS)
+            )
         assert isinstance(wrong, BadRequest), "the next stream is let in, and its schema looked at"
     finally:
         transport.close()
@@ -317,8 +320,8 @@ def test_administration_is_audited(site: Site, caplog: pytest.LogCaptureFixture)
         with pytest.raises(Forbidden):
             taker.send(MINE, b"x")
     headers = {"Authorization": f"Bearer {site.keys['manage mine']}"}
-    httpx.get(f"{site.http_url}/v1/keys", headers=headers)
-    httpx.get(f"{site.http_url}/v1/keys")
+    httpx.get(f"{site.http_url}/v1/keys", headers=headers, timeout=PATIENCE_SECONDS)
+    httpx.get(f"{site.http_url}/v1/keys", timeout=PATIENCE_SECONDS)
     found = [
         (one["principal"], one["action"], one["topic"], one["outcome"]) for one in lines_of(caplog)
     ]
@@ -341,7 +344,7 @@ def test_no_caller_makes_a_line_of_its_own(site: Site, caplog: pytest.LogCapture
     caplog.set_level(logging.INFO, "dejaqueue.audit")
     forged = 'x"\nprincipal="root" action="delete_topic"'
     with client_of(site, "consume mine") as taker, pytest.raises(Forbidden):
-        taker._core.transport.action("describe_topic", {"name": forged}).result(30)
+        taker._core.transport.action("describe_topic", {"name": forged}).result(PATIENCE_SECONDS)
     [record] = [one for one in caplog.records if one.name == "dejaqueue.audit"]
     assert "\n" not in record.getMessage()
     assert record.getMessage().count('principal="') == 1
@@ -361,7 +364,9 @@ def test_no_secret_is_written_anywhere(site: Site, caplog: pytest.LogCaptureFixt
                 ("revoke_key", {"key": f"{key}0"}), ("list_topics", {}),
             ):  # fmt: skip
                 try:
-                    said.append(str(client._core.transport.action(name, body).result(30)))
+                    said.append(
+                        str(client._core.transport.action(name, body).result(PATIENCE_SECONDS))
+                    )
                 except DejaQError as error:
                     said.append(f"{error!r} {error} {error.fields()} {error.__cause__!r}")
             try:
@@ -369,7 +374,7 @@ def test_no_secret_is_written_anywhere(site: Site, caplog: pytest.LogCaptureFixt
             except DejaQError as error:
                 said.append(f"{error!r} {error}")
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        with httpx.Client(base_url=site.http_url, headers=headers) as web:
+        with httpx.Client(base_url=site.http_url, headers=headers, timeout=PATIENCE_SECONDS) as web:
             for path in ("/stats", "/v1/keys", "/openapi.json", f"/v1/nothing/{caller}"):
                 answer = web.get(path)
                 said.append(f"{answer.text} {answer.headers}")
@@ -408,7 +413,7 @@ def test_a_header_that_is_no_key_is_refused(site: Site) -> None:
         [(b"authorization-bin", b"\xff\x00")],
         [(b"authorization", b"Bearer " + b"x" * 4_000)],
     ):
-        options = flight.FlightCallOptions(timeout=30, headers=headers)
+        options = flight.FlightCallOptions(timeout=PATIENCE_SECONDS, headers=headers)
         with (
             flight.FlightClient(site.flight.url.replace("dejaq", "grpc")) as client,
             pytest.raises(flight.FlightUnauthenticatedError) as caught,

@@ -38,6 +38,7 @@ from tests.integration.access_fixture import (
     make_topics,
     running,
 )
+from tests.patience import PATIENCE_SECONDS
 
 LETTERS = {
     "P": Role.PRODUCE,
@@ -224,7 +225,7 @@ def outcome(error: BaseException | None) -> type[DejaQError] | None:
 
 def options(key: str | None) -> flight.FlightCallOptions:
     headers = [] if key is None else [(b"authorization", b"Bearer " + key.encode())]
-    return flight.FlightCallOptions(timeout=30, headers=headers)
+    return flight.FlightCallOptions(timeout=PATIENCE_SECONDS, headers=headers)
 
 
 def attempt(call: Any) -> BaseException | None:
@@ -288,7 +289,11 @@ def stream(site: Site, name: str, key: str | None) -> BaseException | None:
         transport = FlightTransport(site.flight.url, key)
         try:
             batch = pa.record_batch({"nonsense": [1]})
-            return transport.open_write(WriteStream(MINE, name)).send(1, batch).exception(30)
+            return (
+                transport.open_write(WriteStream(MINE, name))
+                .send(1, batch)
+                .exception(PATIENCE_SECONDS)
+            )
         finally:
             transport.close()
     if name == "consume":
@@ -328,7 +333,7 @@ def consume(site: Site, key: str | None) -> BaseException | None:
         except DejaQError as error:  # the answer may come before the stream is open
             return error
         channel.ping(Ping(1, 1, 0, 0))
-        assert heard.wait(30)
+        assert heard.wait(PATIENCE_SECONDS)
         return errors[0] if errors else None
     finally:
         transport.close()
@@ -343,7 +348,7 @@ def test_a_stream_is_for_its_roles_alone(site: Site, name: str) -> None:
 def act(site: Site, caller: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
     transport = FlightTransport(site.flight.url, site.keys[caller])
     try:
-        return transport.action(name, body).result(30)
+        return transport.action(name, body).result(PATIENCE_SECONDS)
     finally:
         transport.close()
 
@@ -408,7 +413,12 @@ def test_a_foreign_transaction_says_nothing_of_whether_its_topic_is_there(site: 
                     place = f"{caller} {action} {number}"
                     said.setdefault(place, set()).add(str(caught.value).replace(topic, "it"))
                     url = f"{site.http_url}/v1/transactions/{action.partition('_')[0]}"
-                    found = httpx.post(url, json=body, headers={"Authorization": f"Bearer {key}"})
+                    found = httpx.post(
+                        url,
+                        json=body,
+                        headers={"Authorization": f"Bearer {key}"},
+                        timeout=PATIENCE_SECONDS,
+                    )
                     assert found.status_code == 403
                     said[place].add(found.json()["detail"].replace(topic, "it"))
             for op, call in (("enqueue", "messages"), ("ack", "ack")):
@@ -422,7 +432,7 @@ def test_a_foreign_transaction_says_nothing_of_whether_its_topic_is_there(site: 
                 try:
                     batch = pa.record_batch({"nonsense": [1]})
                     stream = transport.open_write(WriteStream(MINE, op, transaction=name))
-                    error = stream.send(1, batch).exception(30)
+                    error = stream.send(1, batch).exception(PATIENCE_SECONDS)
                 finally:
                     transport.close()
                 assert isinstance(error, Forbidden)
@@ -433,6 +443,7 @@ def test_a_foreign_transaction_says_nothing_of_whether_its_topic_is_there(site: 
                     params={"transaction": name},
                     json={"payload": "x"} if op == "enqueue" else {"messages": []},
                     headers={"Authorization": f"Bearer {key}"},
+                    timeout=PATIENCE_SECONDS,
                 )
                 assert found.status_code == 403
                 said[place].add(found.json()["detail"].replace(topic, "it"))
@@ -483,7 +494,7 @@ def test_every_route_has_a_rule_and_a_line_here(site: Site) -> None:
 
 def test_a_route_is_for_its_roles_alone(site: Site) -> None:
     wrong = []
-    with httpx.Client(base_url=site.http_url, timeout=30) as client:
+    with httpx.Client(base_url=site.http_url, timeout=PATIENCE_SECONDS) as client:
         for method, path in sorted(routes(site)):
             needs, body = ROUTES[method, path]
             for caller, key in site.keys.items():
@@ -520,7 +531,7 @@ def test_what_administers_has_one_line_each(site: Site, caplog: pytest.LogCaptur
             assert isinstance(error, NotAllowed) == calls.ACTIONS[name].rule.peers
         if calls.ACTIONS[name].rule.audited or calls.ACTIONS[name].rule.peers:  # refused
             wanted.append(("root", name, body.get("name" if "topic" in name else "topic", "")))
-    with httpx.Client(base_url=site.http_url, timeout=30) as client:
+    with httpx.Client(base_url=site.http_url, timeout=PATIENCE_SECONDS) as client:
         for (method, path), (_, body) in ROUTES.items():
             make_topics(site.broker)
             request(client, method, path, body, site.keys["root"])
@@ -532,7 +543,7 @@ def test_what_administers_has_one_line_each(site: Site, caplog: pytest.LogCaptur
 
 
 def test_strangers_learn_nothing_from_what_is_not_there_or_wrong(site: Site) -> None:
-    with httpx.Client(base_url=site.http_url, timeout=30) as client:
+    with httpx.Client(base_url=site.http_url, timeout=PATIENCE_SECONDS) as client:
         for method, path, body in (
             ("GET", "/v1/nowhere", None),
             ("GET", "/v1/topics/nowhere", None),
@@ -560,15 +571,27 @@ def test_pages_in_a_browser_cannot_call_a_broker_without_keys(site: Site) -> Non
             ({"Host": f"evil.example:{port}"}, 403),
             ({"Host": "127.0.0.1.evil.example"}, 403),
         ):
-            found = httpx.get(f"{bare.http_url}/v1/topics", headers=headers)
+            found = httpx.get(
+                f"{bare.http_url}/v1/topics", headers=headers, timeout=PATIENCE_SECONDS
+            )
             assert found.status_code == status, headers
         body = {"name": "root", "grants": ["admin:*"]}
-        found = httpx.post(f"{bare.http_url}/v1/keys", json=body, headers={"Origin": "http://a.b"})
+        found = httpx.post(
+            f"{bare.http_url}/v1/keys",
+            json=body,
+            headers={"Origin": "http://a.b"},
+            timeout=PATIENCE_SECONDS,
+        )
         assert found.status_code == 403
         assert not bare.broker.keys.required
     # With a key it is the key that counts: no page has one that was not given to it.
     url = f"{site.http_url}/v1/topics"
-    assert httpx.get(url, headers=key | {"Origin": "https://our.example"}).status_code == 200
+    assert (
+        httpx.get(
+            url, headers=key | {"Origin": "https://our.example"}, timeout=PATIENCE_SECONDS
+        ).status_code
+        == 200
+    )
 
 
 def test_two_authorizations_and_two_hosts_are_refused(site: Site) -> None:
@@ -578,11 +601,13 @@ def test_two_authorizations_and_two_hosts_are_refused(site: Site) -> None:
         for url, wanted in ((site.http_url, 401), (bare.http_url, 401)):
             for pair in ((root, root), (own, root), (root, ""), ("Basic x", root)):
                 headers = [("Authorization", value) for value in pair]
-                found = httpx.get(f"{url}/v1/topics", headers=headers)
+                found = httpx.get(f"{url}/v1/topics", headers=headers, timeout=PATIENCE_SECONDS)
                 assert found.status_code == wanted
                 assert "one authorization header" in found.json()["detail"]
             port = int(url.rpartition(":")[2])
-            with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            with socket.create_connection(
+                ("127.0.0.1", port), timeout=PATIENCE_SECONDS
+            ) as connection:
                 host = "Host: localhost\r\n"
                 lines = f"GET /v1/topics HTTP/1.1\r\n{host}{host}Authorization: {root}\r\n\r\n"
                 connection.sendall(lines.encode())
@@ -597,7 +622,7 @@ def test_messages_that_a_get_takes_are_in_the_audit_log(
     path = f"/API/v1/queues/{MINE}/messages"
     takes = {"Authorization": f"Bearer {site.keys['consume mine']}"}
     sends = {"Authorization": f"Bearer {site.keys['produce mine']}"}
-    with httpx.Client(base_url=site.http_url, timeout=30) as client:
+    with httpx.Client(base_url=site.http_url, timeout=PATIENCE_SECONDS) as client:
         for ack in ("false", "true", "false", "true", "true"):
             client.post(path, json={"content": "x", "priority": 1}, headers=sends)
             assert client.get(path, params={"ack": ack}, headers=takes).status_code == 200
@@ -613,7 +638,7 @@ def test_messages_that_a_get_takes_are_in_the_audit_log(
 
 def test_messages_found_by_a_filter_are_a_managers_to_change(site: Site) -> None:
     body = {"where": {"group": "a"}, "due": 5}
-    with httpx.Client(base_url=site.http_url, timeout=30) as client:
+    with httpx.Client(base_url=site.http_url, timeout=PATIENCE_SECONDS) as client:
         for caller, status in (("produce mine", 403), ("manage mine", 200)):
             headers = {"Authorization": f"Bearer {site.keys[caller]}"}
             found = client.post(f"/v1/topics/{MINE}/move", json=body, headers=headers)
@@ -621,19 +646,19 @@ def test_messages_found_by_a_filter_are_a_managers_to_change(site: Site) -> None
 
 
 def test_a_refusal_over_http_is_a_problem(site: Site) -> None:
-    found = httpx.get(f"{site.http_url}/v1/keys")
+    found = httpx.get(f"{site.http_url}/v1/keys", timeout=PATIENCE_SECONDS)
     assert found.status_code == 401
     assert found.headers["www-authenticate"] == "Bearer"
     assert found.headers["content-type"] == "application/problem+json"
     assert found.json()["title"] == "Unauthenticated"
     headers = {"Authorization": f"Bearer {site.keys['manage mine']}"}
-    found = httpx.get(f"{site.http_url}/v1/keys", headers=headers)
+    found = httpx.get(f"{site.http_url}/v1/keys", headers=headers, timeout=PATIENCE_SECONDS)
     assert (found.status_code, found.json()["title"]) == (403, "Forbidden")
 
 
 def test_keys_are_made_and_revoked_over_http(site: Site) -> None:
     headers = {"Authorization": f"Bearer {site.keys['root']}"}
-    with httpx.Client(base_url=site.http_url, headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=site.http_url, headers=headers, timeout=PATIENCE_SECONDS) as client:
         made = client.post("/v1/keys", json={"name": "web", "grants": [f"manage:{MINE}"]}).json()
         web = {"Authorization": f"Bearer {made['api_key']}"}
         assert client.get("/v1/keys", headers=web).status_code == 403

@@ -37,6 +37,7 @@ from dejaqueue.schema.checks import SendColumns
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
+from tests.patience import PATIENCE_SECONDS
 
 BAD = b"\xc3\x28"
 MENDED = "\ufffd("
@@ -72,7 +73,7 @@ def store(broker: Broker) -> None:
     )
     replied: Future[Reply] = Future()
     broker.open_write(WriteStream("t")).submit_columns(1, columns, None, replied.set_result)
-    assert replied.result(20).error is None
+    assert replied.result(PATIENCE_SECONDS).error is None
 
 
 @pytest.fixture
@@ -133,7 +134,7 @@ def check_dead(client: Client) -> None:
     """The bad row becomes a dead letter after its two attempts, with the reason; no other does."""
     clock = SystemClock()
     found: list[Any] = []
-    until_us = clock.now_us() + 30_000_000
+    until_us = clock.now_us() + PATIENCE_SECONDS * 1_000_000
     while not found:
         assert clock.now_us() < until_us, "it did not die"
         clock.wait_until(clock.now_us() + 50_000, Wake())
@@ -243,7 +244,7 @@ def test_a_batch_consumer_gets_all_rows(site: Site) -> None:
 
 
 def test_the_http_api_shows_and_leases_all_rows(site: Site) -> None:
-    with httpx.Client(base_url=site.http, timeout=20) as http:
+    with httpx.Client(base_url=site.http, timeout=PATIENCE_SECONDS) as http:
         peeked = http.get("/v1/topics/t/messages").json()["messages"]
         assert keys_of(peeked) == EXPECTED
         leased = http.post("/v1/topics/t/lease", json={"max": 9}).json()["messages"]
@@ -255,7 +256,7 @@ def test_the_http_api_shows_and_leases_all_rows(site: Site) -> None:
 
 
 def test_doqs_api_hands_out_all_rows(site: Site) -> None:
-    with httpx.Client(base_url=site.http, timeout=20) as http:
+    with httpx.Client(base_url=site.http, timeout=PATIENCE_SECONDS) as http:
         found = []
         for _ in range(COUNT):
             answered = http.get("/API/v1/queues/t/messages", params={"ack": "true"})

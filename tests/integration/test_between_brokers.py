@@ -25,6 +25,7 @@ from dejaqueue.settings import BrokerSettings, ClusterSettings, JournalSettings,
 from tests.integration.access_fixture import Site, running
 from tests.integration.papers import HOST, Papers, server_tls
 from tests.integration.test_forwarding import THERE, AllElsewhere
+from tests.patience import PATIENCE_SECONDS
 
 
 class Near(AllElsewhere):
@@ -78,7 +79,7 @@ def send_by_flight(site: Site) -> int:
 
 def send_by_http(site: Site) -> httpx.Response:
     url = f"{site.http_url}/v1/topics/{THERE}/messages"
-    return httpx.post(url, json={"payload": "by http"}, timeout=20)
+    return httpx.post(url, json={"payload": "by http"}, timeout=PATIENCE_SECONDS)
 
 
 def test_a_broker_shows_its_certificate_to_another_that_wants_one(papers: Papers) -> None:

@@ -22,6 +22,7 @@ from dejaqueue.local import LocalTransport
 from dejaqueue.model import RowStatus
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.answers import is_ok
+from tests.patience import PATIENCE_SECONDS
 
 CLOCK = SystemClock()
 
@@ -174,8 +175,8 @@ def test_a_producer(client: Client, topic: str) -> None:
     with client.producer(topic, batch_rows=100, linger_ms=2) as producer:
         singles = [producer.send(b"%d" % n) for n in range(250)]
         batch = producer.send_batch(pa.table({"payload": [b"b"] * 10_000}))
-        assert len({one.result(10) for one in singles}) == 250
-        assert len(batch.result(10)) == 10_000
+        assert len({one.result(PATIENCE_SECONDS) for one in singles}) == 250
+        assert len(batch.result(PATIENCE_SECONDS)) == 10_000
     assert len(drain(client, topic, 10_250)) == 10_250
 
 
@@ -261,7 +262,7 @@ def test_messages_can_be_acked_after_the_loop(client: Client, topic: str) -> Non
     assert is_ok(late.ack())
     for thread in threading.enumerate():
         if thread.name == "dejaq-abandon":  # consumers that are done close behind our back
-            thread.join(10)
+            thread.join(PATIENCE_SECONDS)
 
 
 def test_asynchronous(server: FlightServer, topic: str) -> None:
@@ -299,7 +300,7 @@ def test_a_server_that_comes_back_is_found_again(broker: Broker, topic: str) -> 
             thread.start()
             second = FlightServer(broker, port=port)
             second.start()
-            thread.join(20)
+            thread.join(PATIENCE_SECONDS)
             assert not thread.is_alive()
             meanwhile = next(consumer)
             assert meanwhile.payload == b"meanwhile"

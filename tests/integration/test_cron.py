@@ -16,6 +16,7 @@ from dejaqueue.flight.server import FlightServer
 from dejaqueue.local import LocalTransport
 from dejaqueue.schema.cron import HEADER_ENTRY, HEADER_FIRING, CronEntry, Misfire
 from dejaqueue.settings import BrokerSettings, JournalSettings
+from tests.patience import PATIENCE_SECONDS
 
 CLOCK = SystemClock()
 
@@ -117,7 +118,7 @@ def test_what_is_wrong_is_refused(client: Client) -> None:
         ("cron_next", {"topic": "c", "entry": 5}, "entry"),
     ):
         with pytest.raises(BadRequest, match=text):
-            action(name, body).result(10)
+            action(name, body).result(PATIENCE_SECONDS)
 
 
 def test_the_asynchronous_client() -> None:

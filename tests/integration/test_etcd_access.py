@@ -17,6 +17,7 @@ from dejaqueue.errors import DejaQError, Refused, Unavailable
 from dev.services import missing, start
 from dev.services.etcd import Etcd
 from dev.services.service import free_port
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -45,11 +46,11 @@ def test_a_user_with_a_password(tmp_path: Path) -> None:
         coordinator = open_coordinator(f"etcd://broker:other@{place}")
         rung = threading.Event()
         coordinator.watch("", rung.set)
-        assert rung.wait(20)
+        assert rung.wait(PATIENCE_SECONDS)
         rung.clear()
         assert coordinator.put("a", b"1", 0, ttl_ms=2_000) > 0
         assert coordinator.renew("a")
-        assert rung.wait(20)
+        assert rung.wait(PATIENCE_SECONDS)
         coordinator.close()
         for wrong in ("", "broker:wrong@", "nobody:none@"):
             with pytest.raises(DejaQError) as refusal:
@@ -89,7 +90,7 @@ def test_tls_with_certificates_on_both_sides(tmp_path: Path) -> None:
         rung = threading.Event()
         good.watch("", rung.set)
         good.put("a", b"1")
-        assert rung.wait(20)
+        assert rung.wait(PATIENCE_SECONDS)
         good.close()
         for wrong in (f"{place}?ca={paths['ca']}", f"{place}?tls=true", place):
             with pytest.raises(Unavailable):
@@ -117,7 +118,7 @@ def three() -> Iterator[list[Etcd]]:
         for one in starts:
             one.start()
         for one in starts:
-            one.join(60)
+            one.join(PATIENCE_SECONDS)
         yield members
 
 
@@ -128,7 +129,7 @@ def test_members_may_die_one_by_one_and_none_is_missed(three: list[Etcd]) -> Non
     one, other = open_coordinator(url), open_coordinator(url)
     rung = threading.Event()
     other.watch("", rung.set)
-    assert rung.wait(20)
+    assert rung.wait(PATIENCE_SECONDS)
     number = 0
     for member in three:
         member.kill()
@@ -141,7 +142,7 @@ def test_members_may_die_one_by_one_and_none_is_missed(three: list[Etcd]) -> Non
                 done = True
             except Unavailable:  # it may have been done; the next number is another one
                 pass
-        assert rung.wait(20)
+        assert rung.wait(PATIENCE_SECONDS)
         found = other.get("a")
         assert found is not None
         assert found.value == b"%d" % number

@@ -20,6 +20,7 @@ from dejaqueue.flight.server import FlightServer
 from dejaqueue.local import LocalTransport
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.answers import is_ok
+from tests.patience import PATIENCE_SECONDS
 
 CLOCK = SystemClock()
 
@@ -96,7 +97,7 @@ def test_a_nack_that_cannot_be_is_refused(client: Client) -> None:
     with client.consume("work", idle_ms=10_000) as consumer:
         message = next(consumer)
         with pytest.raises(BadRequest, match=r"^reason: a text"):
-            message.nack(reason=5)  # type: ignore[arg-type]
+            message.nack(reason=5)  # type: ignore[call-overload]
         with pytest.raises(BadRequest, match=r"^delay: none for a message that dies now"):
             message.nack(dead=True, delay=1)
         with pytest.raises(BadRequest, match=r"^delay: not negative"):
@@ -170,7 +171,7 @@ def test_lives_end(client: Client) -> None:
     dues = pa.array([soon + 60_000] * 2)
     client.send_batch("work", pa.table({"payload": ["f", "kept"], "expires": times, "due": dues}))
     with client.producer("work") as producer:
-        assert producer.send("g", delay=60, expires=soon).result(10) >= 0
+        assert producer.send("g", delay=60, expires=soon).result(PATIENCE_SECONDS) >= 0
     got = letters(client, 7)
     assert sorted(letter.payload for letter in got) == [b"%c" % c for c in b"abcdefg"]
     assert {letter.headers["dejaq-dead-reason"] for letter in got} == {"expired"}

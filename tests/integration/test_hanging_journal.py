@@ -8,11 +8,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.shard.committer import Committer
+from dejaqueue.broker.topic import handing_over, served_topic
+from dejaqueue.clock import SystemClock, Wake
+from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.interface import Bytes
 from dejaqueue.journal.records.memory import MemoryRecords, MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
@@ -20,8 +25,8 @@ from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, DispatchSettings, JournalSettings
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
+from tests.patience import PATIENCE_SECONDS
 
-SECONDS_MAX = 20
 RECORD_BYTES_MAX = 1 << 20
 
 
@@ -53,7 +58,7 @@ class Server(MemoryRecordStore):
     def _pass(self) -> None:
         if not self.goes_on.is_set():
             self.has_hung.set()
-        assert self.goes_on.wait(3 * SECONDS_MAX)
+        assert self.goes_on.wait(3 * PATIENCE_SECONDS)
 
 
 class Site:
@@ -76,7 +81,7 @@ class Site:
         return future
 
     def sent(self, topic: str) -> None:
-        assert self.send(topic).result(SECONDS_MAX).error is None
+        assert self.send(topic).result(PATIENCE_SECONDS).error is None
 
 
 @pytest.fixture
@@ -111,18 +116,18 @@ def test_a_journal_that_hangs_holds_its_own_partition_alone(ask: Ask, site: Site
         site.sent(name)
     site.server.goes_on.clear()
     held = site.send("sick")
-    assert site.server.has_hung.wait(SECONDS_MAX)
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
     asked = ask(site)
     for _ in range(30):
         site.sent("well")
-        assert looks_of(site, "well").result(SECONDS_MAX)
+        assert looks_of(site, "well").result(PATIENCE_SECONDS)
     assert not held.done()
     assert not asked.done()
     site.server.goes_on.set()
-    assert held.result(SECONDS_MAX).error is None
-    found = asked.result(SECONDS_MAX)
+    assert held.result(PATIENCE_SECONDS).error is None
+    found = asked.result(PATIENCE_SECONDS)
     assert not isinstance(found, Reply) or found.error is None
-    assert looks_of(site, "sick").result(SECONDS_MAX) >= 2
+    assert looks_of(site, "sick").result(PATIENCE_SECONDS) >= 2
 
 
 def test_a_journal_that_hangs_while_it_is_opened_holds_its_own_partition_alone(
@@ -131,12 +136,12 @@ def test_a_journal_that_hangs_while_it_is_opened_holds_its_own_partition_alone(
     site.sent("well")
     site.server.goes_on.clear()
     held = site.send("sick")
-    assert site.server.has_hung.wait(SECONDS_MAX)
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
     for _ in range(30):
         site.sent("well")
     assert not held.done()
     site.server.goes_on.set()
-    assert held.result(SECONDS_MAX).error is None
+    assert held.result(PATIENCE_SECONDS).error is None
 
 
 def test_a_look_is_answered_while_batches_follow_each_other(site: Site) -> None:
@@ -145,5 +150,90 @@ def test_a_look_is_answered_while_batches_follow_each_other(site: Site) -> None:
         sends.append(site.send("well"))
         if len(sends) == 100:
             look = looks_of(site, "well")
-    assert look.result(SECONDS_MAX) >= 100
-    assert all(one.result(SECONDS_MAX).error is None for one in sends)
+    assert look.result(PATIENCE_SECONDS) >= 100
+    assert all(one.result(PATIENCE_SECONDS).error is None for one in sends)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when somebody waits for an append, as who closes a partition does."""
+    waits, wait = threading.Event(), Committer.wait
+
+    def noted(self: Committer, *given: Any) -> None:
+        waits.set()
+        wait(self, *given)
+
+    monkeypatch.setattr(Committer, "wait", noted)
+    monkeypatch.setattr(handing_over, "PREPARE_SECONDS_MAX", 0.1)
+    return waits
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_topic_that_is_closed_while_its_journal_hangs_holds_no_other(
+    site: Site, waits: threading.Event, drain: bool
+) -> None:
+    for name in ("sick", "well"):
+        site.sent(name)
+    site.server.goes_on.clear()
+    held = site.send("sick")
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
+    runtime = site.broker.runtime("sick")
+    giving = threading.Thread(target=lambda: site.broker.give("sick", drain=drain))
+    waits.clear()
+    giving.start()
+    assert waits.wait(PATIENCE_SECONDS)
+    for _ in range(30):
+        site.sent("well")
+    late = runtime.look(0, lambda core: None)
+    assert giving.is_alive()
+    assert not runtime.is_gone
+    site.server.goes_on.set()
+    giving.join(PATIENCE_SECONDS)
+    assert held.result(PATIENCE_SECONDS).error is None
+    assert late.exception(PATIENCE_SECONDS) is None or isinstance(late.exception(), Unavailable)
+    assert runtime.is_gone
+
+
+def test_who_closes_a_topic_waits_for_a_journal_that_hangs_only_so_long(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_topic, "CLOSE_SECONDS_MAX", 0.1)
+    site.sent("sick")
+    site.server.goes_on.clear()
+    held = site.send("sick")
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
+    runtime = site.broker.runtime("sick")
+    site.broker.give("sick", drain=False)
+    assert not runtime.is_gone
+    assert not held.done()
+    site.server.goes_on.set()
+    assert held.result(PATIENCE_SECONDS).error is None
+    site.sent("well")
+    clock = SystemClock()
+    while not runtime.is_gone:
+        clock.wait_until(clock.now_us() + 1_000, Wake())
+
+
+def test_at_a_stop_a_journal_that_hangs_does_not_keep_others_from_being_closed(
+    site: Site, waits: threading.Event
+) -> None:
+    for name in ("sick", "well"):
+        site.sent(name)
+    site.server.goes_on.clear()
+    held = site.send("sick")
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
+    [well] = site.broker.runtime("well").partitions
+    stopping = threading.Thread(target=site.broker.stop)
+    waits.clear()
+    stopping.start()
+    assert waits.wait(PATIENCE_SECONDS)
+    clock = SystemClock()
+    until_us = clock.now_us() + PATIENCE_SECONDS * 1_000_000
+    while well.loaded:
+        assert clock.now_us() < until_us
+        clock.wait_until(clock.now_us() + 1_000, Wake())
+    assert stopping.is_alive()
+    site.server.goes_on.set()
+    stopping.join(PATIENCE_SECONDS)
+    assert not stopping.is_alive()
+    assert held.result(PATIENCE_SECONDS).error is None

@@ -23,6 +23,7 @@ from dejaqueue.http.service import Service
 from dejaqueue.settings import BrokerSettings, HistorySettings, JournalSettings
 from tests.cli.conftest import invoke
 from tests.integration.access_fixture import Site
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def ask(site: Site, method: str, path: str, body: dict[str, Any] | None = None) 
     content = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"{site.http_url}{path}", content, method=method)
     request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
         found: dict[str, Any] = json.loads(answer.read())
     return found
 

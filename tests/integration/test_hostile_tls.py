@@ -21,9 +21,9 @@ from dejaqueue.http.protocol import Bounds
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
 from dejaqueue.settings import BrokerSettings, JournalSettings, ServerSettings
+from tests.patience import PATIENCE_SECONDS
 from tests.unit.http.test_protocol import GET, POST, answer_of, check_problem, drip, read_all
 
-SECONDS_MAX = 20.0
 BOUNDS = Bounds(
     body_bytes_max=100_000,
     head_seconds=0.3,
@@ -53,13 +53,13 @@ class Behind:
         authority.configure_trust(self._context)
 
     def plain(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.server.port), SECONDS_MAX)
+        return socket.create_connection(("127.0.0.1", self.server.port), PATIENCE_SECONDS)
 
     def secure(self) -> ssl.SSLSocket:
         return self._context.wrap_socket(self.plain(), server_hostname="localhost")
 
     def stop(self) -> None:
-        until = time.monotonic() + SECONDS_MAX
+        until = time.monotonic() + PATIENCE_SECONDS
         while self.server.connections.open:
             assert time.monotonic() < until
         self.server.stop()

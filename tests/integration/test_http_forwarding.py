@@ -29,6 +29,7 @@ from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.testing.cutting_proxy import CuttingProxy
+from tests.patience import PATIENCE_SECONDS
 
 CLOCK = SystemClock()
 THERE = "there"
@@ -100,8 +101,8 @@ def pair() -> Iterator[Pair]:
     near = HttpServer(Service(near_broker, gate, lambda: True, forwards=True), "127.0.0.1", 0)
     near.start()
     with (
-        httpx.Client(base_url=f"http://127.0.0.1:{near.port}", timeout=20) as to_near,
-        httpx.Client(base_url=f"http://127.0.0.1:{far.port}", timeout=20) as to_far,
+        httpx.Client(base_url=f"http://127.0.0.1:{near.port}", timeout=PATIENCE_SECONDS) as to_near,
+        httpx.Client(base_url=f"http://127.0.0.1:{far.port}", timeout=PATIENCE_SECONDS) as to_far,
     ):
         yield Pair(to_near, to_far, near_broker, far_broker, proxy, shared)
     near_broker.stop()
@@ -190,7 +191,7 @@ def test_a_broker_that_is_gone_is_said_and_comes_back(pair: Pair) -> None:
 
 def await_credit(broker: Broker, credit: int) -> None:
     """Return when the consumer that requests share waits for so many messages."""
-    until = CLOCK.now_us() + 20_000_000
+    until = CLOCK.now_us() + PATIENCE_SECONDS * 1_000_000
     while [consumer["credit"] for consumer in broker.consumers(THERE)] != [credit]:
         assert CLOCK.now_us() < until, broker.consumers(THERE)
         CLOCK.wait_until(CLOCK.now_us() + 5_000, Wake())
@@ -213,7 +214,7 @@ def test_many_at_once(pair: Pair) -> None:
     wrong: list[object] = []
 
     def send(name: int) -> None:
-        with httpx.Client(base_url=pair.near.base_url, timeout=20) as client:
+        with httpx.Client(base_url=pair.near.base_url, timeout=PATIENCE_SECONDS) as client:
             for n in range(20):
                 answer = client.post(MESSAGES, json={"payload": f"{name}-{n}"})
                 if answer.status_code != 201:
@@ -223,6 +224,6 @@ def test_many_at_once(pair: Pair) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
     assert wrong == []
     assert pair.far_broker.call("stats", {"topic": THERE})["ready"] == 160

@@ -14,6 +14,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
 from dejaqueue.settings import BrokerSettings, JournalSettings
+from tests.patience import PATIENCE_SECONDS
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "http.md"
 ADDRESS = "http://localhost:7465"
@@ -34,7 +35,7 @@ def test_the_commands_of_the_guide_work(tmp_path: Path) -> None:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
     finally:

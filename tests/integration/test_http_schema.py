@@ -31,6 +31,7 @@ from dejaqueue.http.service import Service
 from dejaqueue.model import Topic, TopicKind
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire.descriptors import WriteStream
+from tests.patience import PATIENCE_SECONDS
 
 CHECKS = [
     not_a_server_error,
@@ -138,7 +139,7 @@ def test_no_request_is_answered_as_it_must_not(served: Served, name: str) -> Non
                 case.path_parameters["name"] = "entry"
         case.body = _small(case.body)
         served.refill()
-        response = case.call(base_url=served.url, session=served.session, timeout=30)
+        response = case.call(base_url=served.url, session=served.session, timeout=PATIENCE_SECONDS)
         # What DOQ answers is not ours to describe; that nothing breaks is.
         is_doq = operation.path.startswith("/API/")
         case.validate_response(response, checks=CHECKS[:1] if is_doq else CHECKS)

@@ -39,6 +39,7 @@ from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire import frames
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, decode
 from dejaqueue.wire.frames import Reply
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 TYPES = {
@@ -187,7 +188,9 @@ def servers() -> Iterator[tuple[FlightServer, httpx.Client]]:
     server.start()
     http = HttpServer(Service(broker, Gate(), lambda: True), "127.0.0.1", 0)
     http.start()
-    client = httpx.Client(base_url=f"http://127.0.0.1:{http.port}", timeout=60, trust_env=False)
+    client = httpx.Client(
+        base_url=f"http://127.0.0.1:{http.port}", timeout=PATIENCE_SECONDS, trust_env=False
+    )
     with dejaqueue.Client(server.url) as queue:
         queue.create_topic("t")
         queue.create_topic("c", kind="cron")

@@ -18,7 +18,8 @@ from dejaqueue.clock import SystemClock
 from dejaqueue.errors import TopicUnknown
 from dejaqueue.http.catalogue import METRICS
 from tests.crash.broker_process import BrokerProcess
-from tests.integration.metrics_page import SECONDS_MAX, Page, fetch
+from tests.integration.metrics_page import Page, fetch
+from tests.patience import PATIENCE_SECONDS
 
 TOPIC = {"topic": "work", "kind": "timeline"}
 
@@ -183,7 +184,7 @@ def test_routes_are_counted_by_template(process: BrokerProcess) -> None:
 def test_calls_past_the_router_are_counted_by_template(process: BrokerProcess) -> None:
     with Client(process.url) as client:
         client.create_topic("work")
-    connection = HTTPConnection("127.0.0.1", process.http_port, timeout=SECONDS_MAX)
+    connection = HTTPConnection("127.0.0.1", process.http_port, timeout=PATIENCE_SECONDS)
     for path in ("/v1/topics/work/messages", "/v1/topics/none/messages"):
         body = json.dumps({"payload": "x"})
         connection.request("POST", path, body, {"Content-Type": "application/json"})

@@ -34,6 +34,7 @@ from dejaqueue.wire import frames
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Credit, Reply, StreamError
 from tests.integration.test_forwarding import AllElsewhere
+from tests.patience import PATIENCE_SECONDS
 
 THERE = "there"
 SECRET = "/srv/dejaq/secret.py"
@@ -304,7 +305,7 @@ def test_a_page_of_500_tells_nothing_of_the_program(
 ) -> None:
     place, method, path, body = HTTP_BUGS[name]
     monkeypatch.setattr(f"dejaqueue.{place}", breaks_off)
-    answer = httpx.request(method, f"{http}{path}", json=body, timeout=20)
+    answer = httpx.request(method, f"{http}{path}", json=body, timeout=PATIENCE_SECONDS)
     assert answer.status_code == 500
     assert not INSIDE.search(answer.text), answer.text
     assert "internal error" in answer.text.lower()

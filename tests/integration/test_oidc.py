@@ -33,6 +33,7 @@ from dejaqueue.http.service import Service
 from dejaqueue.setting_groups import OidcSettings
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.cli.test_serve import Start, start
+from tests.patience import PATIENCE_SECONDS
 
 __all__ = ["start"]
 
@@ -76,13 +77,13 @@ class Issuer:
     def stop(self) -> None:
         if self.process is not None:
             self.process.terminate()
-            self.process.communicate(timeout=20)
+            self.process.communicate(timeout=PATIENCE_SECONDS)
             self.process = None
 
     def token(self, client: str, audience: str = AUDIENCE) -> str:
         login = quote(client, safe=""), quote(f"{client}-secret", safe="")
         asked = {"grant_type": "client_credentials", "resource": audience}
-        answer = httpx.post(f"{self.url}/token", data=asked, auth=login, timeout=20)
+        answer = httpx.post(f"{self.url}/token", data=asked, auth=login, timeout=PATIENCE_SECONDS)
         token: str = answer.raise_for_status().json()["access_token"]
         return token
 
@@ -119,7 +120,7 @@ class Site:
     def get(self, path: str, token: str) -> int:
         headers = {"authorization": f"Bearer {token}"}
         url = f"http://127.0.0.1:{self.http.port}{path}"
-        return httpx.get(url, headers=headers, timeout=20).status_code
+        return httpx.get(url, headers=headers, timeout=PATIENCE_SECONDS).status_code
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from dejaqueue.client import Client
 from dejaqueue.errors import Forbidden
 from dejaqueue.model import RowStatus, Topic
 from tests.integration.access_fixture import Site, running
+from tests.patience import PATIENCE_SECONDS
 
 TOPIC = "t"
 
@@ -43,7 +44,9 @@ def clients(site: Site) -> Iterator[dict[str, Client]]:
 
 def call(site: Site, caller: str, method: str, path: str, body: Any = None) -> httpx.Response:
     headers = {"Authorization": f"Bearer {site.keys[caller]}"}
-    return httpx.request(method, site.http_url + path, json=body, headers=headers, timeout=30)
+    return httpx.request(
+        method, site.http_url + path, json=body, headers=headers, timeout=PATIENCE_SECONDS
+    )
 
 
 def left(site: Site) -> list[bytes]:

@@ -20,13 +20,13 @@ import pytest
 
 from dejaqueue import Client
 from dejaqueue.clock import SystemClock
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 POLLERS = 200
 MESSAGES, AHEAD_MS, APART_MS = 1_000, 5_000, 2
 P99_MS_MAX = 500
 """Counted from the moment the consumer was there to be late."""
-SECONDS_MAX = 60
 
 
 def run(*arguments: object) -> subprocess.Popen[str]:
@@ -46,7 +46,7 @@ def where() -> Iterator[dict[str, Any]]:
     assert broker.stdout is not None
     yield json.loads(broker.stdout.readline())
     broker.terminate()
-    broker.communicate(timeout=SECONDS_MAX)
+    broker.communicate(timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.timing
@@ -69,7 +69,7 @@ def test_those_who_wait_over_http_make_nobody_late(where: dict[str, Any]) -> Non
             late_us.append(now_us - max(message.due_ms * 1_000, began_us))
             assert now_us >= message.due_ms * 1_000
             message.ack(wait=False)
-        counts = json.loads(pollers.communicate(timeout=SECONDS_MAX)[0])
+        counts = json.loads(pollers.communicate(timeout=PATIENCE_SECONDS)[0])
     assert len(late_us) == MESSAGES
     assert np.percentile(late_us, 99) / 1_000 < P99_MS_MAX
     assert counts["failed"] == 0

@@ -18,6 +18,7 @@ from dejaqueue.client import Client, Tls
 from dejaqueue.errors import Forbidden, Unauthenticated
 from tests.integration.access_fixture import Site, running
 from tests.integration.papers import HOST, Papers, server_tls
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def calls(site: Site, papers: Papers, pair: tuple[str, str], key: str | None = N
     context = ssl.create_default_context(cafile=papers.ca)
     context.load_cert_chain(*pair)
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
-    with httpx.Client(verify=context, headers=headers, timeout=20) as web:
+    with httpx.Client(verify=context, headers=headers, timeout=PATIENCE_SECONDS) as web:
         base = f"https://{HOST}:{site.http.port}"
         answers = [web.post(f"{base}/v1/topics/t/messages", json={"payload": "x"})]
         answers.append(web.get(f"{base}/v1/stats"))
@@ -122,7 +123,7 @@ def test_what_another_broker_passes_on_is_not_the_brokers_own(mutual: Site, pape
     bare.close()
     context = ssl.create_default_context(cafile=papers.ca)
     context.load_cert_chain(*pair)
-    with httpx.Client(verify=context, timeout=20) as web:
+    with httpx.Client(verify=context, timeout=PATIENCE_SECONDS) as web:
         url = f"https://{HOST}:{mutual.http.port}/v1/topics"
         assert web.get(url).status_code == 200
         assert web.get(url, headers={"x-dejaq-forwarded": "1"}).status_code == 401
@@ -138,7 +139,7 @@ def looked_at(site: Site, key: str) -> tuple[list[str], dict[str, object], dict[
     url = f"dejaq://127.0.0.1:{site.flight.port}"
     with Client(url, api_key=key) as client:
         table = client.peek("t")
-    with httpx.Client(headers={"authorization": f"Bearer {key}"}, timeout=20) as web:
+    with httpx.Client(headers={"authorization": f"Bearer {key}"}, timeout=PATIENCE_SECONDS) as web:
         [one] = web.get(f"{site.http_url}/v1/topics/t/messages").json()["messages"]
         by_id = web.get(f"{site.http_url}/v1/topics/t/messages/{one['id']}").json()
         [dead] = web.get(f"{site.http_url}/v1/topics/t/dead-letters").json()["messages"]

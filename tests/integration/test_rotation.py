@@ -27,6 +27,7 @@ from dejaqueue.http.health import HealthServer
 from dejaqueue.settings import ServerSettings
 from tests.integration.access_fixture import Site, running
 from tests.integration.papers import HOST, Papers
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -98,7 +99,9 @@ def test_new_connections_see_the_new_certificate_and_streams_go_on(
         taken = iter(client.consume("t", idle_ms=60_000))
         client.send("t", b"before")
         assert next(taken).payload == b"before"
-        web = httpx.Client(verify=ssl.create_default_context(cafile=papers.ca), timeout=20)
+        web = httpx.Client(
+            verify=ssl.create_default_context(cafile=papers.ca), timeout=PATIENCE_SECONDS
+        )
         assert web.get(f"https://{HOST}:{site.http.port}/livez").status_code == 200
         assert names_shown(port, papers) == [HOST]
         place.put(second(papers))
@@ -116,7 +119,7 @@ def test_new_connections_see_the_new_certificate_and_streams_go_on(
         assert web.get(f"https://{HOST}:{site.http.port}/livez").status_code == 200
         web.close()
         taken.close()
-    old_stream.join(20)
+    old_stream.join(PATIENCE_SECONDS)
     assert not old_stream.is_alive(), "the old server ends with its last stream"
     assert not tls.reload(), "nothing has changed since"
 
@@ -232,7 +235,7 @@ def test_senders_and_consumers_notice_nothing_of_many_rotations(papers: Papers) 
                     assert tls.reload()
                     gaps.append(time.perf_counter() - began)
                 client.send("t", str(number).encode())
-        taking.join(60)
+        taking.join(PATIENCE_SECONDS)
         assert sorted(found) == sorted(str(number).encode() for number in range(total))
         assert max(gaps) < 10, f"nobody listened for so many seconds: {gaps}"
 
@@ -247,7 +250,9 @@ def test_the_health_server_shows_the_new_certificate(papers: Papers) -> None:
         place.put(second(papers))
         tls.reload()
         assert names_shown(server.port, papers) == [HOST, "second.example"]
-        with httpx.Client(verify=ssl.create_default_context(cafile=papers.ca)) as web:
+        with httpx.Client(
+            verify=ssl.create_default_context(cafile=papers.ca), timeout=PATIENCE_SECONDS
+        ) as web:
             assert web.get(f"https://{HOST}:{server.port}/livez").status_code == 200
     finally:
         server.stop()

@@ -14,6 +14,7 @@ from dejaqueue.client import Client, Tls
 from dejaqueue.cluster.secret import read_secret
 from dejaqueue.settings import ServerSettings
 from tests.integration.access_fixture import running
+from tests.patience import PATIENCE_SECONDS
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/security.md"
 
@@ -23,7 +24,11 @@ def run_block_of(heading: str, folder: Path) -> None:
     below = GUIDE.read_text(encoding="utf-8").partition(f"\n{heading}\n")[2]
     script = below.split("```sh\n")[1].split("```")[0]
     found = subprocess.run(
-        ["bash", "-euc", script], cwd=folder, capture_output=True, text=True, timeout=60
+        ["bash", "-euc", script],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert found.returncode == 0, found.stderr
 
@@ -51,4 +56,4 @@ def test_certificates_of_the_guide_work(tmp_path: Path) -> None:
             context = ssl.create_default_context(cafile=ca)
             context.load_cert_chain(*shop)
             url = f"https://{host}:{site.http.port}/livez"
-            assert httpx.get(url, verify=context).status_code == 200
+            assert httpx.get(url, verify=context, timeout=PATIENCE_SECONDS).status_code == 200

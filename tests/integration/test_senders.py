@@ -20,6 +20,7 @@ from dejaqueue.model import Topic
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
 from tests.integration.access_fixture import Site, running
+from tests.patience import PATIENCE_SECONDS
 
 TOPIC = "t"
 
@@ -46,7 +47,9 @@ def flights(site: Site) -> Iterator[dict[str, FlightTransport]]:
 def send(flight: FlightTransport, payload: bytes, number: int = 1, **options: Any) -> Reply:
     channel = flight.open_write(WriteStream(TOPIC, **options))
     try:
-        return channel.send(number, pa.record_batch({"payload": [payload]})).result(20)
+        return channel.send(number, pa.record_batch({"payload": [payload]})).result(
+            PATIENCE_SECONDS
+        )
     finally:
         channel.close()
 
@@ -87,7 +90,7 @@ def test_no_name_reaches_what_others_or_the_broker_send(
     known = site.broker.runtime(TOPIC).look(
         0, lambda place: list(place.engine.state.producers.by_name)
     )
-    assert known.result(10) == ["1:a:night-run", f"1:b:{name}"]
+    assert known.result(PATIENCE_SECONDS) == ["1:a:night-run", f"1:b:{name}"]
 
 
 def test_an_idempotency_key_is_its_callers(site: Site) -> None:
@@ -95,7 +98,11 @@ def test_an_idempotency_key_is_its_callers(site: Site) -> None:
     ids = []
     for name in ("a", "b", "a", "b"):
         headers = {"Authorization": f"Bearer {site.keys[name]}", "Idempotency-Key": "order-17"}
-        ids.append(httpx.post(url, json={"payload": name}, headers=headers).json()["id"])
+        ids.append(
+            httpx.post(
+                url, json={"payload": name}, headers=headers, timeout=PATIENCE_SECONDS
+            ).json()["id"]
+        )
     assert ids[0] == ids[2] != ids[1] == ids[3]
     assert payloads(site) == [b"a", b"b"]
 
@@ -104,7 +111,10 @@ def test_requests_of_two_callers_are_two_batches(site: Site) -> None:
     for name in ("a", "b"):
         headers = {"Authorization": f"Bearer {site.keys[name]}"}
         answer = httpx.post(
-            f"{site.http_url}/v1/topics/{TOPIC}/messages", json={"payload": name}, headers=headers
+            f"{site.http_url}/v1/topics/{TOPIC}/messages",
+            json={"payload": name},
+            headers=headers,
+            timeout=PATIENCE_SECONDS,
         )
         assert answer.status_code == 201
     assert payloads(site) == [b"a", b"b"]
@@ -114,22 +124,25 @@ def test_another_key_neither_stages_in_a_transaction_nor_decides_it(
     site: Site, flights: dict[str, FlightTransport]
 ) -> None:
     a, b = flights["a"], flights["b"]
-    name = a.action("begin_transaction", {"topic": TOPIC}).result(20)["transaction"]
+    name = a.action("begin_transaction", {"topic": TOPIC}).result(PATIENCE_SECONDS)["transaction"]
     assert send(a, b"a", transaction=name).error is None
     with pytest.raises(BadRequest, match="gave this caller"):
         send(b, b"b", transaction=name)
     for action in ("commit_transaction", "abort_transaction"):
         body = {"transaction": name, "participants": [f"{TOPIC}/0"]}
         with pytest.raises(BadRequest, match="gave this caller"):
-            b.action(action, body).result(20)
+            b.action(action, body).result(PATIENCE_SECONDS)
         answer = httpx.post(
             f"{site.http_url}/v1/transactions/{action.partition('_')[0]}",
             json=body,
             headers={"Authorization": f"Bearer {site.keys['b']}"},
+            timeout=PATIENCE_SECONDS,
         )
         assert answer.status_code == 400
     assert payloads(site) == []
-    a.action("commit_transaction", {"transaction": name, "participants": [f"{TOPIC}/0"]}).result(20)
+    a.action("commit_transaction", {"transaction": name, "participants": [f"{TOPIC}/0"]}).result(
+        PATIENCE_SECONDS
+    )
     assert payloads(site) == [b"a"]
 
 
@@ -138,12 +151,12 @@ def test_another_keys_query_of_the_same_name_has_epochs_of_its_own(
 ) -> None:
     def begin(flight: FlightTransport) -> dict[str, Any]:
         body = {"topic": TOPIC, "timeout_ms": 60_000, "query": "q", "epoch": 0}
-        return flight.action("begin_transaction", body).result(20)
+        return flight.action("begin_transaction", body).result(PATIENCE_SECONDS)
 
     def commit(flight: FlightTransport, begun: dict[str, Any], branches: list[str]) -> None:
         body = {"topic": TOPIC, "query": "q", "epoch": 0, "branches": branches}
         body |= {"participants": [f"{TOPIC}/0"], "until_ms": begun["until_ms"]}
-        flight.action("commit_epoch", body).result(20)
+        flight.action("commit_epoch", body).result(PATIENCE_SECONDS)
 
     mine, theirs = begin(flights["a"]), begin(flights["b"])
     send(flights["a"], b"a", transaction=f"{mine['transaction']}~0.1")
@@ -159,10 +172,14 @@ def test_notes_of_a_write_are_the_callers__a_manager_sees_all(
 ) -> None:
     for name, count in (("a", 1), ("b", 2)):
         body = {"topic": TOPIC, "label": "nightly", "counts": {"OK": count}}
-        flights[name].action("note_write", body).result(20)
+        flights[name].action("note_write", body).result(PATIENCE_SECONDS)
 
     def counts(name: str) -> list[int]:
-        found = flights[name].action("writes", {"topic": TOPIC, "label": "nightly"}).result(20)
+        found = (
+            flights[name]
+            .action("writes", {"topic": TOPIC, "label": "nightly"})
+            .result(PATIENCE_SECONDS)
+        )
         return [note["counts"]["OK"] for note in found["writes"]]
 
     assert (counts("a"), counts("b"), counts("root")) == ([1], [2], [1, 2])

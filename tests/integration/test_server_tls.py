@@ -28,6 +28,7 @@ from dejaqueue.testing.record_conformance import patiently
 from dev.services import registry
 from dev.services.service import Service
 from tests.integration.papers import Papers
+from tests.patience import PATIENCE_SECONDS
 from tests.record_servers import RedisServer, free_port, redis_program, wait_for_port
 
 
@@ -182,5 +183,5 @@ def test_cassandra_for_another_name_hears_no_password(papers: Papers) -> None:
             with pytest.raises(Unavailable):
                 CassandraSession(f"cassandra://me:secret@localhost:{port}?ca={papers.ca}")
             listening.shutdown(socket.SHUT_RDWR)
-            thread.join(10)
+            thread.join(PATIENCE_SECONDS)
         assert any(heard) == is_heard

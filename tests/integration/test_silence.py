@@ -11,6 +11,7 @@ from dejaqueue.client import Client, silence_watch
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.testing.cutting_proxy import CuttingProxy
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_a_send_does_not_wait_for_a_broker_that_says_nothing(
             sent = client.producer("t", linger_ms=0)
             answer = sent.send(b"during")
             assert client.send("t", "meanwhile") > before
-            assert answer.result(30) > before
+            assert answer.result(PATIENCE_SECONDS) > before
             first.cut()
             sent.close()
             with client.consume("t", max_messages=3, auto_ack=True, idle_ms=5_000) as messages:

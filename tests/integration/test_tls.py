@@ -18,6 +18,7 @@ from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.settings import ServerSettings
 from tests.integration.access_fixture import Site, running
 from tests.integration.papers import HOST, Papers, server_tls
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def http_call(
     if pair is not None:
         context.load_cert_chain(*pair)
     try:
-        with httpx.Client(verify=context, timeout=20) as client:
+        with httpx.Client(verify=context, timeout=PATIENCE_SECONDS) as client:
             status = client.get(f"{scheme}://{HOST}:{site.http.port}/livez").status_code
     except httpx.TransportError as error:
         return f"{type(error).__name__}: {error}"
@@ -223,5 +224,5 @@ def test_many_connect_at_once(mutual: Site, papers: Papers) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
     assert found == [""] * 8

@@ -15,6 +15,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import TopicUnknown
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.settings import BrokerSettings, JournalSettings
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(params=["flight", "in process"])
@@ -51,8 +52,8 @@ def test_a_consumer_is_told_that_its_topic_was_deleted(client: dejaqueue.Client)
 
     thread = threading.Thread(target=consume, daemon=True)
     thread.start()
-    assert first.wait(10)
+    assert first.wait(PATIENCE_SECONDS)
     client.delete_topic("t")
-    assert ended.wait(10)
+    assert ended.wait(PATIENCE_SECONDS)
     assert [str(error) for error in errors] == ["topic: the name of an existing topic, got: 't'"]
-    thread.join(10)
+    thread.join(PATIENCE_SECONDS)

@@ -40,6 +40,7 @@ from tests.integration.test_authorisation import (
     STREAMS,
     expected,
 )
+from tests.patience import PATIENCE_SECONDS
 
 SECRET = "what nobody else may read"
 BATCH = 32
@@ -97,7 +98,9 @@ def asked(site: Site, requests: list[bytes]) -> list[tuple[int, bytes]]:
     answers: list[tuple[int, bytes]] = []
     while len(answers) < len(requests):
         ahead = requests[len(answers) : len(answers) + BATCH]
-        with socket.create_connection(("127.0.0.1", site.http.port), timeout=60) as connection:
+        with socket.create_connection(
+            ("127.0.0.1", site.http.port), timeout=PATIENCE_SECONDS
+        ) as connection:
             connection.sendall(b"".join(ahead))
             with connection.makefile("rb") as reader:
                 came = 0
@@ -278,7 +281,9 @@ def test_a_request_within_a_request_has_the_rights_of_its_own_key(
 
 def _everything(site: Site, content: bytes) -> bytes:
     """All that comes back for these bytes."""
-    with socket.create_connection(("127.0.0.1", site.http.port), timeout=60) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", site.http.port), timeout=PATIENCE_SECONDS
+    ) as connection:
         connection.settimeout(0.3)
         said = b""
         try:
@@ -295,7 +300,7 @@ def _everything(site: Site, content: bytes) -> bytes:
 
 def _options(key: str | None) -> flight.FlightCallOptions:
     headers = [] if key is None else [(b"authorization", b"Bearer " + key.encode())]
-    return flight.FlightCallOptions(timeout=30, headers=headers)
+    return flight.FlightCallOptions(timeout=PATIENCE_SECONDS, headers=headers)
 
 
 def _outcome(call: Any) -> str:

@@ -25,6 +25,7 @@ from dejaqueue.flight.server import FlightServer
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire import frames
 from dejaqueue.wire.frames import Credit, DeliveryHead, Reply, Settle, SettleOp, StreamError
+from tests.patience import PATIENCE_SECONDS
 
 PAYLOADS = pa.record_batch({"payload": pa.array([b"a", b"b"], pa.binary())}).cast(
     pa.schema([pa.field("payload", pa.binary(), nullable=False)])
@@ -200,7 +201,9 @@ def test_garbage_on_a_consumers_stream_ends_it_with_an_error(
 
 @pytest.mark.parametrize("content", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 4_096, b"\xff\xfe" * 99])
 def test_garbage_on_the_port_harms_nobody(server: FlightServer, content: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", server.port), timeout=PATIENCE_SECONDS
+    ) as connection:
         connection.sendall(content)
         connection.shutdown(socket.SHUT_WR)
         connection.settimeout(10)
@@ -211,7 +214,10 @@ def test_garbage_on_the_port_harms_nobody(server: FlightServer, content: bytes) 
 
 
 def test_half_open_connections_harm_nobody(server: FlightServer) -> None:
-    silent = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(50)]
+    silent = [
+        socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)
+        for _ in range(50)
+    ]
     with Client(server.url) as client:
         assert client.topic("t").name == "t"
     for connection in silent:

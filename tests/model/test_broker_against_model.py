@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -277,7 +276,6 @@ class BrokerMachine(RuleBasedStateMachine):
         self.expect_deliveries()
 
 
-@pytest.mark.timeout(300)
 def test_the_broker_does_what_the_model_says() -> None:
     run_state_machine_as_test(
         BrokerMachine,

@@ -591,7 +591,6 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_engine_agrees_with_the_model() -> None:
     run_state_machine_as_test(
         EngineMachine,

@@ -139,7 +139,6 @@ class Both:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     steps,

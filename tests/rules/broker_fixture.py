@@ -29,6 +29,7 @@ from dejaqueue.settings import BrokerSettings, ClockSettings, DispatchSettings, 
 from dejaqueue.testing.virtual_clock import VirtualClock
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Ping, Reply, Settle, SettleOp
+from tests.patience import PATIENCE_SECONDS
 
 TOPIC = "t"
 
@@ -77,7 +78,7 @@ class RecordingConsumer:
         self.ended_by = error
 
     def get(self) -> Got:
-        push = self._queue.get(timeout=10)
+        push = self._queue.get(timeout=PATIENCE_SECONDS)
         leased = push.leased
         return Got(
             push.partition, leased.lease_id, leased.lease_end_ms, delivery_batches([push])[0]
@@ -100,7 +101,7 @@ class RecordingConsumer:
     def settle(self, op: SettleOp, **fields: Any) -> Reply:
         future: Future[Reply] = Future()
         self.session.settle(Settle(op, number=1, **fields), future.set_result)
-        return future.result(10)
+        return future.result(PATIENCE_SECONDS)
 
     def ack(self, got: Got) -> Reply:
         return self.settle(SettleOp.ACK, partition=got.partition, lease_id=got.lease_id)
@@ -167,7 +168,7 @@ class BrokerFixture:
     def letters_arrive(self, parcels: int = 1) -> None:
         """Return when so many parcels of dead letters arrived, and their messages are buried."""
         for _ in range(parcels):
-            error = self.arrivals.get(timeout=10)
+            error = self.arrivals.get(timeout=PATIENCE_SECONDS)
             assert error is None, error
         self.settle_down()
 
@@ -207,14 +208,16 @@ class BrokerFixture:
         for _ in range(2):  # the second look runs in a later step than whatever waited before
             for runtime in self.broker.runtimes():  # not those that are just being made
                 for number in range(len(runtime.partitions)):
-                    runtime.look(number, lambda place: None).result(10)
+                    runtime.look(number, lambda place: None).result(PATIENCE_SECONDS)
 
     def wait_for_snapshots(self) -> None:
         """Return when no snapshot is being written."""
         runtime = self.broker.runtime(TOPIC)
 
         for partition in runtime.partitions:
-            runtime.look(partition.number, partition.maintenance.wait_written).result(10)
+            runtime.look(partition.number, partition.maintenance.wait_written).result(
+                PATIENCE_SECONDS
+            )
 
     def advance(self, ms: int) -> None:
         self.clock.advance(ms=ms)
@@ -229,7 +232,7 @@ class BrokerFixture:
         batch = pa.record_batch(columns)
         writer.check_schema(batch.schema)
         writer.submit(number, batch, future.set_result)
-        return future.result(10)
+        return future.result(PATIENCE_SECONDS)
 
     def send(
         self,
@@ -257,11 +260,13 @@ class BrokerFixture:
     def next_position(self) -> int:
         """Where partition 0 will write its next entry."""
         found = self.broker.runtime(TOPIC).look(0, lambda place: place.next_position())
-        return int(found.result(10))
+        return int(found.result(PATIENCE_SECONDS))
 
     def state_hashes(self) -> list[str]:
         runtime = self.broker.runtime(TOPIC)
         return [
-            runtime.look(number, lambda place: str(place.engine.state_hash())).result(10)
+            runtime.look(number, lambda place: str(place.engine.state_hash())).result(
+                PATIENCE_SECONDS
+            )
             for number in range(len(runtime.partitions))
         ]

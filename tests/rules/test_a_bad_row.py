@@ -27,6 +27,7 @@ from dejaqueue.schema.checks import SendColumns
 from dejaqueue.schema.texts import mended
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply, SettleOp
+from tests.patience import PATIENCE_SECONDS
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 from tests.rules.conftest import MakeBroker
 
@@ -64,16 +65,16 @@ def bring(broker: BrokerFixture, batches: list[SendColumns]) -> list[Reply]:
 
     def wait(_core: PartitionCore) -> None:
         waits.set()
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE_SECONDS)
 
     looked = runtime.look(0, wait)
-    assert waits.wait(20)
+    assert waits.wait(PATIENCE_SECONDS)
     replies: list[Future[Reply]] = [Future() for _ in batches]
     for number, (batch, reply) in enumerate(zip(batches, replies, strict=True)):
         writer.submit_columns(number, batch, None, reply.set_result)
     go_on.set()
-    looked.result(20)
-    return [reply.result(20) for reply in replies]
+    looked.result(PATIENCE_SECONDS)
+    return [reply.result(PATIENCE_SECONDS) for reply in replies]
 
 
 def engine_of(broker: BrokerFixture) -> Engine:
@@ -152,7 +153,7 @@ def test_a_settle_that_cannot_be_written_changes_nothing(
         SettleOp.NACK, 1, answered.set_result, sequences=sequences, attempts=attempts, **settle
     )
     broker.broker.runtime(TOPIC).submit(0, request)
-    assert answered.result(20).error is not None
+    assert answered.result(PATIENCE_SECONDS).error is not None
     assert engine_of(broker) is engine
     assert broker.counts()["leased"] == 1
     assert got.payloads == [b"x"]
@@ -172,7 +173,7 @@ def test_the_partition_is_read_again_only_if_something_had_changed(
 
     answered: Future[Reply] = Future()
     broker.broker.runtime(TOPIC).submit(0, ChangeRequest(change, answered.set_result))
-    assert isinstance(answered.result(20).error, InternalError)
+    assert isinstance(answered.result(PATIENCE_SECONDS).error, InternalError)
     assert (engine_of(broker) is engine) is not applies
 
 

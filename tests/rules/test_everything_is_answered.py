@@ -13,6 +13,7 @@ from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.engine import Engine
 from dejaqueue.errors import DejaQError, InternalError, ResourceExhausted
 from dejaqueue.wire.frames import Reply
+from tests.patience import PATIENCE_SECONDS
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 from tests.rules.conftest import MakeBroker
 
@@ -41,7 +42,7 @@ def test_a_look_is_told(make_broker: MakeBroker, error: Exception) -> None:
         no_commits(patch, error)
         look = broker.broker.runtime(TOPIC).look(0, lambda place: place.position)
         with pytest.raises(DejaQError):
-            look.result(10)
+            look.result(PATIENCE_SECONDS)
     still_serves(broker)
 
 
@@ -111,7 +112,7 @@ def test_a_reply_that_raises_does_not_keep_the_others_waiting(make_broker: MakeB
         commits.commit(behind=False)
 
     with pytest.raises(DejaQError):
-        broker.broker.runtime(TOPIC).look(0, ask).result(10)
+        broker.broker.runtime(TOPIC).look(0, ask).result(PATIENCE_SECONDS)
     still_serves(broker)
     [told] = answered
     assert told.number == 2

@@ -16,6 +16,7 @@ from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.errors import BadRequest, ResourceExhausted
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.frames import Reply
+from tests.patience import PATIENCE_SECONDS
 from tests.rules.broker_fixture import BrokerFixture
 from tests.rules.conftest import MakeBroker
 
@@ -77,7 +78,7 @@ def test_a_topic_grows_by_itself_when_an_instant_is_hot(on_files: MakeBroker) ->
         broker.settle_down()
         for thread in threading.enumerate():
             if thread.name == "dejaq-grow":
-                thread.join(10)
+                thread.join(PATIENCE_SECONDS)
         return broker.broker.topic("t").partitions
 
     send(1_000, 20)  # 50 in a second
@@ -249,6 +250,6 @@ def test_many_threads_send_the_same_keys_while_the_topic_grows(make_broker: Make
     for count in (2, 3, 8):
         grow(broker, count)
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE_SECONDS)
     assert len(accepted) == 4
     assert [sum(column) for column in zip(*accepted, strict=True)] == [1] * len(KEYS)

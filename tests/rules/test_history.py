@@ -28,6 +28,7 @@ from dejaqueue.journal.segments.store import SegmentStore
 from dejaqueue.model import Topic
 from dejaqueue.schema.history import HISTORY, STORED
 from dejaqueue.wire.frames import SettleOp
+from tests.patience import PATIENCE_SECONDS
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 from tests.rules.conftest import MakeBroker
 from tests.rules.test_rule_13_replay import work
@@ -206,7 +207,7 @@ def test_files_are_whole_and_anybody_reads_them(on_files: MakeBroker) -> None:
     broker.send([b"a", b"b"])
     assert not list((broker.path / "history").rglob("*.parquet"))
     broker.advance(60_000)
-    broker.broker.history.submit(lambda: None).result(10)
+    broker.broker.history.submit(lambda: None).result(PATIENCE_SECONDS)
     (path,) = (broker.path / "history").rglob("*.parquet")
     assert pq.read_schema(path).equals(STORED)
     dataset = pyarrow.dataset.dataset(broker.path / "history", partitioning="hive")
@@ -248,7 +249,7 @@ def test_old_files_go_and_are_not_written_again(on_files: MakeBroker) -> None:
     assert history(broker).num_rows == 1
     broker.clock.advance(ms=8 * 24 * HOUR_MS)
     broker.settle_down()
-    broker.broker.history.submit(lambda: None).result(10)
+    broker.broker.history.submit(lambda: None).result(PATIENCE_SECONDS)
     assert history(broker).num_rows == 0
     broker.crash()  # the journal has the entry still
     broker.send([b"b"])
@@ -382,15 +383,15 @@ def test_what_finds_no_room_is_dropped_and_said(on_files: MakeBroker) -> None:
 
     def hang() -> None:
         stuck.set()
-        go.wait(10)
+        go.wait(PATIENCE_SECONDS)
 
     broker.broker.history.submit(hang)
-    assert stuck.wait(10)
+    assert stuck.wait(PATIENCE_SECONDS)
     broker.send([b"a"] * 60)
     for _ in range(3):  # nobody waits for the disk of the history
         broker.send([b"b"] * 60)
     go.set()
-    broker.broker.history.submit(lambda: None).result(10)
+    broker.broker.history.submit(lambda: None).result(PATIENCE_SECONDS)
     broker.send([b"c"] * 5)
     table = history(broker)
     assert Counter(table.column("change").to_pylist()) == {"enqueued": 65, "gap": 1}

@@ -22,6 +22,7 @@ from dejaqueue.model import RowStatus, Topic, TopicKind
 from dejaqueue.schema.checks import check_send
 from dejaqueue.schema.cron import CronEntry
 from dejaqueue.wire.frames import SettleOp
+from tests.patience import PATIENCE_SECONDS
 from tests.rules.broker_fixture import BrokerFixture
 from tests.rules.conftest import MakeBroker
 
@@ -231,7 +232,7 @@ def test_what_is_sent_in_a_transaction_is_its_senders(make_broker: MakeBroker) -
     transactions = broker.broker.transactions
     name = transactions.begin("t", 10_000, sender=A)["transaction"]
     broker.send([b"x"], [broker.now_ms + 10], ["x"], transaction=name, sender=A)
-    transactions.decide(name, ["t/0"], commit=True, sender=A).result(10)
+    transactions.decide(name, ["t/0"], commit=True, sender=A).result(PATIENCE_SECONDS)
     assert change(broker, "cancel", "key", ["x"], B)[0] == [NOT_FOUND]
     assert change(broker, "cancel", "key", ["x"], A)[0] == [OK]
 

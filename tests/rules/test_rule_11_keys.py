@@ -7,6 +7,7 @@ import pytest
 
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.model import RowStatus
+from tests.patience import PATIENCE_SECONDS
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 from tests.rules.conftest import MakeBroker
 
@@ -17,7 +18,7 @@ def cancelled_count(broker: BrokerFixture) -> int:
     def look(place: PartitionCore) -> int:
         return place.engine.counts.cancelled
 
-    return broker.broker.runtime(TOPIC).look(0, look).result(10)
+    return broker.broker.runtime(TOPIC).look(0, look).result(PATIENCE_SECONDS)
 
 
 def test_a_second_message_of_a_key_is_refused__until_the_first_is_done(

@@ -17,16 +17,16 @@ from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
+from tests.patience import PATIENCE_SECONDS
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 from tests.rules.conftest import MakeBroker
 
-SECONDS_MAX = 10
 HOUR_MS = 3_600_000
 QUERY = "6e1f"
 
 
 def act(broker: BrokerFixture, action: str, **body: Any) -> dict[str, Any]:
-    answer: dict[str, Any] = broker.broker.transactions.act(action, body).result(SECONDS_MAX)
+    answer: dict[str, Any] = broker.broker.transactions.act(action, body).result(PATIENCE_SECONDS)
     return answer
 
 
@@ -48,7 +48,7 @@ def send(
     future: Future[Reply] = Future()
     stream = WriteStream(TOPIC, transaction=name).check()
     broker.broker.open_write(stream).submit(1, pa.record_batch(columns), future.set_result)
-    return future.result(SECONDS_MAX)
+    return future.result(PATIENCE_SECONDS)
 
 
 def commit(broker: BrokerFixture, name: str, *hands: str, action: str = "commit") -> None:

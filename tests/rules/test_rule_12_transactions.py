@@ -19,10 +19,9 @@ from dejaqueue.errors import BadRequest, Refused, TopicUnknown, Unavailable
 from dejaqueue.model import RowStatus, Topic
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
+from tests.patience import PATIENCE_SECONDS
 from tests.rules.broker_fixture import TOPIC, BrokerFixture, Got, RecordingConsumer
 from tests.rules.conftest import MakeBroker
-
-SECONDS_MAX = 10
 
 
 def begin(broker: BrokerFixture, topic: str = TOPIC, timeout_ms: int = 60_000) -> str:
@@ -43,7 +42,7 @@ def write(
     broker.broker.open_write(stream, account=account).submit(
         1, pa.record_batch(columns), future.set_result
     )
-    return future.result(SECONDS_MAX)
+    return future.result(PATIENCE_SECONDS)
 
 
 def send(
@@ -65,7 +64,9 @@ def ack(broker: BrokerFixture, name: str, got: Got, topic: str = TOPIC) -> Reply
 
 
 def decide(broker: BrokerFixture, name: str, *participants: str, commit: bool = True) -> None:
-    broker.broker.transactions.decide(name, list(participants), commit=commit).result(SECONDS_MAX)
+    broker.broker.transactions.decide(name, list(participants), commit=commit).result(
+        PATIENCE_SECONDS
+    )
 
 
 class TopicConsumer(RecordingConsumer):
@@ -88,7 +89,7 @@ def ends_down(broker: BrokerFixture, *topics: str) -> None:
         for topic in topics:
             runtime = broker.broker.runtime(topic)
             for number in range(len(runtime.partitions)):
-                runtime.look(number, lambda place: None).result(SECONDS_MAX)
+                runtime.look(number, lambda place: None).result(PATIENCE_SECONDS)
 
 
 def test_nothing_is_seen_before_the_commit__all_of_it_after(make_broker: MakeBroker) -> None:
@@ -198,10 +199,15 @@ def test_decisions_are_forgotten_when_nobody_can_ask(make_broker: MakeBroker) ->
     send(broker, name, [b"a"])
     decide(broker, name, "t/0")
     runtime = broker.broker.runtime(TOPIC)
-    assert len(runtime.look(0, lambda place: dict(place.engine.decisions)).result(10)) == 1
+    assert (
+        len(runtime.look(0, lambda place: dict(place.engine.decisions)).result(PATIENCE_SECONDS))
+        == 1
+    )
     broker.advance(60_000 + limits.TRANSACTION_MEMORY_MS + 1)
     broker.send([b"b"])
-    assert runtime.look(0, lambda place: dict(place.engine.decisions)).result(10) == {}
+    assert (
+        runtime.look(0, lambda place: dict(place.engine.decisions)).result(PATIENCE_SECONDS) == {}
+    )
     with pytest.raises(Refused):
         decide(broker, name, "t/0")
 
@@ -266,7 +272,9 @@ def test_who_could_not_be_told_is_told_later(
     broker.advance(2_000)
     ends_down(broker, TOPIC)
     assert consumer.payloads() == [b"b"]
-    decisions = runtime.look(home, lambda place: dict(place.engine.decisions)).result(SECONDS_MAX)
+    decisions = runtime.look(home, lambda place: dict(place.engine.decisions)).result(
+        PATIENCE_SECONDS
+    )
     assert decisions == {name: (True, "")}
     decide(broker, name, "t/0", "t/1")
 
@@ -285,7 +293,7 @@ def test_commit_and_the_end_of_the_time_race__all_partitions_hear_the_same(
         broker.clock.advance(ms=999)
         done = broker.broker.transactions.decide(name, ["t/0", "t/1", "t/2"], commit=True)
         broker.clock.advance(ms=1)
-        wrong = done.exception(SECONDS_MAX)
+        wrong = done.exception(PATIENCE_SECONDS)
         assert wrong is None or isinstance(wrong, Refused)
         ends_down(broker, TOPIC)
         got = sorted(consumer.payloads())
@@ -367,7 +375,7 @@ def test_remembered_decisions_are_bounded(
         decide(broker, name, "t/0")
     broker.settle_down()
     runtime = broker.broker.runtime(TOPIC)
-    assert len(runtime.look(0, lambda place: place.engine.decisions).result(10)) <= 6
+    assert len(runtime.look(0, lambda place: place.engine.decisions).result(PATIENCE_SECONDS)) <= 6
     assert len(broker.consumer().payloads()) == 20
 
 

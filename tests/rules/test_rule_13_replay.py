@@ -12,6 +12,7 @@ from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.snapshot import restore
 from dejaqueue.journal.segments.store import SegmentStore
 from dejaqueue.wire.frames import SettleOp
+from tests.patience import PATIENCE_SECONDS
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 
 
@@ -45,11 +46,11 @@ def test_replay_gives_the_live_state__from_the_start_and_from_a_snapshot(
     work(broker, seed)
     runtime = broker.broker.runtime(TOPIC)
     if seed % 2:  # one snapshot only: the journal lets nothing go before there are two
-        runtime.look(0, runtime.partitions[0].maintenance.begin_snapshot).result(10)
+        runtime.look(0, runtime.partitions[0].maintenance.begin_snapshot).result(PATIENCE_SECONDS)
         broker.wait_for_snapshots()
         work(broker, seed + 100)
     [live] = broker.state_hashes()
-    position = runtime.look(0, lambda place: place.position).result(10)
+    position = runtime.look(0, lambda place: place.position).result(PATIENCE_SECONDS)
     broker.stop()
 
     store = SegmentStore(tmp_path / "journal")

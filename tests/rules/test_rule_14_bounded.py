@@ -7,6 +7,7 @@ import pyarrow as pa
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
+from tests.patience import PATIENCE_SECONDS
 from tests.rules.broker_fixture import TOPIC
 from tests.rules.conftest import MakeBroker
 
@@ -117,4 +118,4 @@ def test_a_batch_larger_than_all_that_may_wait_is_taken_alone(make_broker: MakeB
     writer._bytes_max = lambda: 1_000
     answer: Future[Reply] = Future()
     writer.submit(1, pa.record_batch({"payload": [b"x" * 600] * 2}), answer.set_result)
-    assert answer.result(10).error is None
+    assert answer.result(PATIENCE_SECONDS).error is None

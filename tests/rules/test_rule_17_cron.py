@@ -19,6 +19,7 @@ import pytest
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import TopicKind
 from dejaqueue.schema.cron import HEADER_ENTRY, HEADER_FIRING, CronEntry
+from tests.patience import PATIENCE_SECONDS
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 
 MINUTE = 60_000
@@ -55,7 +56,9 @@ class CronFixture(BrokerFixture):
         runtime = self.broker.runtime(TOPIC)
         while True:
             wakes = [
-                runtime.look(n, lambda place: place.engine.schedule.next_wake_ms()).result(10)
+                runtime.look(n, lambda place: place.engine.schedule.next_wake_ms()).result(
+                    PATIENCE_SECONDS
+                )
                 for n in range(len(runtime.partitions))
             ]
             wake_ms = min((wake for wake in wakes if wake is not None), default=until_ms)
@@ -353,7 +356,9 @@ def test_many_entries_of_one_instant_are_few_entries_of_the_journal() -> None:
     runtime = cron.broker.runtime(TOPIC)
 
     def positions() -> int:
-        return sum(runtime.look(n, lambda place: place.position).result(10) for n in (0, 1))
+        return sum(
+            runtime.look(n, lambda place: place.position).result(PATIENCE_SECONDS) for n in (0, 1)
+        )
 
     before = positions()
     cron.run_until(ms("2026-01-05T09:00"))

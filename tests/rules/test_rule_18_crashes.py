@@ -20,6 +20,7 @@ from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import Topic
+from tests.patience import PATIENCE_SECONDS
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 from tests.rules.conftest import MakeBroker
 
@@ -71,7 +72,7 @@ def test_a_letter_is_there_once__whatever_happened_on_its_way(
     broker.broker.create_topic(Topic(DEAD, partitions=2))
     lose(broker)
     die(broker, [b"a", b"b", b"c"])
-    broker.arrivals.get(timeout=10)
+    broker.arrivals.get(timeout=PATIENCE_SECONDS)
     broker.settle_down()
     assert broker.counts()["dead"] == 3
     ending(broker)
@@ -87,7 +88,7 @@ def test_a_letter_that_was_read_already_is_not_sent_again(on_files: MakeBroker) 
     broker.broker.create_topic(Topic(DEAD))
     lose_answers(broker)
     die(broker, [b"a"])
-    broker.arrivals.get(timeout=10)
+    broker.arrivals.get(timeout=PATIENCE_SECONDS)
     consumer = broker.consumer(topic=DEAD)
     [got] = consumer.take_all()
     consumer.ack(got)
@@ -103,7 +104,7 @@ def test_a_letter_is_known_by_its_key_when_its_sender_is_forgotten(on_files: Mak
     broker.broker.create_topic(Topic(DEAD))
     lose_answers(broker)
     die(broker, [b"a"])
-    broker.arrivals.get(timeout=10)
+    broker.arrivals.get(timeout=PATIENCE_SECONDS)
     broker.crash()
     broker.clock.advance(ms=DAY_MS)
     columns = {"payload": [b"another"]}
@@ -124,7 +125,7 @@ def test_a_letter_sent_back_arrives_once(
     broker.letters_arrive()
     lose(broker)
     assert broker.broker.call("redrive", {"topic": DEAD})["moved"] == 2
-    broker.arrivals.get(timeout=10)
+    broker.arrivals.get(timeout=PATIENCE_SECONDS)
     ending(broker)
     assert broker.counts(DEAD)["dead"] == 2
     broker.letters_arrive()
@@ -150,7 +151,7 @@ def test_half_a_parcel_that_arrived_is_not_sent_twice(
     monkeypatch.setattr(admission, "shortage", full_once)
     sent = [b"%d" % number for number in range(100)]
     die(broker, sent)
-    assert "full" in str(broker.arrivals.get(timeout=10))
+    assert "full" in str(broker.arrivals.get(timeout=PATIENCE_SECONDS))
     broker.settle_down()
     assert broker.counts()["dead"] == 100
     broker.advance(1_000)
@@ -169,7 +170,7 @@ def test_letters_wait_for_a_topic_that_is_gone(on_files: MakeBroker) -> None:
     broker.broker.delete_topic("other")
     broker.crash()
     assert broker.counts(DEAD)["dead"] == 1
-    while broker.arrivals.get(timeout=10) is None:
+    while broker.arrivals.get(timeout=PATIENCE_SECONDS) is None:
         pass
     broker.broker.create_topic(Topic("other"))
     broker.counts(DEAD)
@@ -184,8 +185,8 @@ def test_replay_is_the_live_state(on_files: MakeBroker) -> None:
     die(broker, [b"a", b"b"])
     broker.settle_down()
     live = broker.broker.runtime(TOPIC)
-    live_hash = live.look(0, lambda place: place.engine.state_hash()).result(10)
-    epoch = live.look(0, lambda place: place.engine.epoch).result(10)
+    live_hash = live.look(0, lambda place: place.engine.state_hash()).result(PATIENCE_SECONDS)
+    epoch = live.look(0, lambda place: place.engine.epoch).result(PATIENCE_SECONDS)
     broker.crash()
     lose_parcels(broker)
     again = broker.broker.runtime(TOPIC)
@@ -195,4 +196,4 @@ def test_replay_is_the_live_state(on_files: MakeBroker) -> None:
         engine.state.epoch = epoch  # the restart opened one more
         return int(engine.state_hash())
 
-    assert again.look(0, replayed).result(10) == live_hash
+    assert again.look(0, replayed).result(PATIENCE_SECONDS) == live_hash

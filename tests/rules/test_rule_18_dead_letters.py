@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from dejaqueue.model import Topic
 from dejaqueue.wire.frames import SettleOp
+from tests.patience import PATIENCE_SECONDS
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 from tests.rules.conftest import MakeBroker
 
@@ -158,7 +159,7 @@ def test_a_dead_letter_topic_that_is_full_holds_nobody_up(make_broker: MakeBroke
     broker.broker.create_topic(Topic(DEAD, max_backlog_count=1))
     broker.send([b"a", b"b"])
     die_of_attempts(broker, 1)
-    assert "max_backlog_count" in str(broker.arrivals.get(timeout=10))
+    assert "max_backlog_count" in str(broker.arrivals.get(timeout=PATIENCE_SECONDS))
     broker.settle_down()
     assert broker.counts()["dead"] == 2
     broker.send([b"c"])

@@ -9,6 +9,7 @@ import pytest
 
 from dejaqueue.broker.partition.partition import Partition
 from dejaqueue.broker.shard.core import PartitionCore
+from tests.patience import PATIENCE_SECONDS
 from tests.rules.broker_fixture import BrokerFixture
 from tests.rules.conftest import MakeBroker
 from tests.rules.test_browsing import KINDS, send
@@ -147,7 +148,7 @@ def test_filtered_leases_are_the_same_after_a_restart(on_files: MakeBroker, kind
             engine.apply(entries.to_command(entry, position))
         return str(engine.state_hash())
 
-    assert [runtime.look(0, replayed).result(10)] == before
+    assert [runtime.look(0, replayed).result(PATIENCE_SECONDS)] == before
 
 
 def test_a_long_backlog_is_looked_through_piece_by_piece(

@@ -343,7 +343,7 @@ def believes_every_snapshot(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(snapshots, "write_file", write_file)
     patch.setattr(
-        snapshots.SnapshotShelf,
+        snapshots.SnapshotFiles,
         "_verified",
         lambda self, name, part: read_file(self._files, self._parts / name),
     )

@@ -71,6 +71,27 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
+    """A test that was broken off leaves no answer behind for the next call."""
+    if call.excinfo is not None:
+        forget_answers()
+
+
+def forget_answers() -> None:
+    """Have this thread call Spark by a new connection.
+
+    A call that a timeout breaks off (or Ctrl-C) leaves its answer in the connection of this
+    thread: every later call reads the answer of the one before, and all tests that follow fail.
+    """
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway  # None before Spark has started
+    if gateway is not None:
+        connection = gateway._gateway_client.get_thread_connection()
+        if connection is not None:
+            connection.close()
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker."""

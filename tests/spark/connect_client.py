@@ -9,6 +9,8 @@ import json
 import sys
 from typing import Any
 
+from tests.patience import PATIENCE_SECONDS
+
 PAST_MS = 1_600_000_000_000
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -46,7 +48,7 @@ def main(url: str, source: str, target: str, folder: str, rows: str) -> None:
     due: Any = spark.readStream.format("dejaq").options(**options).schema("payload binary").load()
     writer = due.writeStream.format("dejaq").options(**(options | {"topic": target}))
     writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
-    writer.trigger(availableNow=True).start().awaitTermination(60)
+    writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_SECONDS)
     spark.stop()
     print(json.dumps(said))
 

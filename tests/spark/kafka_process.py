@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.scenarios import wait_for
 
 JARS = Path(os.environ.get("DEJAQ_KAFKA_JARS", Path(sys.prefix) / "kafka"))
@@ -24,7 +25,6 @@ directory.id=ZGVqYXEta2Fma2EtbG9ncw
 """
 """What `kafka-storage format` writes, which is a JVM of its own."""
 PARTITIONS = 2
-STOPPED_SECONDS_MAX = 30
 SETTINGS = """\
 process.roles=broker,controller
 node.id=1
@@ -94,10 +94,10 @@ class KafkaProcess:
             return
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(STOPPED_SECONDS_MAX)
+            process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(STOPPED_SECONDS_MAX)
+            process.wait(PATIENCE_SECONDS)
 
     def _listens(self, port: int) -> bool:
         assert self._process is not None

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import dejaqueue
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 40_000
 PARTS = 6
-WAIT_SECONDS = 60
 
 Map = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -38,7 +38,7 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def wait_for(condition: Callable[[], bool], seconds: int = WAIT_SECONDS) -> None:
+def wait_for(condition: Callable[[], bool], seconds: int = PATIENCE_SECONDS) -> None:
     """Return when it holds; it is another process that makes it so."""
     for _ in range(seconds * 50):
         if condition():
@@ -62,7 +62,7 @@ def kill_executor(url: str, topic: str, mark: Path, part: int = 1) -> Map:
                 wait_for(lambda: client.counts(topic).get("staged", 0) > 0)
             # Worker, its daemon, the executor.
             os.kill(parent_of(os.getppid()), signal.SIGKILL)
-            threading.Event().wait(WAIT_SECONDS)  # the worker may live on for a moment
+            threading.Event().wait(PATIENCE_SECONDS)  # the worker may live on for a moment
 
     return run
 

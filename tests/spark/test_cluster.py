@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SECONDS_MAX = 300
 DRAINED = 1_500
 
-pytestmark = [pytest.mark.slow, pytest.mark.crash, pytest.mark.timeout(SECONDS_MAX)]
+pytestmark = [pytest.mark.slow, pytest.mark.crash]
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,6 @@ def needed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.may_skip
-@pytest.mark.timeout(SECONDS_MAX)
 def test_a_client_of_connect_writes_reads_and_streams(
     needed: None,
     broker: BrokerProcess,

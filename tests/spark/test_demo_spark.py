@@ -21,7 +21,6 @@ GOOD = ("lost", "twice", "early", "unknown", "wrong_payload", "over_rate", "late
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # with the start of Spark, on a machine that has other work
 def test_a_day_of_flights_is_scheduled_drained_and_checked(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

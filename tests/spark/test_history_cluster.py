@@ -18,7 +18,8 @@ from dejaqueue.broker.topic import handing_over
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, HistorySettings
-from tests.cluster.brokers import Cluster, patiently, send, until
+from tests.cluster.brokers import Cluster, patiently, send
+from tests.patience import until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

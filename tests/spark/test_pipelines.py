@@ -21,6 +21,7 @@ from dejaqueue.cli.demo.sockets import beyond_loopback
 from dejaqueue.pipelines.frame import Run
 from dejaqueue.pipelines.frame.progress import Quiet
 from tests.crash.broker_process import BrokerProcess
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,13 +44,12 @@ def call(*words: str) -> subprocess.CompletedProcess[str]:
         env=os.environ | {"PYTHONPATH": SOURCE, "PYTHONWARNINGS": "ignore"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)  # with the start of Spark, twice, on a machine that has other work
 def test_a_pipeline_is_a_program_with_a_spark_of_its_own(
     broker: BrokerProcess, client: dejaqueue.Client, make_topic: Callable[..., str]
 ) -> None:

@@ -26,6 +26,7 @@ from dejaqueue.pipelines.frame.progress import Quiet
 from dejaqueue.pipelines.reordering.records import FROM_HEADER
 from dejaqueue.pipelines.reordering.target import Target
 from tests.crash.broker_process import BrokerProcess
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.kafka_process import KafkaProcess, is_installed, spark_jars
 from tests.spark.scenarios import wait_for
 from tests.spark.standalone import ENVIRONMENT
@@ -240,7 +241,6 @@ def start_program(options: reorder.Options, log: Path) -> subprocess.Popen[bytes
 
 @pytest.mark.crash
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(os.environ.get("SPARK_HEAVY") != "1", reason="make spark-heavy")
 def test_the_program_is_killed_while_it_writes__after_its_restart_each_record_is_there_once(
     line: Line, client: dejaqueue.Client, tmp_path: Path
@@ -259,7 +259,7 @@ def test_the_program_is_killed_while_it_writes__after_its_restart_each_record_is
         wait_for(is_writing, 240)
     finally:
         os.killpg(first.pid, signal.SIGKILL)  # the JVM too
-        first.wait(30)
+        first.wait(PATIENCE_SECONDS)
     assert first.returncode == -signal.SIGKILL, log.read_text()[-4_000:]
     assert 0 < len(line.get()) < ROWS
     second = start_program(options, log)

@@ -15,6 +15,7 @@ import trustme
 from dejaqueue.access.tls import load_tls
 from dejaqueue.settings import ServerSettings
 from tests.integration.access_fixture import MINE, Site, give_keys, make_topics, running
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +65,7 @@ def drain(spark: SparkSession, given: dict[str, str], folder: Path) -> int:
     writer = reader.load().writeStream.format("noop")
     writer = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True)
     query = writer.start()
-    query.awaitTermination(100)
+    query.awaitTermination(PATIENCE_SECONDS)
     return sum(batch.numInputRows for batch in query.recentProgress)
 
 

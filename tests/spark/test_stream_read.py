@@ -19,6 +19,7 @@ import pytest
 
 import dejaqueue
 from tests.crash.broker_process import BrokerProcess
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.scenarios import wait_for
 from tests.spark.test_batch import failing_once
 
@@ -54,7 +55,7 @@ def drain(table: DataFrame, folder: Path) -> list[dict[str, Any]]:
     writer = table.writeStream.format("parquet").option("path", str(folder / "out"))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
-    query.awaitTermination(100)
+    query.awaitTermination(PATIENCE_SECONDS)
     assert not query.isActive
     return [json.loads(one.json) for one in query.recentProgress]
 
@@ -222,7 +223,7 @@ def test_from_a_topic_to_a_topic__each_message_once(
     query = (
         writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
     )
-    query.awaitTermination(100)
+    query.awaitTermination(PATIENCE_SECONDS)
     assert live(client, source) == {}
     got = client.peek(target, limit=10_000)["payload"].to_pylist()
     assert Counter(value.decode() for value in got) == expected()
@@ -334,7 +335,7 @@ def test_two_queries_on_a_topic_share_it__each_message_goes_to_one_of_them(
         writer = writer.option("checkpointLocation", str(tmp_path / name / "checkpoint"))
         queries.append(writer.trigger(availableNow=True).start())
     for query in queries:
-        query.awaitTermination(100)
+        query.awaitTermination(PATIENCE_SECONDS)
         assert not query.isActive
     one, two = found(tmp_path / "one"), found(tmp_path / "two")
     assert one

@@ -18,6 +18,7 @@ import pytest
 from dejaqueue.spark import writes
 from dejaqueue.spark.refusals import status_counts
 from tests.crash.broker_process import BrokerProcess
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.test_batch import failing_once, payloads
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def run(table: DataFrame, broker: BrokerProcess, topic: str, place: Path, **opti
     for name, value in options.items():
         writer = writer.option(name, value)
     query = writer.option("checkpointLocation", str(place)).trigger(availableNow=True).start()
-    query.awaitTermination(100)
+    query.awaitTermination(PATIENCE_SECONDS)
     assert not query.isActive
 
 
@@ -166,4 +167,4 @@ def test_only_append(
     writer = writer.option("topic", make_topic()).outputMode("complete")
     with pytest.raises(Exception, match="append"):
         query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
-        query.awaitTermination(100)
+        query.awaitTermination(PATIENCE_SECONDS)

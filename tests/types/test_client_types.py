@@ -33,11 +33,14 @@ def program(when: datetime) -> int:
             payload: bytes = one.payload
             when = one.due
             one.nack(delay=1.5)
+            status: RowStatus = one.ack()
+            status = one.extend(5, wait=True)
         with client.consume_batches("t", batch_rows=10) as batches:
             for batch in batches:
                 whole: MessageBatch = batch
-                settled = whole.ack()
-                assert settled is not None
+                settled: Settled = whole.ack()
+                settled = whole.nack(reason="again")
+                settled = whole.extend(5)
                 print(settled.ok_count, batches.lateness().quantile_us(0.99))
         with client.producer("t") as producer:
             sent = producer.send_batch([b"a"]).result()
@@ -57,6 +60,8 @@ async def coroutine() -> int:
     async with AsyncClient() as client:
         number: int = await client.send("t", b"x")
         async for message in client.consume("t"):
+            status: RowStatus = await message.ack()
+            status = await message.nack(dead=True)
             await message.ack(wait=False)
         async with client.producer("t") as producer:
             sent = await producer.send(b"x")
@@ -66,7 +71,8 @@ async def coroutine() -> int:
 """
 
 REFUSED = """
-from dejaqueue.client import AsyncClient, Client
+from dejaqueue import RowStatus
+from dejaqueue.client import AsyncClient, Client, Message, MessageBatch, Settled
 
 def wrong(client: Client) -> None:
     client.send("t", 5)
@@ -76,6 +82,10 @@ def wrong(client: Client) -> None:
     client.producer("t").send(b"x").outcome()
     client.peek("t", colour="red")
     client.move_where("t", by="1h")
+
+def wrong_answers(message: Message, batch: MessageBatch) -> None:
+    status: RowStatus = message.ack(wait=False)
+    settled: Settled = batch.nack(wait=False)
 
 async def wrong_too(client: AsyncClient) -> None:
     number: int = client.send("t", b"x")
@@ -98,4 +108,4 @@ def test_a_program_as_in_the_docs_is_accepted(tmp_path: Path) -> None:
 def test_mistakes_are_found(tmp_path: Path) -> None:
     errors = check(tmp_path, REFUSED)
     wrong_lines = {int(line.split(":")[1]) for line in errors}
-    assert wrong_lines == {5, 6, 7, 8, 9, 10, 11, 14}, errors
+    assert wrong_lines == {6, 7, 8, 9, 10, 11, 12, 15, 16, 19}, errors

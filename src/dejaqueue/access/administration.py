@@ -40,7 +40,7 @@ def _create(keys: KeyRing, body: dict[str, Any], is_near: bool) -> dict[str, Any
     if not keys.required:
         _check_first(keys, body.get("start_token"), is_near)
     key, text = keys.create(body["name"], body["grants"], body.get("ends_ms"))
-    # Who is known by something else has no use for a text, which could only be lost.
+    # A principal that is known by something else needs no text, which could only be lost.
     return key.to_dict() | ({} if key.name.startswith(WITHOUT_TEXT) else {"api_key": text})
 
 

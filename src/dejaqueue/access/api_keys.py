@@ -27,9 +27,9 @@ ID_BYTES = 6
 SECRET_BYTES = 32
 
 CERTIFICATE = "cert:"
-"""Names that begin so stand for who shows a certificate of the name behind it, and have no text."""
+"""Prefix of names that stand for bearers of a certificate of the name after it; without a text."""
 TOKEN = "oidc:"
-"""Names that begin so stand for who has the role behind it in a token of the issuer."""
+"""Prefix of names that stand for bearers of the issuer's role after it."""
 WITHOUT_TEXT = (CERTIFICATE, TOKEN)
 
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,255}")

@@ -1,4 +1,4 @@
-"""The audit log: who administered what, and who was refused.
+"""The audit log: which principal administered what, and which was refused.
 
 Room: access. Logger `dejaqueue.audit`, one line for each call, as `name=value` with JSON values, so
 that no text of a caller can make a line of its own; the same values are in the record's `audit`.
@@ -70,9 +70,9 @@ def record_some(
     if left_out is None:
         return
     if left_out:
-        found: dict[str, object] = {"principal": who, "outcome": "left out", kind: left_out}
+        facts: dict[str, object] = {"principal": who, "outcome": "left out", kind: left_out}
         text = f'principal={json.dumps(who)} outcome="left out" {kind}={left_out}'
-        log.warning("%s", text, extra={"audit": found})
+        log.warning("%s", text, extra={"audit": facts})
     record(who, peer, action, topic, outcome, **more)
 
 
@@ -121,15 +121,15 @@ _FACTS = ("to", "drop", "dry_run", "grants", "force", "partitions", "paused", "d
 
 def facts(action: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """What else of a call is worth a place in the log: short, and never a secret."""
-    found = {name: body[name] for name in _FACTS if name in body}
+    named = {name: body[name] for name in _FACTS if name in body}
     if action == "create_key":
-        found["name"] = body.get("name")
+        named["name"] = body.get("name")
     if action == "revoke_key":
         text = str(body.get("key"))
-        found["key"] = id_of(text) or text  # never a whole key
-    return found
+        named["key"] = id_of(text) or text  # never a whole key
+    return named
 
 
 def facts_of_answer(action: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a call's answer is worth a place in the log: the id of the key that it is about."""
+    """The part of a call's answer that is logged: the id of the key that it is about."""
     return {"key_id": answer.get("id", "")} if action in ("create_key", "revoke_key") else {}

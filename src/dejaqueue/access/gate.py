@@ -1,4 +1,4 @@
-"""The gate: from what a call carries to who calls, and for how long that holds.
+"""The gate: finds out from what a call carries who calls, and for how long that holds.
 
 Room: access. Asked by both servers, from any thread.
 Holds: as soon as one API key exists, whoever brings none is refused; a stream that is open is told
@@ -55,7 +55,7 @@ class Tokens(Protocol):
         ...
 
     def principal(self, text: str) -> TokenPrincipal:
-        """Who has this token. Raises Unauthenticated, Unavailable."""
+        """The bearer of this token. Raises Unauthenticated, Unavailable."""
         ...
 
     def is_live(self, principal: TokenPrincipal) -> bool:
@@ -87,13 +87,13 @@ class Gate:
         self._tokens = tokens
         self.keys = keys or KeyRing(SystemClock(), InMemory())
         self._mutex = threading.Lock()
-        self._open: set[Admission] = set()
+        self._open: set[Permit] = set()
         self._wake = Wake()
         self._watch: threading.Thread | None = None
         self.keys.on_change.append(self._look)
 
     def principal(self, api_key: str | None, certificate: str = "") -> Principal:
-        """Who has this API key; None = none was sent.
+        """The holder of this API key; None = none was sent.
 
         Args:
             certificate: the name in the certificate that the caller has shown; a key goes before.
@@ -126,7 +126,7 @@ class Gate:
         return sees_own and principal.may(Role.MANAGE, topic, own=True)
 
     def check(self, principal: Principal) -> None:
-        """Raise Unauthenticated if who was let in before would not be now. Costs a lookup.
+        """Raise Unauthenticated if a caller let in before would not be now. Costs a lookup.
 
         Raises:
             Unauthenticated. Unavailable: whether the key still holds cannot be told at the moment.
@@ -136,27 +136,27 @@ class Gate:
         if self.keys.must_confirm and principal is not EVERYBODY:
             self.keys.check_confirmed()
 
-    def admit(self, principal: Principal, end: Callable[[Unauthenticated], None]) -> Admission:
+    def admit(self, principal: Principal, end: Callable[[Unauthenticated], None]) -> Permit:
         """Let a stream be open. Use it in a `with`, for as long as the stream is.
 
         Args:
             end: called once, from any thread, when the key is revoked or ends; it must not wait.
         """
-        return Admission(self, principal, end)
+        return Permit(self, principal, end)
 
     # --- open streams ---------------------------------------------------------------------------
 
-    def _enter(self, admission: Admission) -> None:
+    def _enter(self, permit: Permit) -> None:
         with self._mutex:
-            self._open.add(admission)
-            if self._ends_ms(admission.principal) is not None:
+            self._open.add(permit)
+            if self._ends_ms(permit.principal) is not None:
                 self._start_watch()
-        if not self._is_live(admission.principal):
+        if not self._is_live(permit.principal):
             self._look()  # revoked between the check and here
 
-    def _leave(self, admission: Admission) -> None:
+    def _leave(self, permit: Permit) -> None:
         with self._mutex:
-            self._open.discard(admission)
+            self._open.discard(permit)
         self._wake.ring()
 
     def _look(self) -> None:
@@ -207,7 +207,7 @@ def _refusal(principal: Principal) -> str:
     return REFUSAL if principal.key_id else NEEDED
 
 
-class Admission:
+class Permit:
     """The right of a stream to be open."""
 
     def __init__(
@@ -221,7 +221,7 @@ class Admission:
         """Raise Unauthenticated if it is over, Unavailable if that cannot be told."""
         self._gate.check(self.principal)
 
-    def __enter__(self) -> Admission:
+    def __enter__(self) -> Permit:
         self._gate._enter(self)
         return self
 

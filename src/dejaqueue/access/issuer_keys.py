@@ -126,10 +126,10 @@ class IssuerKeys:
         with self._mutex:
             self._is_asking, self._asked_ms = True, self._clock.now_ms()
         try:
-            found = self._found()
-            if found.keys() != self._keys.keys():
-                log.info("keys of %s: %s", self._settings.issuer, ", ".join(sorted(found)))
-            self._keys, self._said = found, ""
+            keys = self._found()
+            if keys.keys() != self._keys.keys():
+                log.info("keys of %s: %s", self._settings.issuer, ", ".join(sorted(keys)))
+            self._keys, self._said = keys, ""
         except (OSError, ValueError, jwt.PyJWTError, BadRequest) as wrong:
             if str(wrong) != self._said:
                 self._said = str(wrong)
@@ -216,7 +216,7 @@ def _parsed(content: bytes) -> dict[str, IssuerKey]:
     listed = told.get("keys") if isinstance(told, dict) else None
     if not isinstance(listed, list):
         raise BadRequest("oidc.keys", 'a JSON Web Key Set, {"keys": [...]}', type(told).__name__)
-    found = {}
+    keys_by_id = {}
     for one in listed[: limits.OIDC_KEYS_MAX]:
         if not isinstance(one, dict) or one.get("use", "sig") != "sig":
             continue
@@ -225,7 +225,7 @@ def _parsed(content: bytes) -> dict[str, IssuerKey]:
         try:
             key = jwt.PyJWK.from_dict(one).key
             names = (str(one.get(name, "")) for name in ("kty", "crv", "alg"))
-            found[str(one.get("kid", ""))] = IssuerKey(key, *names)
+            keys_by_id[str(one.get("kid", ""))] = IssuerKey(key, *names)
         except jwt.PyJWTError as wrong:
             log.info("a key of the issuer is left out: %s", wrong)
-    return found
+    return keys_by_id

@@ -72,7 +72,7 @@ class Tokens:
         return text.startswith("ey") and text.count(".") == 2
 
     def principal(self, text: str) -> TokenPrincipal:
-        """Who has this token. Costs a digest and a lookup if it was seen before.
+        """The bearer of this token. Costs a digest and a lookup if it was seen before.
 
         Raises:
             Unauthenticated: it is not valid; says why, and nothing of what is in it. Unavailable:
@@ -134,7 +134,7 @@ class Tokens:
                 if self.issuer.ask_again():
                     raise Unavailable("the issuer is asked for its new keys", FETCHING_MS)
                 raise Unauthenticated(REFUSAL.format("the issuer has no such key"))
-            found: dict[str, Any] = jwt.decode(
+            claims: dict[str, Any] = jwt.decode(
                 text,
                 key.key,
                 algorithms=[algorithm],
@@ -156,7 +156,7 @@ class Tokens:
             raise Unauthenticated(REFUSAL.format(f"it has no claim {missing.claim}")) from None
         except (jwt.PyJWTError, ValueError, TypeError, KeyError):
             raise Unauthenticated(REFUSAL.format("its form or its signature is wrong")) from None
-        return found
+        return claims
 
     def _give_roles(self, known: _Known) -> None:
         """Make its bearer who the keys of now say it is."""

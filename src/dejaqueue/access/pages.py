@@ -73,7 +73,7 @@ class Pages:
             headers: those of HEADERS that the request has; names in lower case.
             is_secure: it came over TLS: then its host is one that the certificate is for, since a
                 browser would not have sent it otherwise.
-            takes: it is a GET, and takes something away. A browser sends such a one for a link,
+            takes: it is a GET, and takes something away. A browser sends such a request for a link,
                 too, so only a script of our own page may.
         """
         host = headers.get("host", "")

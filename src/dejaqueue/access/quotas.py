@@ -30,7 +30,7 @@ from dejaqueue.settings import BrokerSettings
 log = logging.getLogger("dejaqueue.quotas")
 
 STREAMS, CONNECTIONS, TRANSACTIONS = "streams_max", "connections_max", "transactions_max"
-OPENINGS, ROWS = "openings_per_s", "rows_per_s"
+OPENINGS, ROWS, SENT = "openings_per_s", "rows_per_s", "bytes_per_s"
 BYTES = "bytes_in_flight_max"
 
 WHOLE: dict[str, Callable[[BrokerSettings], int]] = {
@@ -40,12 +40,16 @@ WHOLE: dict[str, Callable[[BrokerSettings], int]] = {
     TRANSACTIONS: lambda _: limits.TRANSACTIONS_OPEN_MAX,
     BYTES: lambda settings: settings.dispatch.workers * settings.dispatch.inbox_bytes_max,
     ROWS: lambda settings: settings.dispatch.workers * settings.dispatch.partition_rows_per_s,
+    SENT: lambda _: limits.INGRESS_BYTES_PER_S,
 }
 """Of each quota what all principals together may have, or what a broker is expected to do."""
 
 PATIENCE_MS = 5_000
-"""A stream that is opened too soon, and a batch for which there is no room, waits for so long."""
+"""How long a stream that is opened too soon, or a batch that is too much for now, waits."""
 RETRY_MS = 1_000
+CLOSING_PAUSE_MS = 2
+"""Between two closes of a principal's streams, if one waits for the other. A close is some 0.3 ms
+of Python: others get the interpreter for the rest."""
 PRINCIPALS_MAX = 10_000
 """Principals known at once; those that have nothing open are forgotten first."""
 LABELS_MAX = 100
@@ -67,11 +71,11 @@ class Bucket:
         self._since_us = 0
 
     def take(self, rate: int, count: int, now_us: int, ahead_ms: int = 0) -> tuple[bool, int]:
-        """Take so many out of it; more than a second's worth if it is full, and owe the rest.
+        """Take `count` out of it; of a full one more than a second's worth, and owe the rest.
 
         Args:
             rate: of a second.
-            ahead_ms: so long before they are there.
+            ahead_ms: how long before they are there.
 
         Returns:
             Whether they were taken, and in how many milliseconds they are there, rounded up.
@@ -84,6 +88,10 @@ class Bucket:
         if taken:
             self._used, self._since_us = used + wanted, now_us
         return taken, wait_ms
+
+    def give_back(self, count: int) -> None:
+        """What was taken just now was not used."""
+        self._used -= count * _PARTS
 
     def is_full(self, rate: int, now_us: int) -> bool:
         """True if nothing of it is used."""
@@ -100,7 +108,7 @@ class _Refusals:
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """Who waits for room for its bytes."""
+    """A request that waits for room for its bytes."""
 
     byte_count: int
     wake: Wake = field(default_factory=Wake)
@@ -119,7 +127,7 @@ class Account:
     def __init__(self, quotas: Quotas, holder: str, name: str, *, is_bounded: bool) -> None:
         self._quotas = quotas
         self._mutex = threading.Lock()
-        self._openings, self._rows = Bucket(), Bucket()
+        self._openings, self._rows, self._sent = Bucket(), Bucket(), Bucket()
         self._waiters: deque[_Waiter] = deque()
         self._refusals: dict[str, _Refusals] = {}
         self.holder = holder
@@ -208,18 +216,38 @@ class Account:
 
     # --- what is sent ---------------------------------------------------------------------------
 
-    def take_rows(self, rows: int) -> None:
-        """So many messages are sent. Raises ResourceExhausted, which says when they may be."""
-        rate = self.limit(ROWS)
-        if not rate:
+    def take_sent(self, rows: int, byte_count: int, *, wait: bool = True) -> None:
+        """Count sent messages and their bytes. Waits until the bytes may be sent.
+
+        Args:
+            rows: 0 = what is sent is no messages.
+            wait: False = the bytes may be sent now, or all is refused.
+
+        Raises:
+            ResourceExhausted: says when they may be; nothing was taken.
+        """
+        row_rate, byte_rate = self.limit(ROWS), self.limit(SENT)
+        if not (row_rate or byte_rate):
             return
+        clock = self._quotas.clock
+        now_us, taken, row_wait_ms, wait_ms = clock.now_us(), True, 0, 0
         with self._mutex:
-            taken, wait_ms = self._rows.take(rate, rows, self._quotas.clock.now_us())
+            if row_rate:
+                taken, row_wait_ms = self._rows.take(row_rate, rows, now_us)
+            if taken and byte_rate:
+                ahead_ms = PATIENCE_MS if wait else 0
+                taken, wait_ms = self._sent.take(byte_rate, byte_count, now_us, ahead_ms)
+                if not taken and row_rate:
+                    self._rows.give_back(rows)
+        if row_wait_ms:
+            raise self.refused(ROWS, row_rate, rows, row_wait_ms)
         if not taken:
-            raise self.refused(ROWS, rate, rows, wait_ms)
+            raise self.refused(SENT, byte_rate, byte_count, wait_ms)
+        if wait_ms:
+            clock.wait_until(now_us + wait_ms * 1_000, Wake())
 
     def hold_bytes(self, byte_count: int, own: int = 0, *, wait: bool = True) -> None:
-        """So many bytes are here, until `give_bytes`. Waits for room. Raises ResourceExhausted.
+        """Count bytes as held here until `give_bytes`. Waits for room. Raises ResourceExhausted.
 
         More than the limit is let in when nothing else is here: it must come in some time.
 
@@ -322,18 +350,22 @@ class Opening:
     def closing(self) -> None:
         """It is being closed, without waiting for anything."""
         self._let_go()
-        if not self._is_free:
-            self._hold(self._turns.closing)
+        if not self._is_free and self._hold(self._turns.closing):
+            clock = self._quotas.clock
+            clock.wait_until(clock.now_us() + CLOSING_PAUSE_MS * 1_000, Wake())
 
     def closed(self) -> None:
         """That is done, or has to wait. Twice is fine."""
         self._let_go()
 
-    def _hold(self, lock: threading.Lock) -> None:
-        if not lock.acquire(blocking=False):
+    def _hold(self, lock: threading.Lock) -> bool:
+        """Whether it had to be waited for."""
+        is_crowded = not lock.acquire(blocking=False)
+        if is_crowded:
             with CROWDING:
                 lock.acquire()
         self._held = lock
+        return is_crowded
 
     def _let_go(self) -> None:
         held, self._held = self._held, None
@@ -365,7 +397,7 @@ class Quotas:
         self.refused = Tallies()
 
     def opening(self, principal: Principal, peer: str) -> Opening:
-        """A stream of who calls, as a `with` block. Takes no lock: a thousand come at once.
+        """A stream of the caller, as a `with` block. Takes no lock: a thousand come at once.
 
         Args:
             peer: its address, as gRPC writes it.
@@ -374,7 +406,7 @@ class Quotas:
         return Opening(self, turns, principal, peer)
 
     def of(self, principal: Principal, peer: str) -> Account:
-        """The account of who calls.
+        """The account of the caller.
 
         Args:
             peer: its address, as gRPC or a socket writes it.
@@ -390,15 +422,15 @@ class Quotas:
 
     def _account(self, holder: str, name: str, *, is_bounded: bool) -> Account:
         with self._mutex:
-            found = self._accounts.get(holder)
-            if found is None:
+            account = self._accounts.get(holder)
+            if account is None:
                 if len(self._accounts) >= PRINCIPALS_MAX:
                     self._accounts = {
                         known: one for known, one in self._accounts.items() if not one.is_idle
                     }
-                found = Account(self, holder, name, is_bounded=is_bounded)
-                self._accounts[holder] = found
-            return found
+                account = Account(self, holder, name, is_bounded=is_bounded)
+                self._accounts[holder] = account
+            return account
 
     def limit(self, quota: str, name: str) -> int:
         """What a principal of this name may have of it; 0 = as much as there is."""

@@ -1,4 +1,4 @@
-"""Roles, and who has which of them for which topics.
+"""Roles, and which principal has which of them for which topics.
 
 Room: access. Pure values.
 Holds: what is not granted is refused; the refusal names role and topic, never a key.
@@ -105,13 +105,13 @@ class Principal:
         return self._has(role, topic, own=own or role is Role.PRODUCE)
 
     def _has(self, role: Role, topic: str, *, own: bool) -> bool:
-        found = False
+        is_granted = False
         for grant in self.grants:
             if grant.concerns(role, topic):
                 if grant.denies:
                     return False
-                found = found or own or not grant.own
-        return found
+                is_granted = is_granted or own or not grant.own
+        return is_granted
 
     def sees(self, topic: str) -> bool:
         """True if they have any role for the topic: they may know that it is there."""

@@ -161,7 +161,7 @@ def cron_topic(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
 
 
 PUBLIC = Rule()
-"""Needs no key: probes, and the description of the API, the same for every broker."""
+"""Needs no key: probes, and the description of the API, which all brokers share."""
 
 # --- streams -------------------------------------------------------------------------------------
 

@@ -37,9 +37,9 @@ class Seal:
 
     def fits(self, values: dict[str, Any]) -> bool:
         """True if an object has the seal that it should have."""
-        found = values.get("seal")
+        seal = values.get("seal")
         expected = self._of({name: one for name, one in values.items() if name != "seal"})
-        return isinstance(found, str) and hmac.compare_digest(found.encode(), expected.encode())
+        return isinstance(seal, str) and hmac.compare_digest(seal.encode(), expected.encode())
 
     def _of(self, values: dict[str, Any]) -> str:
         """What is sealed are canonical bytes: sorted, without blanks, ASCII alone."""

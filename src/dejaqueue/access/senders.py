@@ -67,7 +67,7 @@ THE_BROKER = Sender(is_broker=True)
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Who makes a call, as far as the call itself needs to know; its rule was asked before.
+    """The caller, as far as the call itself needs to know; its rule was asked before.
 
     Attributes:
         sender: whose messages the call is about.

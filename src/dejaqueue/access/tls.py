@@ -108,7 +108,7 @@ class BrokerPapers:
     """What this broker shows other brokers, and how it knows them.
 
     Attributes:
-        ca: path of who signs other brokers' certificates, PEM; "" = the system's.
+        ca: path of the authority that signs other brokers' certificates, PEM; "" = the system's.
         certificate, key: paths of its own; "" = none is shown.
         context: the same, for HTTP and servers beneath.
         on_change: called after the files were taken up anew, by the thread that did it.

@@ -9,7 +9,9 @@ See: docs/internals/README.md for the reading order.
 from __future__ import annotations
 
 import logging
+import threading
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from dejaqueue.access.key_ring import KeyRing
@@ -30,6 +32,7 @@ from dejaqueue.broker.shard.timekeeping import broker_clock
 from dejaqueue.broker.topic import deleting, handing_over
 from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.cluster_port import ClusterPort, TopicOwnership, in_shards
+from dejaqueue.broker.topic.name_locks import NameLocks
 from dejaqueue.broker.topic.room import Room
 from dejaqueue.broker.topic.served_topic import ServedTopic, Service, TopicPorts
 from dejaqueue.broker.topic.session import ConsumerSession
@@ -44,6 +47,7 @@ from dejaqueue.errors import (
     Elsewhere,
     InternalError,
     Refused,
+    TopicUnknown,
     Unavailable,
     no_transactions,
 )
@@ -96,8 +100,12 @@ class Broker:
         self._given_store = store
         self.shared = shared
         self._threads = threads or Threads()
-        self._lock = self._threads.lock()
+        self._lock = threading.Lock()
+        """Over the two that follow it, for a few lines: nothing is read, written or asked in it."""
         self._topics: dict[str, ServedTopic] = {}
+        self._running = False
+        self._names = NameLocks(self._threads.lock)
+        """For calls that make, change or delete a topic, and may wait for its journals' server."""
         self._workers: list[PartitionWorker] = []
         self.snapshot_writer = self._threads.executor("dejaq-snapshots")
         self._room = Room(self.runtimes, self.clock)
@@ -109,7 +117,6 @@ class Broker:
         self.keys = KeyRing(self.clock)
         self.counting = BrokerCounts()
         self.quotas = Quotas(self.settings, self.clock)
-        self._running = False
         self.phase = "not started"
         self.started_us = 0
         self.peers: Peers | None = None
@@ -148,7 +155,11 @@ class Broker:
         )
         try:
             shared = self.shared
-            self._catalogue = shared.catalogue(self.store) if shared else Catalogue(self.store)
+            self._catalogue = (
+                shared.catalogue(self.store)
+                if shared
+                else Catalogue(self.store, self._threads.lock())
+            )
             self.history.journals_of = None if shared is None else self._catalogue.journals
             if shared is None:
                 self.keys.open(self.store)
@@ -184,12 +195,15 @@ class Broker:
             if not self._running:
                 return
             self._running = False
-            self.phase = "stopping"
-            began_us = self.clock.now_us()
-            runtimes = list(self._topics.values())
+        self.phase = "stopping"
+        began_us = self.clock.now_us()
+        self._names.wait()  # what is being made or deleted needs the store and the workers
+        runtimes = list(self._topics.values())
         self.carrier.close()
         for runtime in runtimes:
-            runtime.close(handing_over.finish)
+            runtime.begin_close(handing_over.finish)
+        for runtime in runtimes:
+            runtime.wait_closed()
         for worker in self._workers:
             worker.stop()
         self.transactions.coordinator.close()
@@ -245,11 +259,10 @@ class Broker:
         Returns:
             What has changed, and what differs but needs a new start.
         """
-        found = self.settings.adopt(settings)
-        with self._lock:
-            for runtime in self._topics.values():
-                runtime.settings_changed(self.settings)
-        return found
+        changes = self.settings.adopt(settings)
+        for runtime in self.runtimes():
+            runtime.settings_changed(self.settings)
+        return changes
 
     # --- topics -------------------------------------------------------------------------------
 
@@ -257,15 +270,15 @@ class Broker:
         """The served topic, or shard of one. Raises TopicUnknown, Unavailable, Elsewhere."""
         if not self._running:
             raise Unavailable("the broker is not running", 1_000)
-        found = self._topics.get(name)
-        if found is None:
+        served = self._topics.get(name)
+        if served is None:
             topic = self._catalogue.get(topic_of(name))
             if name not in self.served_names(topic):
                 raise in_shards(topic, 1 if self.shared is None else topic.spread)
             if self.shared is not None:
                 raise self.shared.elsewhere(name)
             raise Unavailable(f"topic {name} is being made", 50)
-        return found
+        return served
 
     def served_names(self, topic: Topic) -> tuple[str, ...]:
         """What is served apart: its shards in a cluster, the topic as a whole by a lone broker."""
@@ -285,12 +298,18 @@ class Broker:
 
     def take(self, name: str) -> None:
         """Serve a topic from now on, as its owner in a cluster. Raises TopicUnknown."""
+        self.check_running()
+        if name not in self._topics:
+            self._begin(name).ring_all()
+
+    def _begin(self, name: str) -> ServedTopic:
+        """Serve a topic, or shard of one, from now on. Raises TopicUnknown, Unavailable."""
+        runtime = self._serve(name)  # it reads nothing before it is rung
         with self._lock:
             self.check_running()
-            if name in self._topics:
-                return
-            runtime = self._topics[name] = self._serve(name)
-        runtime.ring_all()
+            runtime = self._topics.setdefault(name, runtime)
+        self._follow_catalogue([runtime])  # it may have changed since `_serve` read it
+        return runtime
 
     def give(self, name: str, *, drain: bool) -> None:
         """Serve a topic no more: somebody else will, or does already.
@@ -311,21 +330,29 @@ class Broker:
 
     def catalogue_changed(self) -> None:
         """The catalogue was changed by another broker: serve by it."""
-        with self._lock:
-            if not self._running:
-                return
-            gone = []
-            for name, runtime in self._topics.items():
-                topic = self._catalogue.find(topic_of(name))
-                if topic is None or name not in topic.shards:
-                    gone.append(name)
-                elif runtime.journals != self._catalogue.journals(topic.name):
-                    gone.append(name)  # deleted, and made again
-                else:
-                    runtime.alter(topic)
-            self._endings.begin([self._topics[name] for name in gone])
-            runtimes = [self._topics.pop(name) for name in gone]
-        self._endings.close(runtimes)
+        self._follow_catalogue(self.runtimes())
+
+    def _follow_catalogue(self, served: list[ServedTopic]) -> None:
+        """Serve these topics by what the catalogue says of them now, and close what is gone."""
+        gone = [runtime for runtime in served if self._is_gone(runtime)]
+        for runtime in [one for one in served if one not in gone]:
+            runtime.alter(partial(self._catalogue.find, topic_of(runtime.served_as)))
+        self._endings.begin(gone)
+        with self._lock:  # two threads may see that a topic is gone: one of them closes it
+            ended = [one for one in gone if self._topics.get(one.served_as) is one]
+            for runtime in ended:
+                del self._topics[runtime.served_as]
+        self._endings.close(ended)
+
+    def _is_gone(self, runtime: ServedTopic) -> bool:
+        """True if the topic was deleted, even if another one was made of its name since."""
+        topic = self._catalogue.find(topic_of(runtime.served_as))
+        if topic is None or runtime.served_as not in topic.shards:
+            return True
+        try:
+            return runtime.journals != self._catalogue.journals(topic.name)
+        except TopicUnknown:  # it was deleted a moment ago
+            return True
 
     def has_let_go(self, name: str) -> bool:
         """True if nothing here writes to the journals of a topic, or shard, that is gone."""
@@ -338,17 +365,18 @@ class Broker:
     def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic:
         """Make a topic. Raises BadRequest, TopicExists."""
         self.check_running()
+        topic = topic.check()
         if self.shared is not None and topic.name in self._catalogue.changing():
             self.shared.settled(topic.name)
-        with self._lock:
+        with self._names.held(topic.name):
             self.check_running()
             self.history.check(topic.history)
             if self.shared is None and topic.name in self._catalogue.leaving():
                 deleting.finish(topic.name, self.store, self._catalogue)
-            made = self._catalogue.create(topic.check(), exist_ok=exist_ok)
+            made = self._catalogue.create(topic, exist_ok=exist_ok)
             if made.name not in self._topics and self.shared is None:
                 self.history.drop(made.name)
-                self._topics[made.name] = self._serve(made.name)
+                self._begin(made.name)
         if self.shared is not None:
             for name in made.shards:
                 self.shared.placed(name)
@@ -356,13 +384,12 @@ class Broker:
 
     def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic:
         """Change settings of a topic; they hold at once. Raises BadRequest, TopicUnknown."""
-        with self._lock:
+        with self._names.held(name):
             self.check_running()
             self.history.check(changes.get("history"))
             topic = self._catalogue.alter(name, changes)
-            for served in self.served_names(topic):
-                if served in self._topics:
-                    self._topics[served].alter(topic)
+            names = self.served_names(topic)
+            self._follow_catalogue([one for one in self.runtimes() if one.served_as in names])
         return topic
 
     def delete_topic(self, name: str) -> None:
@@ -378,14 +405,14 @@ class Broker:
             self.catalogue_changed()
             self.shared.settled(name)
             return
-        with self._lock:
+        with self._names.held(name):
             self.check_running()
             self._catalogue.delete(name)
-            runtime = self._topics.pop(name)
-        self._endings.close([runtime])
-        with self._lock:
-            if name in self._catalogue.leaving():  # who made it again was quicker
-                deleting.finish(name, self.store, self._catalogue)
+            with self._lock:
+                runtime = self._topics.pop(name, None)
+            if runtime is not None:  # None: the broker was stopped, or failed, while it was made
+                self._endings.close([runtime])
+            deleting.finish(name, self.store, self._catalogue)
 
     def topics(self) -> list[Topic]:
         """Every topic, by name."""
@@ -443,19 +470,19 @@ class Broker:
         Raises:
             BadRequest, TopicUnknown, Unavailable, Elsewhere; others as the call says.
         """
-        found = calls.answer(self, name, body or {}, by)
-        return found.result() if isinstance(found, Future) else found
+        reply = calls.answer(self, name, body or {}, by)
+        return reply.result() if isinstance(reply, Future) else reply
 
     def ask(
         self, name: str, body: dict[str, Any] | None = None, by: Requester = ANYBODY
     ) -> Future[dict[str, Any]]:
         """As `call`, but a call that waits for several partitions answers later. Raises the same
         errors, of these calls some by the future."""
-        found = calls.answer(self, name, body or {}, by)
-        if isinstance(found, Future):
-            return found
+        reply = calls.answer(self, name, body or {}, by)
+        if isinstance(reply, Future):
+            return reply
         done: Future[dict[str, Any]] = Future()
-        done.set_result(found)
+        done.set_result(reply)
         return done
 
     def read(self, op: str, ticket: dict[str, Any], by: Requester = ANYBODY) -> calls.Rows:
@@ -487,15 +514,15 @@ class Broker:
         """
         if topic:
             self.topic(topic)
-        found: dict[str, Any] = {"node": "", "coordinator": "", "nodes": [], "topics": []}
+        description: dict[str, Any] = {"node": "", "coordinator": "", "nodes": [], "topics": []}
         if self.shared is not None:
-            found = self.shared.describe(topic)
+            description = self.shared.describe(topic)
         if servers:
-            found["servers"] = self.store.servers()
+            description["servers"] = self.store.servers()
         if servers and topic:
             count = self.topic(topic).partitions
-            found["copies"] = self.store.copies(self._catalogue.journals(topic), count)
-        return found
+            description["copies"] = self.store.copies(self._catalogue.journals(topic), count)
+        return description
 
     def consumers(self, name: str) -> list[dict[str, object]]:
         """Who consumes a topic now. Raises TopicUnknown, Unavailable, Elsewhere."""

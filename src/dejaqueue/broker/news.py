@@ -137,6 +137,11 @@ def broke_off(topic: str, partition: int) -> None:
     log.exception(text, topic, partition, extra=_place(topic, partition))
 
 
+def still_closing(topic: str) -> None:
+    """A topic is not served any more, but some of its journals hang."""
+    log.warning("topic %s: a journal hangs, and is closed later", topic, extra={"topic": topic})
+
+
 def synced(topic: str, partition: int, entry_count: int, duration_us: int) -> None:
     """A group of entries is durable; said only if the disk was slow."""
     duration_ms = duration_us // 1_000

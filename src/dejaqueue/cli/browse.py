@@ -75,8 +75,8 @@ def _summary(row: dict[str, Any]) -> dict[str, Any]:
 def counts(*, topic: str, by: str, limit: int, as_json: bool, url: str) -> None:
     """Show how many messages of TOPIC there are of each state, group or tag, most first."""
     with connect(url) as client:
-        found = client.counts(topic, by=by, limit=limit)
-    print_rows([{by: name, "count": count} for name, count in found.items()], as_json=as_json)
+        count_of = client.counts(topic, by=by, limit=limit)
+    print_rows([{by: name, "count": count} for name, count in count_of.items()], as_json=as_json)
 
 
 @click.command(

@@ -97,11 +97,11 @@ def put(
 def list_entries(topic: str, *, limit: int | None, as_json: bool, url: str) -> None:
     """List entries, by name."""
     with connect(url) as client:
-        found = itertools.islice(client.cron(topic).entries(), limit)
+        entries = itertools.islice(client.cron(topic).entries(), limit)
         if as_json:
-            print_rows(map(_fields, found), as_json=True)
+            print_rows(map(_fields, entries), as_json=True)
         else:
-            print_rows(map(_line, found), as_json=False)
+            print_rows(map(_line, entries), as_json=False)
 
 
 @cron.command()

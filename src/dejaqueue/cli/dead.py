@@ -66,8 +66,8 @@ def list_letters(
 ) -> None:
     """Show dead letters of TOPIC, a dead-letter topic: what died, when and why."""
     with connect(url) as client:
-        found = client.dead_letters(topic, reason=reason, group=group, limit=limit)
-    rows = [_fields(row) for row in found.to_pylist()]
+        letters = client.dead_letters(topic, reason=reason, group=group, limit=limit)
+    rows = [_fields(row) for row in letters.to_pylist()]
     if not as_json:
         names = ("id", "at", "origin", "attempts", "reason", "key", "payload")
         rows = [{name: row.get(name) for name in names} for row in rows]

@@ -86,7 +86,7 @@ def _limit_files(root: Path, own: Path) -> list[Path]:
         lines = own.read_text().splitlines()
     except OSError:
         lines = []
-    found = []
+    paths = []
     for line in lines:
         _, controllers, name = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
@@ -94,10 +94,10 @@ def _limit_files(root: Path, own: Path) -> list[Path]:
         base = root / "memory" if controllers else root
         file = "memory.limit_in_bytes" if controllers else "memory.max"
         place = base / name.strip("/")
-        found += [
+        paths += [
             folder / file for folder in (place, *place.parents) if base in (folder, *folder.parents)
         ]
-    return found
+    return paths
 
 
 def pool_options(byte_count: int) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli.option_records import ColumnOptions, MessageOptions, with_records
 from dejaqueue.cli.output import print_json
 from dejaqueue.cli.times import Instant, Span
 
@@ -57,23 +58,15 @@ EXIT_ROWS_REFUSED = 3
 )
 @json_option("Print the outcome as JSON.")
 @url_option
+@with_records(fields=MessageOptions, names=ColumnOptions)
 def send(
     *,
     topic: str,
     file: str | None,
     text: str | None,
-    key: str | None,
-    due_ms: int | None,
-    delay_ms: int | None,
-    priority: int | None,
-    expires_ms: int | None,
-    ttl_ms: int | None,
+    fields: MessageOptions,
     file_format: str | None,
-    due_column: str | None,
-    delay_column: str | None,
-    key_column: str | None,
-    group_column: str | None,
-    payload_column: str | None,
+    names: ColumnOptions,
     as_json: bool,
     url: str,
 ) -> int:
@@ -82,52 +75,55 @@ def send(
     Prints the id of a single message, and how many were sent of many. Ends with status 3 if rows
     were refused because a live message has their key.
     """
-    if due_ms is not None and delay_ms is not None:
+    if fields.due_ms is not None and fields.delay_ms is not None:
         raise click.UsageError("give --due or --delay, not both")
-    if expires_ms is not None and ttl_ms is not None:
+    if fields.expires_ms is not None and fields.ttl_ms is not None:
         raise click.UsageError("give --expires or --ttl, not both")
     if text is not None:
         if file is not None:
             raise click.UsageError("give --text or FILE, not both")
         with connect(url) as client:
-            delay = None if delay_ms is None else timedelta(milliseconds=delay_ms)
-            sent = client.send(
+            message_id = client.send(
                 topic,
                 text.encode(),
-                due=due_ms,
-                delay=delay,
-                key=key,
-                priority=priority,
-                expires=expires_ms,
-                ttl=None if ttl_ms is None else timedelta(milliseconds=ttl_ms),
+                due=fields.due_ms,
+                delay=_length(fields.delay_ms),
+                key=fields.key,
+                priority=fields.priority,
+                expires=fields.expires_ms,
+                ttl=_length(fields.ttl_ms),
             )
-        return _print_single(sent, as_json=as_json)
-    if key is not None:
+        return _print_single(message_id, as_json=as_json)
+    if fields.key is not None:
         raise click.UsageError("--key goes with --text; for a file, name a --key-column")
 
     from dejaqueue.cli.sources import Columns, format_of
     from dejaqueue.clock import SystemClock
 
     now_ms = SystemClock().now_ms()
-    constant_ms = due_ms if due_ms is not None else -1
-    if delay_ms is not None:
-        constant_ms = now_ms + delay_ms
+    due_ms = -1 if fields.due_ms is None else fields.due_ms
+    if fields.delay_ms is not None:
+        due_ms = now_ms + fields.delay_ms
     columns = Columns(
-        payload_column,
-        due_column,
-        delay_column,
-        key_column,
-        group_column,
-        constant_ms,
-        priority,
-        expires_ms,
-        ttl_ms,
+        names.payload_column,
+        names.due_column,
+        names.delay_column,
+        names.key_column,
+        names.group_column,
+        due_ms,
+        fields.priority,
+        fields.expires_ms,
+        fields.ttl_ms,
     )
     chosen = format_of(file, file_format)
     with ExitStack() as stack:
         source = _open(file, stack)
         client = stack.enter_context(connect(url))
         return _send_all(client, topic, source, chosen, columns, now_ms=now_ms, as_json=as_json)
+
+
+def _length(length_ms: int | None) -> timedelta | None:
+    return None if length_ms is None else timedelta(milliseconds=length_ms)
 
 
 def _open(file: str | None, stack: ExitStack) -> BinaryIO:

@@ -191,9 +191,9 @@ def _expires(
     table: pa.Table, columns: Columns, due: pa.ChunkedArray | pa.Array | None, now_ms: int
 ) -> pa.ChunkedArray | pa.Array | None:
     """int64 milliseconds, or None where no message dies of age."""
-    found = _column(table, "expires", None)
-    if found is not None:
-        return to_instants(found, "expires")
+    column = _column(table, "expires", None)
+    if column is not None:
+        return to_instants(column, "expires")
     if columns.ttl_ms is not None:
         if due is not None:
             return pc.add(due, columns.ttl_ms)
@@ -214,14 +214,14 @@ def _column(table: pa.Table, field: str, named: str | None) -> pa.ChunkedArray |
 
 
 def _payload(table: pa.Table, named: str | None) -> pa.ChunkedArray:
-    found = _column(table, "payload", named)
-    if found is None:
+    column = _column(table, "payload", named)
+    if column is None:
         return rows_to_json(table)
-    if not pa.types.is_binary(found.type):
-        found = _cast("payload", found, pa.utf8())
-    if found.null_count:
+    if not pa.types.is_binary(column.type):
+        column = _cast("payload", column, pa.utf8())
+    if column.null_count:
         raise BadRequest("payload column", "a value in every row", None)
-    return _cast("payload", found, pa.binary())
+    return _cast("payload", column, pa.binary())
 
 
 def _due(table: pa.Table, columns: Columns, now_ms: int) -> pa.ChunkedArray | pa.Array | None:

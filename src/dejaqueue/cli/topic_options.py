@@ -73,12 +73,12 @@ def _texts() -> dict[str, str]:
     """The text that stands below each setting in its class."""
     (cls,) = ast.parse(inspect.getsource(Topic)).body
     assert isinstance(cls, ast.ClassDef)
-    found = {}
+    texts = {}
     for field, text in zip(cls.body, cls.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-            found[field.target.id] = " ".join(str(text.value.value).split()) if is_text else ""  # type: ignore[attr-defined]
-    return found
+            texts[field.target.id] = " ".join(str(text.value.value).split()) if is_text else ""  # type: ignore[attr-defined]
+    return texts
 
 
 def _option(name: str, kind: Any) -> Callable[[Function], Function]:
@@ -113,9 +113,9 @@ def options(*, creating: bool) -> Callable[[Function], Function]:
 
 def given(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings that were given."""
-    found = {name: value for name, value in settings.items() if value is not None}
-    if found.get("partitions") == "auto":
-        del found["partitions"]
-        found["auto_partitions"] = True
-    weights = found.pop("weights", ())
-    return found | ({"weights": dict(weights)} if weights else {})
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    if chosen.get("partitions") == "auto":
+        del chosen["partitions"]
+        chosen["auto_partitions"] = True
+    weights = chosen.pop("weights", ())
+    return chosen | ({"weights": dict(weights)} if weights else {})

@@ -27,7 +27,7 @@ from dejaqueue.wire.frames import Reply
 IN_FLIGHT_MAX = 8
 """Batches of a branch that wait for an answer: more of them only fill the broker's memory."""
 RETRIES_MS_MAX = 60_000
-"""A batch that the broker has no room for is sent again for so long."""
+"""How long a batch is sent again that the broker has no room for."""
 _SPLIT_BY = {"key", "group", "partition"}
 
 
@@ -97,8 +97,10 @@ class Branch:
 
     def abort(self) -> None:
         """Forget what was staged. Raises Unavailable: it is forgotten when its time is over."""
-        for _, answer in self._waiting:
-            answer.exception()
+        for batch, answer in self._waiting:
+            if answer.exception() is None:
+                self._note(batch, answer.result())  # where it was taken, it has to be forgotten
+        self._waiting.clear()
         places = [f"{self._topic}/{number}" for number in sorted(self._places)]
         body = {"transaction": self._transaction, "participants": places}
         self._core.transport.action("abort_transaction", body).result()

@@ -218,17 +218,17 @@ def counts(caller: Caller, topic: str, by: str, limit: int) -> dict[str, int]:
     check_topic_name(topic)
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise BadRequest("limit", "a whole number from 1", limit)
-    found: dict[str, int] = {}
+    count_of: dict[str, int] = {}
     after: Any = None
-    while len(found) < limit:
-        rows_max = min(limit - len(found), limits.COUNTS_ROWS_MAX)
+    while len(count_of) < limit:
+        rows_max = min(limit - len(count_of), limits.COUNTS_ROWS_MAX)
         body = {"topic": topic, "by": by, "limit": rows_max, "after": after}
         answer = caller.action("counts", body).result()
-        found |= {row[by]: row["count"] for row in answer["rows"]}
+        count_of |= {row[by]: row["count"] for row in answer["rows"]}
         after = answer["next"]
         if after is None:
             break
-    return found
+    return count_of
 
 
 def histogram(caller: Caller, body: dict[str, Any]) -> DueHistogram:

@@ -44,17 +44,17 @@ class Tls:
         """The arguments of a Flight client. Raises BadRequest: a file cannot be read."""
         if (self.certificate is None) != (self.key is None):
             raise BadRequest("tls", "certificate and key together, or neither", "one of them")
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for argument, name, path in (
             ("tls_root_certs", "tls.ca", self.ca),
             ("cert_chain", "tls.certificate", self.certificate),
             ("private_key", "tls.key", self.key),
         ):
             if path is not None:
-                found[argument] = _read(name, fspath(path))
+                options[argument] = _read(name, fspath(path))
         if self.server_name is not None:
-            found["override_hostname"] = self.server_name
-        return found
+            options["override_hostname"] = self.server_name
+        return options
 
 
 def _read(name: str, path: str) -> bytes:

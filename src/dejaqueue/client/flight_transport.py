@@ -43,7 +43,7 @@ CLOSE_SECONDS_MAX = 10.0
 
 FLIGHT_OPTIONS = [
     # Half-open connections are noticed while streams are open. A server takes pings without data
-    # only every five minutes by default, and breaks the connection of who sends more of them.
+    # only every five minutes by default, and breaks the connection of a client that sends more.
     ("grpc.keepalive_time_ms", 310_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.max_receive_message_length", -1),

@@ -4,7 +4,7 @@ Room: client. Knows numbers and futures, not what is in a batch.
 Holds: a batch has one number for ever, and is sent in the order of numbers; what was not answered
 when a connection broke is sent again under the same number and producer name (rule 10), until
 `retry_ms_max` is used up; every future ends.
-See: transport.py for the channel beneath; sending/gather.py and _sync/producer.py for who sends.
+See: transport.py for the channel beneath; sending/gather.py and _sync/producer.py, which send.
 """
 
 from __future__ import annotations

@@ -111,10 +111,10 @@ class RoutedTransport:
         with self._mutex:
             if self._closed:
                 raise Unavailable("the client is closed")
-            found = self._open.get(url)
-            if found is None:
-                found = self._open[url] = self._connect(url)
-            return found
+            transport = self._open.get(url)
+            if transport is None:
+                transport = self._open[url] = self._connect(url)
+            return transport
 
     def _route(self, topic: str) -> tuple[str, FlightTransport]:
         url = self._homes.get(topic, self._first)
@@ -269,7 +269,7 @@ class RoutedTransport:
         def in_shards() -> None:
             try:
                 answer.set_result(sharded(self._calls(topic)))
-            except Exception as error:  # noqa: BLE001 - who asked hears of it
+            except Exception as error:  # noqa: BLE001 - the caller gets it
                 answer.set_exception(error)
 
         def done(found: Future[Answer]) -> None:

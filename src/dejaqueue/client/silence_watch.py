@@ -41,7 +41,7 @@ class SilenceWatch:
 
     Args:
         streams: those that are open.
-        ask: asks the broker for a sign of life, for so many seconds. Raises Unavailable if none
+        ask: asks the broker for a sign of life, for this many seconds. Raises Unavailable if none
             comes.
         clock: elapsed time.
     """

@@ -234,10 +234,10 @@ def _links(carriers: list[dict[str, str]]) -> list[Link]:
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    found = []
+    links = []
     for carrier in carriers:
         context = TraceContextTextMapPropagator().extract(carrier, Context())
         producer = trace.get_current_span(context).get_span_context()
         if producer.is_valid:
-            found.append(trace.Link(producer))
-    return found
+            links.append(trace.Link(producer))
+    return links

@@ -33,7 +33,7 @@ Received = MessageFields | BatchFields
 
 
 class TransactionCore:
-    """A transaction without a face.
+    """What the sync and the async transaction share.
 
     Attributes:
         name: what the broker calls it; "" before anything is staged.

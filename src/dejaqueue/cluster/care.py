@@ -1,6 +1,6 @@
 """What is done to the servers of a cluster at an operator's word: one leaves, one is rebuilt.
 
-Room: cluster. Work that takes minutes runs on a thread of its own; who asked comes again to hear
+Room: cluster. Work that takes minutes runs on a thread of its own; the operator asks again to hear
 how it goes.
 Holds: in the whole cluster one node at a time leaves or is rebuilt; a node leaves only while three
 others are whole, and is told so when nothing is on it any more.
@@ -35,7 +35,7 @@ from dejaqueue.journal.records.nats.store import NatsRecordStore
 log = logging.getLogger("dejaqueue.cluster")
 
 STOP_MS = 90_000
-"""A broker that was told that it has left has so long to hand over its topics and stop."""
+"""How long a broker that was removed has to hand over its topics and stop."""
 MEMBERS_MIN = 3
 LOOK_US = 200_000
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

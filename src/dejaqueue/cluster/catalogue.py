@@ -2,7 +2,8 @@
 
     making → living → deleting → deleted (a tombstone)
 
-Room: cluster. Changes are made under the broker's lock; `refresh` may be called from any thread.
+Room: cluster. Any thread may call it: each topic is a fact of its own, and changes of different
+topics do not wait for each other.
 Holds: of two brokers that change a topic at once one wins and the other tries again on what it then
 finds; journals of a topic that was deleted are never taken for those of one made later. A topic is
 gone when its fact says so and never because a fact was not in an answer; an answer that is older
@@ -39,11 +40,11 @@ from dejaqueue.model import Topic
 PREFIX = "topics/"
 TRIES = 16
 GONE_MAX = 8
-"""So many earlier topics of a name are known as deleted. A mark of journals that was on its way
-when its maker was given up comes within a timeout or two of the server."""
+"""How many deleted topics of one name are remembered. When a maker is given up, its mark of
+journals may still arrive, within a timeout or two of the server."""
 TOMBSTONE_MS = 24 * 3_600_000
-"""So long a deleted topic is named as such. A broker that heard nothing for half of that begins
-anew with what it then finds."""
+"""How long a deleted topic is named as such. A broker that heard nothing for half of that time
+begins anew with what it then finds."""
 
 log = logging.getLogger("dejaqueue.cluster")
 
@@ -143,7 +144,7 @@ class ClusterCatalogue(Catalogue):
         self._clock: Clock = clock or SteadyClock()
         self._heard_us = 0
         self.maker = ""
-        self._making: set[str] = set()
+        self._making: dict[str, Topic] = {}
         """What this broker is making just now."""
         self._kept: dict[str, Kept] = {}
         self._refreshing = lock or threading.Lock()
@@ -261,7 +262,10 @@ class ClusterCatalogue(Catalogue):
 
         def add() -> Topic:
             self.check_settled(topic.name)
-            return super(ClusterCatalogue, self).create(topic, exist_ok=exist_ok)
+            if self._exists(topic, exist_ok=exist_ok):
+                return self._topics[topic.name]
+            self._check_new(topic)
+            return self._add(topic)
 
         return self._again(add)
 
@@ -275,7 +279,7 @@ class ClusterCatalogue(Catalogue):
 
     def alter(self, name: str, changes: dict[str, Any]) -> Topic:
         """Change settings that may change; the others are refused."""
-        return self._again(lambda: super(ClusterCatalogue, self).alter(name, changes))
+        return self._again(lambda: self._alter(name, changes))
 
     def _again(self, change: Callable[[], Topic]) -> Topic:
         for _ in range(TRIES):
@@ -304,7 +308,7 @@ class ClusterCatalogue(Catalogue):
         gone = () if before is None else before.gone
         state = State.MAKING
         kept = Kept(topic, (topic.partitions,), journals, revision, state, self.maker, gone=gone)
-        self._making.add(name)
+        self._making[name] = topic
         try:
             made = self._write(kept)
             try:
@@ -316,7 +320,7 @@ class ClusterCatalogue(Catalogue):
                     self._write(replace(made, state=State.DELETING))
                 raise
         finally:
-            self._making.discard(name)
+            self._making.pop(name, None)
         self.read()
         return topic
 
@@ -345,7 +349,7 @@ class ClusterCatalogue(Catalogue):
         """Keep what is known of a topic beside its journals."""
         try:
             self._store.note(kept.journals, kept.to_bytes().decode())
-        except DejaQError as error:  # it is changed all the same; the next check does it again
+        except DejaQError as error:  # the change holds; the next check writes the note again
             log.warning("topic %s: not noted beside its journals: %s", kept.topic.name, error)
 
     def adopt(self, kept: Kept, instead: Kept | None) -> bool:
@@ -430,7 +434,7 @@ class ClusterCatalogue(Catalogue):
         return self._kept.get(name)
 
     def let_go(self, name: str, shard: str) -> None:
-        """Who had a topic that is being deleted, or a shard of it, serves it no more."""
+        """The owner of a topic that is being deleted, or of a shard, does not serve it any more."""
 
         def without(found: Kept) -> Kept | None:
             if found.state is not State.DELETING or shard not in found.waits:

@@ -2,8 +2,10 @@
 
 Each broker writes its time into a fact now and then, and reads those of the others. What it reads
 was written after it last looked, and before it looks now: that bounds how far the other clock is
-off, from both sides, without anybody having to be asked. The next bounds lie elsewhere, since
-brokers look at uneven intervals, so that all of them together are narrow.
+off, from both sides, without anybody having to be asked, as narrowly as it looks often. The next
+bounds lie elsewhere, since brokers look at uneven intervals, so that all of them together are
+narrower still. A broker that knows of nobody whose clock agrees with its own looks more often until
+it knows all of them well: when its clock is put right, that shows at its next look.
 
 Room: cluster. Called by the node's rounds; reads no clock but those it is given.
 Holds: a clock is called apart only if it is for certain, by more than so much; who is right is what
@@ -26,7 +28,10 @@ from dejaqueue.coordinator.interface import Coordinator, Fact
 
 PREFIX = "clocks/"
 EXCHANGE_MS_MIN, EXCHANGE_MS_MAX = 1_000, 2_000
-"""Brokers look at each other's clocks after so long, each time another length."""
+"""Bounds of the time between two looks at each other's clocks, which is drawn each time."""
+UNSURE_MS_MIN, UNSURE_MS_MAX = 100, 300
+"""The same while nobody is known to agree, and some clock is not known well. A look knows a clock
+to within the time since the look before: these do as soon as the other broker has written."""
 WIDENS_PPM = 2_000
 """Bounds widen by this part of the time since: clocks run apart, and are put right."""
 
@@ -66,7 +71,7 @@ class ClockComparison:
     Args:
         node: its name.
         elapsed: elapsed time.
-        lease_ms: who did not write for so long is no member any more.
+        lease_ms: a broker that wrote nothing for this long is no member any more.
 
     """
 
@@ -84,6 +89,11 @@ class ClockComparison:
         """Of the others' clocks, the same."""
         self._dice = random.Random(node)  # not for secrets: looks must not go in step
         self._apart_us = 0
+
+    @property
+    def next_us(self) -> int:
+        """When to look again, in elapsed time."""
+        return self._next_us
 
     def bounds(self) -> dict[str, Bounds]:
         """How far the clocks of others are ahead of this broker's, as far as is known, by node."""
@@ -152,14 +162,19 @@ class ClockComparison:
         bounds = self.bounds()
         others = {node: bounds[node] for node in joined if node in bounds}
         apart = {n: b.apart_us for n, b in others.items() if abs(b.apart_us) > limit_us}
+        agrees = any(abs(b.least_us) <= limit_us >= abs(b.most_us) for b in others.values())
         first = min(joined, key=lambda node: joined[node], default=self._node)
         is_half = 2 * len(apart) == len(joined)
         if 2 * len(apart) > len(joined) or (is_half and first in apart):
             far = sorted(apart.values())
             self._apart_us = -far[len(far) // 2]
-        elif any(abs(b.least_us) <= limit_us >= abs(b.most_us) for b in others.values()):
+        elif agrees:
             self._apart_us = 0
         # Else nobody agrees: that the others are gone does not make a wrong clock right.
+        well_us = max(limit_us, UNSURE_MS_MAX * 1_000)
+        if not agrees and any(b.most_us - b.least_us > well_us for b in others.values()):
+            soon_us = self._dice.randint(UNSURE_MS_MIN, UNSURE_MS_MAX) * 1_000
+            self._next_us = min(self._next_us, self._elapsed.now_us() + soon_us)
         return self._apart_us
 
     def described(self, member: Member) -> dict[str, object]:

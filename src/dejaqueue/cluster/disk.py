@@ -6,8 +6,8 @@ only a restart does. That needs no other node, so nothing is asked of the others
 
 Room: cluster. `Disk` measures, `Restarter` starts the server again; who refuses producers is
 node.py.
-Holds: a server is started again only after a write to its disk came through; a disk is short from
-where less than the reserve is free until a quarter more than that is.
+Holds: a server is started again only after a write to its disk came through, with room for more; a
+disk is short from where less than the reserve is free until a quarter more than that is.
 See: jetstream.py, node.py; docs/guides/cluster.md.
 """
 
@@ -31,6 +31,10 @@ LOOK_MS = 1_000
 ASK_MS = 5_000
 PROBE_BYTES = 1 << 20
 """What has to be written before a server is started again."""
+ROOM_BYTES = 16 << 20
+"""What has to be free then. A server that meets the end of its disk may empty the log by which its
+copy votes, and the copy counts again only once the nodes that have all of it are there: so it must
+not meet the end again merely because it was started too early."""
 PAUSE_MS, PAUSE_MS_MAX = 10_000, 300_000
 """After the first restart, and the longest after those that did not help."""
 TRIES_MAX = 3
@@ -58,12 +62,10 @@ class Disk:
 
     def look(self) -> None:
         """Measure. Cost: one call of the system."""
-        try:
-            facts = os.statvfs(self._directory)
-        except OSError as error:
-            log.debug("%s: %s", self._directory, error)
+        free_bytes = self._measure()
+        if free_bytes is None:
             return
-        self.free_bytes = facts.f_bavail * facts.f_frsize
+        self.free_bytes = free_bytes
         enough = self.reserve_bytes
         if self.is_short:
             enough += enough // 4  # or producers would come and go with every record
@@ -78,8 +80,20 @@ class Disk:
         elif was_short and not self.is_short:
             log.info("there is room on the disk of %s again", self._directory)
 
+    def _measure(self) -> int | None:
+        try:
+            facts = os.statvfs(self._directory)
+        except OSError as error:
+            log.debug("%s: %s", self._directory, error)
+            return None
+        return facts.f_bavail * facts.f_frsize
+
     def takes_writes(self) -> bool:
-        """Write something, durably, and remove it again; False if that failed."""
+        """Write something, durably, and remove it again; False if that failed, or if there is too
+        little room for a server to run."""
+        free_bytes = self._measure()
+        if free_bytes is not None and free_bytes < ROOM_BYTES:
+            return False
         probe = self._directory / "probe"
         try:
             with probe.open("wb") as file:

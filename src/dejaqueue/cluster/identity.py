@@ -4,7 +4,7 @@
     document cluster             {"id": …}, in the store of journals
 
 Room: cluster. Asked when a broker starts, before it joins.
-Holds: brokers that share a coordinator and not a store of journals, or the other way round, do not
+Holds: brokers that share a coordinator and not a store of journals, or the reverse, do not
 start; of brokers that make a cluster together one writes to its store, and the others compare.
 See: docs/adr/0027; checking.py, for what a coordinator does not know any more.
 """
@@ -34,7 +34,7 @@ class Identity:
 
     Attributes:
         is_kept: the store of journals has it, too.
-        maker: who writes it there.
+        maker: the broker that writes it there.
     """
 
     id: str

@@ -38,7 +38,7 @@ from dejaqueue.cluster.jetstream_settings import (
     settings_text,
 )
 from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection
-from dejaqueue.connections.nats.monitor import ServerReport, SystemMonitor
+from dejaqueue.connections.nats.monitor import ServerReport, SystemMonitor, lags_of
 from dejaqueue.connections.nats.url import NatsUrl, read_url
 from dejaqueue.directories import PRIVATE_FILE, make_directory, warn_if_open
 from dejaqueue.errors import BadRequest, Refused, Unavailable
@@ -104,8 +104,16 @@ class ClusterStatus:
     missing: tuple[tuple[str, str], ...] = ()
 
     def lasts(self) -> dict[str, int]:
-        """The last number of each stream, as its leader has it."""
-        return {copy.stream: copy.last for copy in self.copies if copy.is_leader}
+        """The last number of each stream, as its leader has it.
+
+        A server that was cut off, or could not write, may still believe that it leads: whoever has
+        more leads.
+        """
+        lasts: dict[str, int] = {}
+        for copy in self.copies:
+            if copy.is_leader:
+                lasts[copy.stream] = max(copy.last, lasts.get(copy.stream, 0))
+        return lasts
 
     def flaw(self, lasts: dict[str, int], but: str = "") -> str:
         """What keeps the nodes, but one, from having all up to these numbers; "" = nothing."""
@@ -463,12 +471,7 @@ class JetStreamServer:
 def read_status(nodes: Sequence[str], reports: Sequence[ServerReport]) -> ClusterStatus:
     """Put the reports of all servers together."""
     present = tuple(report.server for report in reports if not report.is_off)
-    lags = {
-        (copy.stream, name): lag
-        for report in reports
-        for copy in report.copies
-        for name, lag in zip(copy.followers, copy.lags, strict=True)
-    }
+    lags = lags_of(copy for report in reports for copy in report.copies)
     copies = [
         CopyStatus(
             stream=copy.stream,
@@ -478,7 +481,7 @@ def read_status(nodes: Sequence[str], reports: Sequence[ServerReport]) -> Cluste
             first=copy.first,
             last=copy.last,
             gone=max(copy.gone, copy.last - copy.first + 1 - copy.messages if copy.messages else 0),
-            lag=0 if copy.leader == copy.server else lags.get((copy.stream, copy.server), -1),
+            lag=lags.get((copy.stream, copy.server), -1),
             byte_count=copy.byte_count,
         )
         for report in reports

@@ -25,7 +25,7 @@ VERSION_MIN = (2, 15)
 LOOK_US = 100_000
 ASK_AGAIN_MS = 5_000
 STREAM_MS = 600_000
-"""A stream may take so long to be copied; what takes longer goes on, and is asked for again."""
+"""How long the copying of a stream is waited for; a longer one goes on, and is looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Group:
     Attributes:
         members: names of the servers; the leader's is among them.
         behind: those of them that do not have everything or do not answer.
-        is_moving: the servers are changing who has copies.
+        is_moving: the servers are moving copies.
     """
 
     stream: str

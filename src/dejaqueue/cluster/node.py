@@ -1,4 +1,4 @@
-"""A broker as one of several: it is a member, it owns units, and it knows who owns the others.
+"""A broker as one of several: it is a member, owns units, and knows the owners of the others.
 
     node = Node("a", open_coordinator(url), lease_ms=5_000)
     broker = Broker(settings, shared=node)
@@ -51,11 +51,13 @@ PEERS_KEY = "peers/key"
 """The fact that has what brokers show to one another: whoever reads it is one of them."""
 ROUND_MS = 1_000
 """A round runs at least this often, bells or not."""
+AGAIN_MS = 50
+"""A round that was not the last for now is followed by another one after so long."""
 REFRESH_MS = 10_000
-"""Topics are read again at least so often, whatever the bells say."""
+"""Topics are read again at least this often, bells or not."""
 PLACED_SECONDS_MAX = 5.0
 SETTLED_SECONDS_MAX = 10.0
-"""A deletion is waited for so long; it goes on after that."""
+"""How long a call waits for a deletion, which goes on after that."""
 CLAIMS_AT_ONCE = 8
 
 log = logging.getLogger("dejaqueue.cluster")
@@ -113,7 +115,7 @@ class Node:
         self._mine: dict[str, int] = {}
         """Units that a round has found to be ours, with the revision of their facts."""
         self._looking: list[Wake] = []
-        """Who waits for what a round brings."""
+        """Rung after each round, for calls that wait for its outcome."""
         self._round = Wake()
         self._renewal = Wake()
         self._deadline = Wake()
@@ -142,7 +144,7 @@ class Node:
         return unit_of(topic, self._catalogue.placed())
 
     def elsewhere(self, topic: str) -> DejaQError:
-        """Who serves a topic that is not served here."""
+        """The error that names the broker of a topic that is not served here."""
         owner = self._view.living_owner(self._unit(topic))
         if owner is None or owner.node == self.name:
             return Elsewhere(f"topic {topic} is between two owners", 50)
@@ -204,7 +206,7 @@ class Node:
         return True
 
     def describe(self, topic: str) -> dict[str, Any]:
-        """Who is there and who serves what."""
+        """The members of the cluster, and which topic each serves."""
         assert self._catalogue is not None
         view, topics = self._view, self._catalogue.by_name()
         return {
@@ -370,8 +372,7 @@ class Node:
         while not self._stopping:
             again_ms = ROUND_MS
             try:
-                if self.round():
-                    again_ms = 50
+                again_ms = self.round()
             except DejaQError as error:
                 log.warning("node %s: a round failed: %s", self.name, error)
             self._clock.wait_until(self._clock.now_us() + again_ms * 1_000, self._round)
@@ -381,7 +382,7 @@ class Node:
         self._round.ring()
 
     def _forget_gone(self, living: dict[str, Member]) -> None:
-        """What was passed on to a broker that is no member any more ends now."""
+        """End now what was passed on to brokers that are no members any more."""
         here = {member.url for member in living.values()}
         for member in self._view.members.values():
             if member.url not in here and member.node != self.name:
@@ -389,15 +390,16 @@ class Node:
 
     # --- a round ------------------------------------------------------------------------------
 
-    def round(self) -> bool:
-        """Look at who is there and who owns what; take and give. Raises Unavailable.
+    def round(self) -> int:
+        """Read members and owners; take units over and give them away. Raises Unavailable.
 
         Returns:
-            True if somebody else was quicker and it should be looked again soon.
+            After how many milliseconds to look again: sooner if somebody else was quicker, and
+            when it is time to look at clocks.
         """
         membership, broker, catalogue = self._membership, self._broker, self._catalogue
         if membership is None or broker is None or catalogue is None or not membership.is_valid():
-            return False
+            return ROUND_MS
         session = membership.member.session
         if self._topics_changed or self._clock.now_us() >= self._refresh_us:
             self._topics_changed = False
@@ -410,7 +412,7 @@ class Node:
         living = members_of(facts)
         if all(member.session != session for member in living.values()):
             self._renewal.ring()  # the coordinator went back; all who are not listed would claim
-            return False
+            return ROUND_MS
         self._say_how_it_is(membership, facts)
         living[self.name] = membership.member
         owners = owners_of(self.coordinator.list(ownership.PREFIX))
@@ -424,7 +426,7 @@ class Node:
         claimed = self._claim_all(plan.claim, session)
         with self._serving:
             if self._membership is not membership or not membership.is_valid():
-                return False
+                return ROUND_MS
             for unit in (*plan.keep, *claimed):
                 self._mine[unit] = self._view.owners[unit].revision
                 for name in units[unit]:
@@ -437,7 +439,10 @@ class Node:
         self._forget_units(units, session)
         for bell in list(self._looking):
             bell.ring()
-        return len(claimed) < len(plan.claim) or not is_left
+        if len(claimed) < len(plan.claim) or not is_left:
+            return AGAIN_MS
+        look_ms = (self.clocks.next_us - self._clock.now_us()) // 1_000
+        return max(AGAIN_MS, min(ROUND_MS, look_ms))
 
     def _say_how_it_is(self, membership: Membership, facts: list[Fact]) -> None:
         """Take nothing, or let go of everything, if this broker's clock is apart; and tell others

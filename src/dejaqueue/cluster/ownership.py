@@ -1,4 +1,4 @@
-"""Who owns what, and what a broker should do about it.
+"""Which broker owns what, and what this one should do about it.
 
 Room: cluster. Pure.
 Holds: a unit that has a living owner is never claimed: only its owner lets go of it.
@@ -20,7 +20,7 @@ PREFIX = "owners/"
 
 
 def key_of(unit: str) -> str:
-    """The key of the fact that says who has a unit; a shard's has a part more."""
+    """The key of the fact that names a unit's owner; that of a shard has one part more."""
     return PREFIX + unit.replace("=", "/")
 
 
@@ -63,7 +63,7 @@ class View:
     owners: dict[str, Owner]
 
     def living_owner(self, unit: str) -> Member | None:
-        """The member that has the unit; None if nobody has, or who has it is gone."""
+        """The member that has the unit; None if there is none, or it is gone."""
         owner = self.owners.get(unit)
         member = None if owner is None else self.members.get(owner.node)
         if owner is None or member is None or member.session != owner.session:
@@ -112,7 +112,7 @@ def plan(node: str, session: str, view: View, units: Mapping[str, object]) -> Pl
 def served(
     view: View, topics: Mapping[str, Topic], names: Iterable[str]
 ) -> list[dict[str, str | int]]:
-    """Who serves topics, a row for each and each shard.
+    """Which broker serves each topic or shard, a row for each.
 
     Returns:
         `topic`, `shard`, `spread`, `node` ("" = nobody at the moment), `epoch`.

@@ -22,8 +22,8 @@ TTL_MS = 60_000
 RENEW_US = 5_000_000
 
 Keep = Callable[[], None]
-"""Called now and then by who has the turn; raises Refused when somebody else has it,
-and Unavailable when somebody may have it."""
+"""Called now and then by the holder of the turn; raises Refused when another one has it, and
+Unavailable when another one may have it."""
 
 
 class Turn:

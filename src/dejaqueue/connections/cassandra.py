@@ -179,10 +179,10 @@ class CassandraSession:
         return self.answer(call)
 
     def _statement(self, text: str) -> Any:
-        found = self._prepared.get(text)
-        if found is None:
-            found = self._prepared[text] = self._session.prepare(text)
-        return found
+        statement = self._prepared.get(text)
+        if statement is None:
+            statement = self._prepared[text] = self._session.prepare(text)
+        return statement
 
     def answer(self, call: Any) -> Any:
         """Call, and name the driver's errors in ours. Raises Unavailable, Refused."""

@@ -182,20 +182,22 @@ class Mysql(SqlServer):
     def check(self, connection: SqlConnection) -> str:
         """See SqlServer.check."""
         rows = connection.rows("SHOW VARIABLES")
-        found = {str(name): str(value) for name, value in rows}
-        self._refuse(found, "innodb_flush_log_at_trx_commit", "1")
-        if found.get("log_bin") == "ON":
-            self._refuse(found, "sync_binlog", "1")
-        if found.get("innodb_flush_method", "").lower() == "nosync":
+        variables = {str(name): str(value) for name, value in rows}
+        self._refuse(variables, "innodb_flush_log_at_trx_commit", "1")
+        if variables.get("log_bin") == "ON":
+            self._refuse(variables, "sync_binlog", "1")
+        if variables.get("innodb_flush_method", "").lower() == "nosync":
             raise Refused(f"{self.name}: innodb_flush_method is nosync, so nothing is durable")
-        if found.get("innodb_doublewrite", "ON").upper() in ("OFF", "0"):
+        if variables.get("innodb_doublewrite", "ON").upper() in ("OFF", "0"):
             warn(self.name, "innodb_doublewrite is off: a power cut may tear a page")
-        if found.get("wsrep_on", "OFF") == "ON":
+        if variables.get("wsrep_on", "OFF") == "ON":
             warn(self.name, "wsrep_on is ON: Galera has lost transactions that it acknowledged")
         # Bytes travel as hexadecimal, twice as long.
-        packet = int(found.get("max_allowed_packet", 1 << 24))
+        packet = int(variables.get("max_allowed_packet", 1 << 24))
         self.statement_bytes_max = (packet - _RESERVE_BYTES) // 2
-        return f"{found.get('version_comment', 'MySQL').split()[0]} {found.get('version', '')}"
+        return (
+            f"{variables.get('version_comment', 'MySQL').split()[0]} {variables.get('version', '')}"
+        )
 
     def _refuse(self, found: dict[str, str], name: str, needed: str) -> None:
         value = found.get(name)

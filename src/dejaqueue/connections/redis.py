@@ -82,12 +82,12 @@ class RedisConnection:
     def _settings(self) -> dict[str, str]:
         import redis
 
-        found: dict[str, str] = {}
+        settings: dict[str, str] = {}
         try:
             with self.answers("CONFIG GET"):
                 for setting in WANTED:
                     told = self.client.config_get(setting)
-                    found |= {_text(name): _text(value) for name, value in told.items()}
+                    settings |= {_text(name): _text(value) for name, value in told.items()}
         except (redis.exceptions.ResponseError, Refused):
             log.warning(
                 "%s does not tell its settings: make sure that it has %s, or what is acknowledged "
@@ -95,7 +95,7 @@ class RedisConnection:
                 self.summary,
                 ", ".join(f"{setting} {right[0]}" for setting, right in WANTED.items()),
             )
-        return found
+        return settings
 
     @contextmanager
     def answers(self, what: str) -> Iterator[None]:

@@ -99,13 +99,13 @@ class LiveContext(ssl.SSLContext):
 
 def contents(files: Sequence[Path]) -> list[bytes]:
     """What the files hold; a file that cannot be read holds nothing."""
-    found = []
+    texts = []
     for file in files:
         try:
-            found.append(file.expanduser().read_bytes())
+            texts.append(file.expanduser().read_bytes())
         except OSError:
-            found.append(b"")
-    return found
+            texts.append(b"")
+    return texts
 
 
 def client_context(options: Mapping[str, str], field: str) -> LiveContext | None:

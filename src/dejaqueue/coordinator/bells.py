@@ -1,4 +1,4 @@
-"""Bells: who wants to hear of changes below a prefix, and the check of what a fact may be.
+"""Bells that ring for changes below a prefix, and the check of what a fact may be.
 
 Room: coordinator. What every backend would otherwise write again.
 Holds: a watch that is closed rings no more once `close` has returned, also when the bell itself

@@ -18,9 +18,9 @@ from dejaqueue.errors import DejaQError, Unavailable
 
 AGAIN_S = 0.2
 LATE_S = 0.1
-"""A change may be told so much later than it is counted."""
+"""How much later than it is counted a change may be announced."""
 UNTOLD_MAX = 3
-"""A channel that told nothing of so many changes is opened anew."""
+"""Changes that a channel may miss before it is opened anew."""
 
 _log = logging.getLogger(__name__)
 

@@ -68,8 +68,8 @@ class EtcdCoordinator(Coordinator):
 
     def get(self, key: str) -> Fact | None:
         """A fact, None if it is not there. Raises Unavailable."""
-        found = self._range({"key": self._key(check_key(key))})
-        return self._fact(found["kvs"][0]) if found.get("kvs") else None
+        answer = self._range({"key": self._key(check_key(key))})
+        return self._fact(answer["kvs"][0]) if answer.get("kvs") else None
 
     def list(self, prefix: str) -> list[Fact]:
         """The facts whose keys begin so, sorted by key, as of one moment. Raises Unavailable."""

@@ -205,9 +205,9 @@ class ProcessFacts:
 
     def _compare(self, key: str, revision: int | None) -> None:
         kept = self._kept.get(key)
-        found = kept.fact.revision if kept is not None else 0
-        if revision is not None and revision != found:
-            raise Conflict(f"{key} has revision {found}, expected {revision}")
+        revision_now = kept.fact.revision if kept is not None else 0
+        if revision is not None and revision != revision_now:
+            raise Conflict(f"{key} has revision {revision_now}, expected {revision}")
 
     def _changed(self, key: str) -> None:
         for coordinator in self._open:
@@ -266,16 +266,16 @@ class ProcessCoordinator(Coordinator):
     def get(self, key: str) -> Fact | None:
         """A fact, None if it is not there. Raises Unavailable."""
         self._reach()
-        found = self._facts.find(check_key(key), whole=True)
+        facts = self._facts.find(check_key(key), whole=True)
         self._answer()
-        return found[0] if found else None
+        return facts[0] if facts else None
 
     def list(self, prefix: str) -> list[Fact]:
         """The facts whose keys begin so, sorted by key. Raises Unavailable."""
         self._reach()
-        found = self._facts.find(check_prefix(prefix))
+        facts = self._facts.find(check_prefix(prefix))
         self._answer()
-        return found
+        return facts
 
     def put(
         self, key: str, value: bytes, revision: int | None = None, *, ttl_ms: int | None = None

@@ -11,7 +11,7 @@ Duties of a `Coordinator` (any thread may call any method):
  2. `put` and `delete` with a revision change the fact only if it still has that revision (0 = it is
     not there); comparison and change are one step of the server. Else Conflict.
  3. `get` and `list` see every change that was acknowledged to anybody before.
- 4. A fact that was put with `ttl_ms` vanishes when it was not renewed for so long, and not earlier
+ 4. A fact that was put with `ttl_ms` vanishes if it was not renewed for that long, not earlier
     than that after the last renewal; its vanishing is a change. Nothing else vanishes.
  5. `watch` rings the bell after every change of a fact below the prefix: at once where the server
     can say so, within `poll_ms` otherwise; too often is fine, never is not. It also rings when
@@ -78,7 +78,7 @@ class Coordinator(ABC):
 
         Args:
             revision: that it must have now; 0 = none; None = whatever it has.
-            ttl_ms: it vanishes unless `renew` is called so often, at least 500; None = it stays.
+            ttl_ms: it vanishes unless `renew` is called within it, at least 500; None = it stays.
 
         Raises:
             Conflict. Unavailable: the outcome is unknown.

@@ -241,14 +241,14 @@ class JetStreamCoordinator(Coordinator):
 
     def _keys(self) -> Sequence[str]:
         """Every key that has a message, be it a marker."""
-        found: list[str] = []
+        keys: list[str] = []
         while True:
-            asked = {"subjects_filter": f"{self._subjects}>", "offset": len(found)}
+            asked = {"subjects_filter": f"{self._subjects}>", "offset": len(keys)}
             state = self._api(f"STREAM.INFO.{self._stream}", asked)
             page = list(state["state"].get("subjects") or {})
-            found.extend(self._key(subject) for subject in page)
+            keys.extend(self._key(subject) for subject in page)
             if len(page) < SUBJECTS_PAGE:
-                return [key for key in found if key != _MARK]
+                return [key for key in keys if key != _MARK]
 
     def _count(self) -> int:
         return int(self._api(f"STREAM.INFO.{self._stream}")["state"]["last_seq"])
@@ -284,9 +284,9 @@ class JetStreamCoordinator(Coordinator):
                 raise Unavailable(f"{self._connection.url!r}: {refusal}") from refusal
             if refusal.number != NAME_IN_USE:
                 raise Refused(f"{self._connection.url!r}: {refusal}") from refusal
-        found = settled(lambda: self._api(f"STREAM.INFO.{self._stream}"))
-        assert found is not None  # `_api` raises
-        has = found["config"]
+        stream_info = settled(lambda: self._api(f"STREAM.INFO.{self._stream}"))
+        assert stream_info is not None  # `_api` raises
+        has = stream_info["config"]
         if not has.get("allow_msg_ttl") or has.get("max_msgs_per_subject") != 1:
             raise Refused(f"{self._connection.url!r}: the stream {self._stream} is another's")
 

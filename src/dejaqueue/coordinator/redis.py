@@ -134,10 +134,10 @@ class RedisCoordinator(Coordinator):
 
     def list(self, prefix: str) -> list[Fact]:
         """The facts whose keys begin so, sorted by key. Raises Unavailable."""
-        found = self._run(_LIST, check_prefix(prefix))
+        answer = self._run(_LIST, check_prefix(prefix))
         return [
-            Fact(found[at].decode(), found[at + 1], int(found[at + 2]))
-            for at in range(0, len(found), 3)
+            Fact(answer[at].decode(), answer[at + 1], int(answer[at + 2]))
+            for at in range(0, len(answer), 3)
         ]
 
     def put(

@@ -34,12 +34,12 @@ from dejaqueue.errors import Locked, Unavailable
 FACTS, COUNTER = "dejaq_facts", "dejaq_facts_counter"
 CHANNEL = "dejaq_facts_changed"
 ANSWER_S = 3.0
-"""A server that is silent for so long counts as gone."""
+"""How long a server may be silent before it counts as gone."""
 ROUNDING_MS = 2
 """A clock is read in whole milliseconds; a fact must not vanish early for that."""
 CONNECT_S = 2
 TRIES_S = 8.0
-"""A change that the server gives up for others is begun again for so long."""
+"""How long a change is tried again that the server gives up in favour of others."""
 
 _NOW_MS: dict[type[SqlServer], str] = {
     Postgresql: "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)",
@@ -90,11 +90,11 @@ class SqlCoordinator(Coordinator):
 
     def get(self, key: str) -> Fact | None:
         """A fact, None if it is not there. Raises Unavailable."""
-        found = self._ask(
+        rows = self._ask(
             f"SELECT content, revision FROM {FACTS} WHERE name = ? AND {self._lives}",
             check_key(key),
         )
-        return Fact(key, bytes(found[0][0]), int(found[0][1])) if found else None
+        return Fact(key, bytes(rows[0][0]), int(rows[0][1])) if rows else None
 
     def list(self, prefix: str) -> list[Fact]:
         """The facts whose keys begin so, sorted by key. Raises Unavailable."""
@@ -102,10 +102,10 @@ class SqlCoordinator(Coordinator):
         if check_prefix(prefix):
             # Keys are ASCII: what begins so lies before the same with its last letter counted up.
             end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-            found = self._ask(f"{asked} AND name >= ? AND name < ?", prefix, end)
+            rows = self._ask(f"{asked} AND name >= ? AND name < ?", prefix, end)
         else:
-            found = self._ask(asked)
-        facts = [Fact(str(name), bytes(value), int(number)) for name, value, number in found]
+            rows = self._ask(asked)
+        facts = [Fact(str(name), bytes(value), int(number)) for name, value, number in rows]
         return sorted(facts, key=lambda fact: fact.key)
 
     def put(
@@ -210,8 +210,8 @@ class SqlCoordinator(Coordinator):
     def _compare(self, connection: SqlConnection, key: str, revision: int | None) -> None:
         if revision is None:
             return
-        found = connection.rows(f"SELECT revision FROM {FACTS} WHERE name = ?", (key,))
-        has = int(found[0][0]) if found else 0
+        rows = connection.rows(f"SELECT revision FROM {FACTS} WHERE name = ?", (key,))
+        has = int(rows[0][0]) if rows else 0
         if has != revision:
             raise Conflict(f"{key} has revision {has}, expected {revision}")
 

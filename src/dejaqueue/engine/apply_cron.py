@@ -27,6 +27,6 @@ def put_entries(state: PartitionState, command: commands.PutEntries) -> Effects:
 def drop_entries(state: PartitionState, command: commands.DropEntries) -> Effects:
     """Cron entries are gone; what they made stays."""
     begin(state, command.now_ms)
-    found = [state.entries.drop(name) for name in command.names]
-    statuses = np.where(found, np.uint8(RowStatus.OK), np.uint8(RowStatus.NOT_FOUND))
+    dropped_entries = [state.entries.drop(name) for name in command.names]
+    statuses = np.where(dropped_entries, np.uint8(RowStatus.OK), np.uint8(RowStatus.NOT_FOUND))
     return Effects(statuses=statuses.astype(np.uint8))

@@ -1,7 +1,7 @@
 """The columns of the engine: their types, texts as codes, and the one way to sort pairs.
 
 Room: engine; pure. The lowest module: it imports nothing of the engine.
-Holds: an array is never changed by who is given it; sorting gives one answer on every machine.
+Holds: no function changes an array that it is given; sorting gives one answer on every machine.
 See: commands.py and effects.py, which are made of these.
 """
 

@@ -1,7 +1,7 @@
 """What is decided about a partition's messages from outside: settings, transactions, the dead.
 
 Room: engine; pure. With apply.py the only writer of a PartitionState.
-Holds: a decision about what was staged is applied whole, once; who is buried was dead.
+Holds: a decision about staged rows is applied whole, once; only dead messages are buried.
 See: apply.py for a message's own life; rules 12 and 18.
 """
 

@@ -80,12 +80,12 @@ class Dictionary:
     def codes_of(self, names: tuple[str, ...], forget: Forget | None = None) -> Int32s:
         """The code of each name; those that are new get one."""
         by_name = self._by_name
-        found = [by_name.get(name, -1) for name in names]
-        if -1 in found:
+        codes = [by_name.get(name, -1) for name in names]
+        if -1 in codes:
             if not self._free and len(self.names) >= self._sweep_at:
                 self._sweep(forget)
-            found = [by_name[name] if name in by_name else self._add(name) for name in names]
-        return np.array(found, dtype=np.int32)
+            codes = [by_name[name] if name in by_name else self._add(name) for name in names]
+        return np.array(codes, dtype=np.int32)
 
     def _add(self, name: str) -> int:
         self.version += 1

@@ -72,7 +72,7 @@ class Engine:
 
     Attributes:
         partition: number of the partition within its topic.
-        state: everything that it is, for this package only: who is outside asks a method.
+        state: everything that it is, for this package only; others ask by a method.
         applied_count: commands that were begun: if it has not risen, nothing has changed.
     """
 
@@ -387,19 +387,19 @@ class Engine:
         Returns:
             Sequences, and the pair up to which all was looked at; None = there are no more.
         """
-        found: list[Int64s] = [_NONE]
+        parts: list[Int64s] = [_NONE]
         reached: Pair | None = None
         if MessageState.SCHEDULED in wanted.states:
             sequences, reached = selection.due_page(self.state, wanted, after, limit, rows_max)
-            found.append(sequences)
+            parts.append(sequences)
         if MessageState.LEASED in wanted.states:
             sequences = self._leased_page(wanted, after)
             if sequences.size > limit:
                 sequences = sequences[:limit]
                 last = self._pair(sequences[-1])
                 reached = last if reached is None or last < reached else reached
-            found.append(sequences)
-        joined = np.concatenate(found)
+            parts.append(sequences)
+        joined = np.concatenate(parts)
         joined = joined[np.lexsort((joined, self.dues(joined)))]
         if reached is not None:
             dues_ms = self.dues(joined)
@@ -502,13 +502,13 @@ class Engine:
         table = self.state.table
         first = first_position << limits.ROW_BITS
         end = (last_position + 1) << limits.ROW_BITS
-        found: list[Int64s] = []
+        parts: list[Int64s] = []
         for places in table.live_places():
             locators = table.locators[places]
-            found.append(places[(locators >= first) & (locators < end)])
-        if not found:
+            parts.append(places[(locators >= first) & (locators < end)])
+        if not parts:
             return _NONE
-        places = np.concatenate(found)
+        places = np.concatenate(parts)
         return places[np.lexsort((places, table.dues_ms[places]))][:limit] + table.base
 
 

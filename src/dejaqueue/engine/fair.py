@@ -57,7 +57,7 @@ class _Candidates:
         self._new_rows = 0
 
     def add(self, sequences: Int64s) -> bool:
-        """These are ready now; False if there are so many that looking anew is as good."""
+        """These are ready now; False if there are too many: looking anew costs no more."""
         self.new.append(sequences)
         self._new_rows += sequences.size
         return self._new_rows <= _NEW_ROWS_MAX
@@ -103,7 +103,7 @@ class FairReady:
         self._count_in_flight()
 
     def _count_in_flight(self) -> None:
-        """After a restart: who is leased already."""
+        """After a restart: count what each group has leased already."""
         table = self._table
         for places in table.live_places():
             codes = self._codes(places[table.states[places] == LEASED])
@@ -278,12 +278,12 @@ class FairReady:
         known = self._candidates.get(name)
         if known is None:
             base = self._table.base
-            found = [_NONE]
+            parts = [_NONE]
             for places in self._table.live_places():
                 sequences = places + base
                 sequences = sequences[is_ready(sequences)]
-                found.append(sequences[matches(sequences)])
-            sequences = np.concatenate(found)
+                parts.append(sequences[matches(sequences)])
+            sequences = np.concatenate(parts)
         else:
             sequences = known.matching
             if known.new:

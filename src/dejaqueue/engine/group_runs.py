@@ -124,25 +124,25 @@ class GroupRuns:
         """The first `counts` ready entries of each group; groups ascend, each is there once.
 
         Args:
-            slack: so many more entries of each group are looked at: some may be dead.
+            slack: how many more entries of each group are looked at, since some may be dead.
 
         Returns:
             Groups and sequences, in order of both; fewer of a group only if it has no more.
         """
         self._sort_young()
-        found: list[tuple[Int64s, Int64s]] = []
+        parts: list[tuple[Int64s, Int64s]] = []
         while groups.size:
             codes, sequences, left_counts = self._take_once(groups, counts, is_ready, slack)
             slack = max(slack, _SLACK)
-            found.append((codes, sequences))
+            parts.append((codes, sequences))
             more = left_counts > 0
             groups, counts = groups[more], left_counts[more]
-        if len(found) == 1:
-            return found[0]
-        if not found:
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
             return _NONE, _NONE
         return sort_pairs(
-            np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
+            np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
         )
 
     def _take_once(
@@ -210,7 +210,7 @@ class GroupRuns:
         self._runs = [run for run in self._runs if len(run)]
 
     def sweep(self, is_ready: IsReady, ready_count: int) -> None:
-        """If dead entries are the greater part, drop them. Cost: O(entries), seldom."""
+        """Drop dead entries if they are the greater part. Cost: O(entries), rarely."""
         if self.entry_count <= 2 * ready_count + self._sweep_rows_min:
             return
         parts = [run.left() for run in self._runs] + self._young

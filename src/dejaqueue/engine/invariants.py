@@ -72,24 +72,24 @@ def scheduled_rows_are_in_the_order_index(state: PartitionState) -> bool:
     runs = order.small + order.sealed
     keys = [run.keys[run.start :] for run in runs] + [batch[3] for batch in order.young]
     sequences = [run.sequences[run.start :] for run in runs] + [batch[4] for batch in order.young]
-    found = np.zeros(table.states.size, dtype=np.bool_)
+    indexed_mask = np.zeros(table.states.size, dtype=np.bool_)
     for some_keys, some_sequences in zip(keys, sequences, strict=True):
         mask = state.is_due(some_keys, some_sequences)
-        found[some_sequences[mask] - table.base] = True
+        indexed_mask[some_sequences[mask] - table.base] = True
     if state.ready is not None:
-        found |= (table.states == SCHEDULED) & (table.dues_ms <= state.ready_until_ms)
-    return bool((found == (table.states == SCHEDULED)).all())
+        indexed_mask |= (table.states == SCHEDULED) & (table.dues_ms <= state.ready_until_ms)
+    return bool((indexed_mask == (table.states == SCHEDULED)).all())
 
 
 def leased_rows_are_in_leases(state: PartitionState) -> bool:
     """Every leased row is in a lease with its attempt, and its lease ends after now, unless it
     was extended to an end that is over already; the next command gives those back."""
     table = state.table
-    found = np.zeros(table.states.size, dtype=np.bool_)
+    listed_mask = np.zeros(table.states.size, dtype=np.bool_)
     for lease in state.leases.by_id.values():
         places = table.places(lease.sequences)
-        found[places[held_mask(table, places, lease.attempts)]] = True
-    return bool((found == (table.states == LEASED)).all())
+        listed_mask[places[held_mask(table, places, lease.attempts)]] = True
+    return bool((listed_mask == (table.states == LEASED)).all())
 
 
 def next_end_is_that_of_the_table(state: PartitionState) -> bool:

@@ -57,7 +57,7 @@ _SHARES: Final = 1_024
 _MOVED_PER_ROW: Final = 16
 _CROWD_ROWS: Final = 4_096
 _CROWD_SLOTS: Final = 6
-"""So many slots of a bucket are given away without looking at the other bucket."""
+"""Slots of a bucket that are filled before the other bucket is looked at."""
 _SAMPLE_BLOCKS: Final = 16
 
 
@@ -270,7 +270,7 @@ class KeyIndex:
         return self._lost_hashes.size
 
     def reserve(self, count: int) -> None:
-        """Make the empty index large enough for so many."""
+        """Make the empty index large enough for `count` keys."""
         if self._table is None:
             self._table = _Table(self._blocks_for(count), self._bucket_bits)
 
@@ -403,7 +403,7 @@ class KeyIndex:
         self._table = _Table(blocks, self._bucket_bits)
 
     def _move(self, entry_count: int, rows: Rows) -> None:
-        """Move the next blocks, with about so many entries."""
+        """Move the next blocks, with about `entry_count` entries."""
         old = self._old
         assert old is not None
         first = self._moved

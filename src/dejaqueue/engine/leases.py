@@ -80,10 +80,12 @@ class Leases:
 
         A lease that has ended, or never was, has none. A lease named twice has its rows twice.
         """
-        found = [self.by_id.get(lease_id) for lease_id in lease_ids.tolist()]
-        known = [lease for lease in found if lease is not None]
+        held_leases = [self.by_id.get(lease_id) for lease_id in lease_ids.tolist()]
+        known = [lease for lease in held_leases if lease is not None]
         counts = np.fromiter(
-            (0 if lease is None else lease.sequences.size for lease in found), np.int64, len(found)
+            (0 if lease is None else lease.sequences.size for lease in held_leases),
+            np.int64,
+            len(held_leases),
         )
         if not known:
             return np.zeros(0, np.int64), np.zeros(0, np.uint16), counts
@@ -167,7 +169,7 @@ class Leases:
         checks = self._checks
         if not checks or checks[0][0] > now_ms:
             return None
-        found: list[Int64s] = []
+        parts: list[Int64s] = []
         while checks and checks[0][0] <= now_ms:
             _, serial, lease = heapq.heappop(checks)
             if serial != lease.serial:
@@ -179,17 +181,17 @@ class Leases:
             if ended.size:
                 table.will_write(ended)
                 table.states[ended] = SCHEDULED
-                found.append(lease.sequences[ended_mask])
+                parts.append(lease.sequences[ended_mask])
             if ended.size == np.count_nonzero(mask):
                 self._forget(lease)
             else:
                 self._look_again(table, lease)
-        if not found:
+        if not parts:
             return None
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def shift(self, by_ms: int) -> None:
-        """All leases end so much earlier, as the table says already."""
+        """Have all leases end this much earlier; the table says so already."""
         for _, serial, lease in self._checks:
             if serial == lease.serial:
                 lease.check_ms -= by_ms

@@ -79,7 +79,7 @@ class Producers:
         self._forget_silent(now_ms)
 
     def shift(self, by_ms: int, now_ms: int) -> None:
-        """The time was wrong by so much: who was heard is silent for as long as before."""
+        """The clock was wrong by this much: every producer stays silent for as long as before."""
         for producer in self.by_name.values():
             if by_ms < 0 or producer.last_ms > now_ms:
                 producer.last_ms -= by_ms

@@ -1,4 +1,4 @@
-"""Ready messages: who is next among those whose time has come, where that is not their time.
+"""Ready messages: which one is next among those that are due, where due time does not decide.
 
 Room: engine; pure, memory only.
 Holds: what is ready is what is scheduled and was due when it was last looked; how often it was
@@ -122,7 +122,7 @@ _NONE = np.zeros(0, dtype=np.int64)
 class PriorityReady:
     """Ready messages of a priority partition, by (priority, sequence).
 
-    With ageing the key is priority × ageing + due: who waits so long overtakes one level.
+    With ageing the key is priority × ageing + due: waiting for `ageing_ms` makes up for one level.
     """
 
     def __init__(self, table: MessageTable, layout: Layout, ageing_ms: int) -> None:

@@ -28,7 +28,7 @@ class Rules:
 
     Attributes:
         kind: what decides the order of ready messages.
-        ageing_ms: priority: waiting so long is worth one level, 0 = never.
+        ageing_ms: of a priority topic: the wait that is worth one level; 0 = never.
         weights: fair: shares of groups that do not have 1.
         group_in_flight_max: fair: leased messages of one group at most, 0 = no limit.
         max_attempts: deliveries after which a message is dead, 0 = no limit.

@@ -342,7 +342,7 @@ class SortedRuns:
         self.small.sort(key=len, reverse=True)
 
     def _draw_bound(self) -> Pair | None:
-        """Up to which pair to draw: every so many entries of each run put up a fence with their
+        """The pair up to which to draw: every few entries of each run put up a fence with their
         last pair, and the bound is the fence behind which lie enough entries. None = draw all."""
         step = max(1, self._draw_rows // _FENCES_PER_DRAW)
         reach = step * _FENCES_PER_RUN_MAX
@@ -373,8 +373,8 @@ class SortedRuns:
         Cost: O(small runs), and what is dead.
         """
         while True:
-            found = min(self.small, key=lambda run: run.first_pair(), default=None)
-            pair = found.first_pair() if found is not None else None
+            first_run = min(self.small, key=lambda run: run.first_pair(), default=None)
+            pair = first_run.first_pair() if first_run is not None else None
             if self.young and (pair is None or self.young[0][0] <= pair[0]):
                 key, _, place, keys, sequences = self.young[0]
                 if self.guard is None or key < self.guard[0]:
@@ -385,10 +385,10 @@ class SortedRuns:
             if self.guard is not None and (pair is None or self.guard < pair):
                 self._draw()
                 continue
-            if found is None:
+            if first_run is None:
                 return None
-            if self._drop_dead_head(found, is_alive):
-                return found.head
+            if self._drop_dead_head(first_run, is_alive):
+                return first_run.head
 
     def _drop_dead_head(self, run: Run, is_alive: IsAlive) -> bool:
         """Drop the dead entries in front of the run, some at a time; True if its head is alive."""

@@ -130,7 +130,7 @@ def find(
         Their sequences, and where to go on; None = there are no more.
     """
     table = state.table
-    found = [_NONE]
+    parts = [_NONE]
     left, looked = limit, 0
     for slab_first, slab_end in table.live_slabs():
         first = max(slab_first, first_sequence - table.base)
@@ -138,14 +138,14 @@ def find(
         if first >= end:
             continue
         if left <= 0 or looked >= rows_max:
-            return np.concatenate(found), first + table.base
+            return np.concatenate(parts), first + table.base
         places = _selected_of(state, selection, first, end)
         looked += end - first
-        found.append(places[:left] + table.base)
+        parts.append(places[:left] + table.base)
         if places.size > left:
-            return np.concatenate(found), int(places[left]) + table.base
+            return np.concatenate(parts), int(places[left]) + table.base
         left -= places.size
-    return np.concatenate(found), None
+    return np.concatenate(parts), None
 
 
 def tally(
@@ -236,7 +236,7 @@ def due_page(
     Returns:
         Their sequences, and the pair up to which all was looked at; None = there are no more.
     """
-    found = [_NONE]
+    parts = [_NONE]
     left = limit
     page_rows = limit if selection.is_plain else max(limit, _PAGE_ROWS_MIN)
     pages_left = max(1, rows_max // (2 * page_rows))
@@ -246,11 +246,11 @@ def due_page(
         if not selection.is_plain:
             mask = matching_mask(state, selection, state.table.places(sequences))
             keys, sequences = keys[mask], sequences[mask]
-        found.append(sequences[:left])
+        parts.append(sequences[:left])
         if sequences.size > left:
-            return np.concatenate(found), (int(keys[left - 1]), int(sequences[left - 1]))
+            return np.concatenate(parts), (int(keys[left - 1]), int(sequences[left - 1]))
         left -= sequences.size
         pages_left -= 1
         if left <= 0 or pages_left <= 0:
-            return np.concatenate(found), reached
-    return np.concatenate(found), None
+            return np.concatenate(parts), reached
+    return np.concatenate(parts), None

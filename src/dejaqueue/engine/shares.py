@@ -339,7 +339,7 @@ class NestedShares:
             while node is not None:
                 rooms[id(node)] = rooms.get(id(node), 0) + room
                 node = node.parent
-        found = []
+        parts = []
         for _ in range(min(count, rooms.get(id(self._root), 0))):
             node = self._root
             node.count -= 1
@@ -349,8 +349,8 @@ class NestedShares:
                 child = min(children, key=lambda c: (c.finish, c.name))
                 rooms[id(child)] -= 1
                 node = self._serve_child(node, child)
-            found.append(node.code)
-        return np.array(found, dtype=np.int64)
+            parts.append(node.code)
+        return np.array(parts, dtype=np.int64)
 
     def forget(self, codes: Int64s) -> Int64s:
         """Which of these groups, which have no messages, need not be remembered."""
@@ -372,13 +372,13 @@ class NestedShares:
 
     def starts(self) -> Starts:
         """What tells apart what comes: times less that of the node above."""
-        found: Starts = []
+        pairs: Starts = []
         for path, node in self._walk():
             if node.parent is not None:
                 time = node.start - node.parent.now
                 if time > 0 or (node.count and time):
-                    found.append([path + "\0" * (node.name == "\0"), time])
-        return sorted(found)
+                    pairs.append([path + "\0" * (node.name == "\0"), time])
+        return sorted(pairs)
 
     def restore(self, starts: Starts, code_of: dict[str, int]) -> None:
         """Begin with these times; the groups are named and have their messages again."""

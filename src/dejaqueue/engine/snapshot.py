@@ -76,7 +76,7 @@ class SnapshotPlan:
         self._table = engine.state.table
 
     def copy_some(self, slab_count: int | None = None) -> bool:
-        """Copy so many slabs, None = all; True if all are copied. Between two commands.
+        """Copy up to `slab_count` slabs, None = all; True if all are copied. Between two commands.
 
         The engine copies a slab itself before it changes it, so what is stored is the state of the
         time of the plan, however long this takes.

@@ -2,7 +2,7 @@
 
 Room: engine; pure, memory only. Written by apply.py alone.
 Holds: what `invariants.check` says; two states after the same commands have the same hash.
-See: apply.py for what changes it, state_hash.py for what of it counts.
+See: apply.py, which changes it; state_hash.py, for the parts that replays must agree on.
 """
 
 from __future__ import annotations
@@ -334,12 +334,12 @@ class PartitionState:
     def ready_places(self) -> Int64s:
         """All rows that are in `ready`. Cost: O(live messages)."""
         table = self.table
-        found = [_NONE]
+        parts = [_NONE]
         for places in table.live_places():
             mask = table.states[places] == SCHEDULED
             mask &= table.dues_ms[places] <= self.ready_until_ms
-            found.append(places[mask])
-        return np.concatenate(found)
+            parts.append(places[mask])
+        return np.concatenate(parts)
 
 
 _NONE = np.zeros(0, dtype=np.int64)

@@ -267,7 +267,7 @@ class MessageTable:
         self.slab_dirty_mask[place] = False
 
     def copy_held(self, count: int | None = None) -> bool:
-        """Copy so many held slabs, None = all; True if none is left. Cost: 1.2 to 2.4 MB each."""
+        """Copy `count` held slabs, None = all; True if none is left. Cost: 1.2 to 2.4 MB each."""
         for slab in list(self._held)[:count]:
             self._copy(slab)
         return not self._held

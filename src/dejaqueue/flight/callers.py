@@ -1,4 +1,4 @@
-"""Who makes a Flight call, found out before anything of the call is read.
+"""Finds out who makes a Flight call, before anything of the call is read.
 
 Room: flight. Middleware: gRPC's headers in, a Principal out.
 Holds: every call passes here, those that we do not serve too; a caller that is not known learns
@@ -27,7 +27,7 @@ KEY = "access"
 
 
 class Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
-    """Who makes this call.
+    """The principal that makes this call.
 
     Attributes:
         principal: who; None = to be found out by the certificate, which Flight shows only later.
@@ -111,7 +111,7 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 def caller_of(context: flight.ServerCallContext) -> Principal:
-    """Who makes a call. Raises Unauthenticated, if that is only found out now."""
+    """The principal that makes a call. Raises Unauthenticated if that is found out only now."""
     caller: Caller = context.get_middleware(KEY)
     return caller.admitted(context)
 

@@ -33,7 +33,7 @@ class CallCounter(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
 
     Args:
         broker: has the counters.
-        callers: says who makes each call, and lets it in.
+        callers: finds out who makes each call, and lets it in or refuses.
     """
 
     def __init__(self, broker: Broker, callers: Callers) -> None:

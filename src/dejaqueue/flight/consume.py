@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from dejaqueue.access.gate import Admission
+from dejaqueue.access.gate import Permit
 from dejaqueue.access.quotas import Opening
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.streams import ConsumerSession, Push, delivery_batches
@@ -52,7 +52,7 @@ class _Outbound:
         self._broker = broker
         self._writer = writer
         self._lane: Lane[Push | Frame] = Lane(self._send, is_open=False)
-        self.admission: Admission | None = None
+        self.permit: Permit | None = None
 
     def start(self) -> None:
         """Open the stream and send what is queued."""
@@ -113,8 +113,8 @@ class _Outbound:
         return True
 
     def _deliver(self, pushes: list[Push]) -> None:
-        if self.admission is not None:
-            self.admission.check()
+        if self.permit is not None:
+            self.permit.check()
         for push, batch in zip(pushes, delivery_batches(pushes), strict=True):
             if batch.num_rows == 0:
                 continue
@@ -135,7 +135,7 @@ def serve_consumer(
     reader: flight.MetadataRecordBatchReader,
     writer: flight.MetadataRecordBatchWriter,
     stops: tuple[Callable[[Stop], None], Callable[[Stop], None]],
-    admit: Callable[[Callable[[Unauthenticated], None]], Admission],
+    admit: Callable[[Callable[[Unauthenticated], None]], Permit],
     opening: Opening,
 ) -> None:
     """Serve one consumer until either side is done.
@@ -161,9 +161,9 @@ def serve_consumer(
         opening.opened()  # what follows may have to wait for the client
         outbound.start()
         register(broker_stops)
-        with admit(key_ends) as admission:
-            outbound.admission = admission
-            release = _read_frames(session, outbound, reader, admission)
+        with admit(key_ends) as permit:
+            outbound.permit = permit
+            release = _read_frames(session, outbound, reader, permit)
             opening.closing()
     finally:
         unregister(broker_stops)
@@ -176,7 +176,7 @@ def _read_frames(
     session: ConsumerSession | ShardedSession,
     outbound: _Outbound,
     reader: flight.MetadataRecordBatchReader,
-    admission: Admission,
+    permit: Permit,
 ) -> bool:
     """Read until the client is done; True if it said so."""
     while True:
@@ -187,7 +187,7 @@ def _read_frames(
         except (pa.ArrowException, OSError):
             return False
         try:
-            admission.check()
+            permit.check()
         except Unauthenticated as ended:
             outbound.end(ended)
             return True

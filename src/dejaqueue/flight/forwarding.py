@@ -32,7 +32,7 @@ from dejaqueue.wire import frames
 from dejaqueue.wire.frames import Close, Reply, StreamError
 
 FORWARDED = "x-dejaq-forwarded"
-"""The header of a call that was passed on. Who gets it does not pass it on again."""
+"""The header of a call that was passed on: the broker that gets it does not pass it on again."""
 JOIN_SECONDS = 0.2
 _STOPPING_RETRY_MS = 1_000
 
@@ -319,7 +319,7 @@ class _Writing:
         try:
             self._writer.write(content)
         except (pa.ArrowException, OSError):
-            self._caller_is_there = False  # its batches are durable all the same
+            self._caller_is_there = False  # its batches stay durable
 
 
 def _gone() -> DejaQError:

@@ -36,8 +36,8 @@ def stats_of_all(
     """
     if not broker.is_shared:
         return own
-    found = broker.cluster()
-    others = [node for node in found["nodes"] if node["node"] != found["node"]]
+    cluster = broker.cluster()
+    others = [node for node in cluster["nodes"] if node["node"] != cluster["node"]]
     if not others:
         return own | {"silent": []}
 

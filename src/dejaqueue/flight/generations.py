@@ -24,7 +24,7 @@ log = logging.getLogger("dejaqueue.flight")
 RETRY_US = 1_000
 RETRY_US_MAX = 100_000
 LOUD_US = 1_000_000
-"""A port that is not free again after so long is worth a line."""
+"""How long a port may stay taken before a line is logged."""
 
 
 class Service(Protocol):

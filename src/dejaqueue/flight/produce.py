@@ -65,8 +65,8 @@ class _Replies:
             if reply is not None and not self._is_broken:
                 self._writer.write(pa.py_buffer(frames.encode(reply)))
         except (pa.ArrowException, OSError):
-            self._is_broken = True  # the client is gone; its batches are durable all the same
-        except Exception:  # our bug: who waits for the end must not wait for ever
+            self._is_broken = True  # the client is gone; its batches stay durable
+        except Exception:  # our bug: `finish` must not wait for ever
             self._is_broken = True
             log.exception("a reply could not be written")
         with self._lock:
@@ -156,10 +156,9 @@ def _submit(
     wants_replies = stream.acks != "none"
     try:
         check_arrival(batch)
-        if stream.op == "enqueue":
-            account.take_rows(batch.num_rows)
+        byte_count = batch.get_total_buffer_size() if account.is_bounded else 0
+        account.take_sent(batch.num_rows if stream.op == "enqueue" else 0, byte_count)
         if account.limit(BYTES) and wants_replies:
-            byte_count = batch.get_total_buffer_size()
             account.hold_bytes(byte_count)
             reply_to = partial(_give_back, account, byte_count, replies.put)
     except ResourceExhausted as full:

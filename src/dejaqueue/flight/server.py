@@ -355,7 +355,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     def _flight_info(self, topic: Topic) -> flight.FlightInfo:
         names = self._broker.served_names(topic)
         homes = [self._broker.home(name) for name in names]
-        # "Reuse this connection": this broker serves it, or passes calls on to who does.
+        # "Reuse this connection": this broker serves it, or passes calls on to its owner.
         reuse = "arrow-flight-reuse-connection://?"
         places = [flight_location(url) if url else reuse for url in homes]
         endpoints = [

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dejaqueue.broker.broker import Broker
 
 CALLERS_MAX = 64
-"""Callers whose connections are kept; who has not called for longest makes room."""
+"""Callers whose connections are kept; the one that was idle for longest makes room."""
 TARGETS_MAX = 256
 AGAIN_MS = 50
 """Between two attempts to send to a shard that is on its way."""
@@ -73,15 +73,15 @@ class ShardedBrokers:
         with self._lock:
             if self._closed:
                 raise Unavailable("the broker is stopping", 1_000)
-            found = self._of.pop(bearer, None)
-            if found is None:
-                found = ShardedBroker(self._broker, self._connect(bearer))
-            self._of[bearer] = found
+            sharded = self._of.pop(bearer, None)
+            if sharded is None:
+                sharded = ShardedBroker(self._broker, self._connect(bearer))
+            self._of[bearer] = sharded
             if len(self._of) > CALLERS_MAX:
                 _, crowded = self._of.popitem(last=False)
         if crowded is not None:
             threading.Thread(target=crowded.close, name="dejaq-shards", daemon=True).start()
-        return found
+        return sharded
 
     def _connect(self, bearer: str | None) -> RoutedTransport:
         urls = [str(node["url"]) for node in self._broker.cluster()["nodes"]]
@@ -149,10 +149,10 @@ class ShardedBroker:
         """The topic as if it were served here. Raises TopicUnknown."""
         topic = self._broker.topic(name)
         with self._lock:
-            found = self._runtimes.get(name)
-            if found is None or found.topic.spread != topic.spread:
-                found = self._runtimes[name] = ShardedTopic(topic)
-            return found
+            runtime = self._runtimes.get(name)
+            if runtime is None or runtime.topic.spread != topic.spread:
+                runtime = self._runtimes[name] = ShardedTopic(topic)
+            return runtime
 
     def _learn(self, name: str) -> Topic:
         """Tell the transport what this broker knows of where the shards are."""
@@ -169,7 +169,7 @@ class ShardedBroker:
     # --- streams --------------------------------------------------------------------------------
 
     def open_stream(self, stream: WriteStream) -> ShardedTarget:
-        """A stream of batches, to be closed by who opened it."""
+        """A stream of batches; its opener closes it."""
         self._learn(stream.topic)
         return ShardedTarget(stream, self._transport.open_write, self._alarm)
 
@@ -181,15 +181,15 @@ class ShardedBroker:
         self._learn(stream.topic)
         crowded = None
         with self._lock:
-            found = self._targets.pop(stream, None)
-            if found is None:
-                found = ShardedTarget(stream, self._transport.open_write, self._alarm, self._apart)
-            self._targets[stream] = found
+            target = self._targets.pop(stream, None)
+            if target is None:
+                target = ShardedTarget(stream, self._transport.open_write, self._alarm, self._apart)
+            self._targets[stream] = target
             if len(self._targets) > TARGETS_MAX:
                 _, crowded = self._targets.popitem(last=False)
         if crowded is not None:
             threading.Thread(target=crowded.close, name="dejaq-shards", daemon=True).start()
-        return found
+        return target
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ShardedSession:
         """A consumer of all shards, without credit yet. Raises TopicUnknown, Unavailable."""
@@ -300,12 +300,12 @@ class ShardedTarget:
         with self._lock:
             if sending.sent_as in self._under_way:
                 raise Refused(f"batch {sending.number} is on its way already")
-            found = self._channels.get(sending.batch.schema)
-            if found is None:
-                found = self._open_write(self._stream)
-                self._channels[sending.batch.schema] = found
+            channel = self._channels.get(sending.batch.schema)
+            if channel is None:
+                channel = self._open_write(self._stream)
+                self._channels[sending.batch.schema] = channel
             self._under_way.add(sending.sent_as)
-            return found
+            return channel
 
     def _answered(
         self, channel: WriteChannel | None, sending: _Sending, found: Future[Reply]

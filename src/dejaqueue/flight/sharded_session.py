@@ -32,7 +32,7 @@ from dejaqueue.wire.frames import Ping, Pong, Reply, Settle
 LOOK_MS = 100
 """How long a request that does not want to wait gives shards to answer."""
 TRIES_MAX = 20
-"""A shard that cannot be opened so often, with pauses, ends the consumer."""
+"""Tries, with pauses, to open a shard before the consumer is ended."""
 
 
 class ShardedSession:
@@ -142,7 +142,7 @@ class ShardedSession:
         self._share_out()
 
     def withdraw(self, rows: int) -> int:
-        """The consumer takes `rows` less; what is on its way comes all the same."""
+        """The consumer takes `rows` less; what is on its way still comes."""
         with self._lock:
             taken = max(0, min(rows, self._wanted))
             self._wanted -= taken

@@ -47,8 +47,8 @@ def one_sent(answered: Answered, key: str) -> dict[str, Any]:
 
 def participants(topic: str, answered: Answered) -> list[str]:
     """The partitions that have something in a transaction now, for its commit."""
-    found = {message_id >> limits.SEQUENCE_BITS for message_id in answered.ids if message_id >= 0}
-    return [f"{topic}/{partition}" for partition in sorted(found)]
+    homes = {message_id >> limits.SEQUENCE_BITS for message_id in answered.ids if message_id >= 0}
+    return [f"{topic}/{partition}" for partition in sorted(homes)]
 
 
 def statuses(names: Sequence[tuple[str, Any]], found: Sequence[int]) -> Objects:

@@ -1,8 +1,9 @@
-"""What of a request goes into the audit log: each that administers, and each that is refused.
+"""The audit log of requests: each that administers, and each that is refused.
 
 Room: http.
 Holds: the line is written before the answer goes out.
-See: access/audit.py for the lines; access/routes.py for what administers; entrance.py for who asks.
+See: access/audit.py for the lines; access/routes.py for what administers; entrance.py, which knows
+the caller.
 """
 
 from __future__ import annotations
@@ -83,8 +84,8 @@ def _path(scope: Scope) -> str:
 def _who_what(scope: Scope) -> tuple[str, str, str, str]:
     """Caller, address, action and topic of a request."""
     named = scope.get("path_params", {})
-    found = [named[field] for field in _TOPIC_FIELDS if field in named]
-    topic = scope.get(_FACTS, {}).get("topic", found[0] if found else "")
+    topics = [named[field] for field in _TOPIC_FIELDS if field in named]
+    topic = scope.get(_FACTS, {}).get("topic", topics[0] if topics else "")
     address, port = scope.get("client") or (audit.NOBODY, 0)
     caller: Principal | None = scope.get(PRINCIPAL)
     who = audit.NOBODY if caller is None else caller.name

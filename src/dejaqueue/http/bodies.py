@@ -113,13 +113,13 @@ def query_values(request: Request, *known: str) -> dict[str, str]:
     """The parameters of the address, each once at most. Raises BadRequest for an unknown one."""
     if not request.scope.get("query_string"):
         return {}
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
-        if name not in known or name in found:
+        if name not in known or name in values:
             limit = f"once, one of {', '.join(known)}" if known else "no parameters"
             raise BadRequest(name, limit, value)
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def whole(values: dict[str, Any], name: str, default: int, low: int, high: int) -> int:

@@ -1,4 +1,4 @@
-"""The entrance of the HTTP API: who is let in.
+"""The entrance of the HTTP API: finds out who calls, and lets in or refuses.
 
 Room: http. Middleware around the whole application.
 Holds: once there is a key, nothing but what is public is answered without one, not even that a
@@ -83,8 +83,8 @@ class _Entrance:
         asked = is_secure, takes, tuple(headers.items())
         if asked in self._let_in:
             return
-        found = {name.decode(): value.decode("latin-1") for name, value in headers.items()}
-        self._pages.check(found, is_secure=is_secure, takes=takes)
+        texts = {name.decode(): value.decode("latin-1") for name, value in headers.items()}
+        self._pages.check(texts, is_secure=is_secure, takes=takes)
         if (
             sum(map(len, headers.values())) <= _LET_IN_BYTES_MAX
         ):  # tidy: allow name, because it is a dict's
@@ -110,12 +110,12 @@ def _headers(scope: Scope) -> tuple[list[str], dict[bytes, bytes]]:
         BadRequest: there are two hosts: what is before this may have gone by the other one.
     """
     authorizations: list[str] = []
-    found: dict[bytes, bytes] = {}
+    by_name: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         if name in _PAGE_HEADERS:
-            if name == b"host" and name in found:
+            if name == b"host" and name in by_name:
                 raise BadRequest("host", "one header", "two")
-            found[name] = value
+            by_name[name] = value
         elif name == b"authorization":
             authorizations.append(value.decode("latin-1"))
-    return authorizations, found
+    return authorizations, by_name

@@ -43,9 +43,9 @@ class Flow:
         Raises:
             TopicUnknown, Unavailable.
         """
-        found = self._gathers.get((stream, sender))
-        if found is not None:
-            return found
+        gather = self._gathers.get((stream, sender))
+        if gather is not None:
+            return gather
         self.broker.runtime(stream.topic)
         if len(self._gathers) >= GATHERS_MAX:
             self._gathers = {k: v for k, v in self._gathers.items() if not v.is_idle}

@@ -25,9 +25,9 @@ from dejaqueue.http.auditing import BEARER, OUTCOME, SHARDED, is_by_certificate,
 from dejaqueue.http.problems import problem
 
 FORWARDED = b"x-dejaq-forwarded"
-"""The header of a request that was passed on. Who gets it does not pass it on again."""
+"""The header of a request that was passed on: the broker that gets it does not pass it on again."""
 FOLLOWS = b"x-dejaq-follows"
-"""The header of who goes to the broker of a topic himself: he is told where, not passed on."""
+"""The header of a client that follows owners: it is told the owner, and not passed on."""
 CONNECT_S = 3.0
 SILENCE_S = 120.0
 """Longer than any request may wait for messages."""
@@ -77,7 +77,7 @@ class Forwarding:
             nonlocal other
             if message["type"] == "http.response.start":
                 outcome = scope.get(OUTCOME)
-                # Who is known by a certificate cannot be passed on: it is told where to go.
+                # This broker cannot show a caller's certificate to another one.
                 if isinstance(outcome, Elsewhere) and not is_by_certificate(scope):
                     other = outcome if outcome.http_url or outcome.spread else None
             if other is None:

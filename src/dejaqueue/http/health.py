@@ -130,8 +130,8 @@ class _Answers(BaseHTTPRequestHandler):
                     caller = self.gate.principal(bearer)
                     rules.require_any(caller, rules.LOOKS, "")
                     if caller is EVERYBODY:
-                        found = {name.lower(): text for name, text in self.headers.items()}
-                        self.pages.check(found, is_secure=self.is_secure, takes=False)
+                        headers = {name.lower(): text for name, text in self.headers.items()}
+                        self.pages.check(headers, is_secure=self.is_secure, takes=False)
                 self._answer(200, self.stats())
             except DejaQError as error:
                 self._answer(error.http_status, to_fields(error))

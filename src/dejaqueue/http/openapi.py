@@ -89,21 +89,21 @@ def answers(
     """
     schema = _any_of(model) if model is not None else {}
     content = {"application/json": {"schema": schema, "example": example}} | (more or {})
-    found: dict[int | str, Description] = {status: {"description": text, "content": content}}
-    return found | {code: _problem(code) for code in sorted({*_ALWAYS, *problems})}
+    descriptions: dict[int | str, Description] = {status: {"description": text, "content": content}}
+    return descriptions | {code: _problem(code) for code in sorted({*_ALWAYS, *problems})}
 
 
 def _problem(status: int) -> Description:
     text = _TEXTS[status]
-    found: Description = {
+    description: Description = {
         "description": text,
         "content": {MEDIA_TYPE: {"schema": ref(shapes.Problem)}},
     }
     if status in (429, 503):
-        found["headers"] = {
+        description["headers"] = {
             "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
         }
-    return found
+    return description
 
 
 def route(router: APIRouter, name: str, **described: Any) -> Callable[[Endpoint], Endpoint]:
@@ -197,8 +197,8 @@ def _drop_framework_errors(document: Description) -> None:
     """What is wrong with parameters is a problem 400 here, not the framework's 422."""
     for path in document["paths"].values():
         for operation in path.values():
-            found = operation["responses"].get("422", {})
-            if MEDIA_TYPE not in found.get("content", {}):
+            answer = operation["responses"].get("422", {})
+            if MEDIA_TYPE not in answer.get("content", {}):
                 operation["responses"].pop("422", None)
     for name in ("HTTPValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)

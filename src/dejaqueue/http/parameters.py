@@ -64,8 +64,8 @@ def instant_ms(value: object, field: str) -> int | None:
         return None
     if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 19:
         value = int(value)
-    found: list[int] = instants([value], field).to_pylist()
-    return found[0]
+    numbers: list[int] = instants([value], field).to_pylist()
+    return numbers[0]
 
 
 def to_cursor(following: Any) -> str | None:

@@ -50,19 +50,19 @@ def framework_problem(error: HTTPException) -> JSONResponse:
 
 def _fields(error: DejaQError) -> dict[str, Any]:
     """What travels with the error; an id is a text, as everywhere in JSON."""
-    found = error.fields()
-    return found | {"id": str(found["id"])} if "id" in found else found
+    fields = error.fields()
+    return fields | {"id": str(fields["id"])} if "id" in fields else fields
 
 
 def _allowed(app: FastAPI, path: str) -> list[str]:
     """The methods of a path; the framework only knows those of the first route that it tried."""
-    found = {
+    methods = {
         method.upper()
         for template, operations in app.openapi()["paths"].items()
         for method in operations
         if _pattern(template).fullmatch(path)
     }
-    return sorted(found)
+    return sorted(methods)
 
 
 @lru_cache(maxsize=256)

@@ -37,18 +37,18 @@ from dejaqueue.http.problems import MEDIA_TYPE
 from dejaqueue.settings import ServerSettings
 
 LOOK_SECONDS = 1.0
-"""How often connections are looked at: so much later than its bound something may be noticed."""
+"""How often connections are looked at: a breach is noticed at most this much later."""
 LOOK_CONNECTIONS = 256
 """How many are looked at in one go: half a millisecond."""
 PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
 """Paths that are answered on a connection beyond the bound, too: one request, then it is closed."""
 PROBE_SECONDS = 2.0
-"""Such a connection has so long to ask."""
+"""How long such a connection has to ask."""
 LINGER_SECONDS = 2.0
 """Who was refused in the middle of a request may go on sending for so long: closing at once would
 make its system throw our answer away."""
 CLOSE_SECONDS = 5.0
-"""What is closed has so long to take what was written to it."""
+"""How long a client has to read the rest after a connection is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,7 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle.message_event.set()
 
     def eof_received(self) -> None:
-        """Who sends no more is gone: nobody waits for a message on its behalf."""
+        """The client has closed its side: do not wait for a message on its behalf."""
         self._enter(Phase.DEAF)
 
     def _enter(self, phase: Phase) -> None:

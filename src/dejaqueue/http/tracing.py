@@ -1,6 +1,6 @@
 """Traces over HTTP: the context of a request that sends becomes the context of its messages.
 
-Room: http. No spans of its own: who asks has one, and so has who consumes (client/tracing.py).
+Room: http. No spans of its own: caller and consumer have theirs (client/tracing.py).
 Holds: what is no context is passed over; a message that has one keeps it.
 See: schema/trace_context.py; docs/guides/tracing.md.
 """

@@ -22,6 +22,8 @@ Duties of a `Journal` (one object = one partition; for one thread unless a metho
  9. `has_room` tells before an append whether producers may still write; what acks and leases need
     is kept in reserve, so that consumers go on when the disk is full (rule 14).
 10. A snapshot becomes visible whole or not at all; the one before stays until it is durable.
+11. A journal in which something was durable, and of which nothing is there, is refused with
+    JournalDamaged: it was lost, and is not a new one.
 """
 
 from __future__ import annotations
@@ -300,7 +302,7 @@ class JournalStore(ABC):
 
     @abstractmethod
     def note(self, topic: str, text: str) -> None:
-        """Keep another text beside the journals of a topic; nothing comes of it if they were
+        """Keep another text beside the journals of a topic; nothing happens if they were
         dropped. Raises ResourceExhausted, Unavailable."""
 
     @abstractmethod
@@ -379,7 +381,7 @@ class JournalStore(ABC):
         return []
 
     def copies(self, topic: str, partitions: int) -> list[dict[str, Any]]:
-        """For status: who has copies of a topic's journals; none where that is not known."""
+        """For status: the copies of a topic's journals and their servers; none if not known."""
         return []
 
     @abstractmethod

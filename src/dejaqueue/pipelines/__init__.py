@@ -30,5 +30,5 @@ def names() -> list[str]:
 
 def find(name: str) -> Pipeline[Any]:
     """The pipeline of this name, one of `names()`."""
-    found: Pipeline[Any] = importlib.import_module(f"{__name__}.{name}").PIPELINE
-    return found
+    pipeline: Pipeline[Any] = importlib.import_module(f"{__name__}.{name}").PIPELINE
+    return pipeline

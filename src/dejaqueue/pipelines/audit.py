@@ -108,7 +108,7 @@ def run(options: Options, run: Run) -> Outcome:
             counted = lives.count()
             gaps.count()  # again: one that came meanwhile is told
         figures = figures_of(lives, faults)
-        found = _collect(run, lives, faults, gaps, figures)
+        findings = _collect(run, lives, faults, gaps, figures)
         if options.figures is not None:
             with run.step("writing figures"):
                 figures.write.mode("overwrite").parquet(options.figures)
@@ -119,13 +119,13 @@ def run(options: Options, run: Run) -> Outcome:
         for table in (faults, lives, gaps, live):
             if table is not None:
                 table.unpersist()
-    shown = _shown(found, counted)
+    shown = _shown(findings, counted)
     if options.report is not None:
         from dejaqueue.pipelines.auditing.page import write_report
 
-        write_report(Path(options.report), found, _summary(options, found), shown)
+        write_report(Path(options.report), findings, _summary(options, findings), shown)
         shown["report"] = options.report
-    return Outcome(shown, is_good=found.is_good)
+    return Outcome(shown, is_good=findings.is_good)
 
 
 def _history(options: Options, spark: SparkSession, columns: tuple[str, ...]) -> DataFrame:

@@ -158,13 +158,13 @@ def _histogram(client: Client, topic: str, first_ms: int, last_ms: int) -> tuple
 
 def _hottest(client: Client, topic: str, load: Load, most: int) -> list[tuple[int, int, int]]:
     """(beginning of the second, its messages, most of them in one millisecond), fullest first."""
-    found = []
+    hottest = []
     for begin_ms, count in load.hottest(most):
         inside = client.histogram(
             topic, bucket=0.001, due_from=begin_ms, due_to=begin_ms + SECOND_MS
         )
-        found.append((begin_ms, count, int(inside.counts.max())))
-    return found
+        hottest.append((begin_ms, count, int(inside.counts.max())))
+    return hottest
 
 
 def _figures(

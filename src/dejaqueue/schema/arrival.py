@@ -28,9 +28,9 @@ from dejaqueue.errors import BadRequest
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 _OFFSET_BYTES = 4
-"""What an empty row costs at least once it is unpacked."""
+"""Bytes that even an empty row takes once it is unpacked."""
 _VIEW_LENGTHS = 4
-"""A view is four int32, of which the first is its length."""
+"""int32 numbers of a view; the first of them is its length."""
 
 
 def check_arrival(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -50,7 +50,7 @@ def check_arrival(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def check_layout(rows: Rows) -> Rows:
-    """`check_arrival` for who reads from a broker, without a judgement on UTF-8.
+    """`check_arrival` for readers of what a broker sends; whether texts are UTF-8 is not judged.
 
     A text that is none is the fault of its row and spoils no other one; who decodes a row says so.
 
@@ -91,11 +91,21 @@ def _refusal(batch: pa.RecordBatch, wrong: pa.ArrowException) -> BadRequest:
 
 
 def _check_column(name: str, column: pa.Array | pa.ChunkedArray) -> None:
+    if _has_null_keys(column.type):
+        raise BadRequest(f"column {name}", "valid Arrow", "a map whose keys are nulls")
     for part in column.chunks if isinstance(column, pa.ChunkedArray) else (column,):
         try:
             part.view(_without_utf8(part.type)).validate(full=True)
         except pa.ArrowException as wrong:
             raise BadRequest(f"column {name}", "valid Arrow", str(wrong)) from None
+
+
+def _has_null_keys(kind: pa.DataType) -> bool:
+    """True for a map of nulls, which one byte that flipped on the way makes of another map, and for
+    what holds one. pyarrow ends the process that asks for a view of it."""
+    if pa.types.is_map(kind) and pa.types.is_null(kind.key_type):
+        return True
+    return any(_has_null_keys(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _without_utf8(kind: pa.DataType) -> pa.DataType:
@@ -113,7 +123,7 @@ def _without_utf8(kind: pa.DataType) -> pa.DataType:
 
 
 def check_unpacked(batch: pa.RecordBatch) -> None:
-    """Refuse a batch that is small because its texts are named and not said; nothing is unpacked.
+    """Refuse a batch that is small only because it refers to its texts; nothing is unpacked.
 
     Args:
         batch: has passed `check_arrival`.
@@ -157,8 +167,8 @@ def _places(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:
     """The places of a dictionary column that are not null."""
     places = column.indices.drop_null() if column.indices.null_count else column.indices
     # Validated: each is a place of the dictionary, so none is beyond an int64.
-    found: npt.NDArray[np.int64] = places.to_numpy().astype(np.int64, copy=False)
-    return found
+    indices: npt.NDArray[np.int64] = places.to_numpy().astype(np.int64, copy=False)
+    return indices
 
 
 def _dot(counts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> int:

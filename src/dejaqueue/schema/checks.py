@@ -209,7 +209,7 @@ def text_offsets(column: pa.Array) -> npt.NDArray[np.int32]:
     if buffers[1] is None or len(column) == 0:
         return np.zeros(len(column) + 1, dtype=np.int32)
     first, end = column.offset, column.offset + len(column) + 1
-    # So many and no more: what came from outside may have a buffer that ends within a number.
+    # Only as many as there are rows: a buffer from outside may end within a number.
     return np.frombuffer(buffers[1], dtype=np.int32, count=end)[first:]
 
 
@@ -251,7 +251,7 @@ def _instants(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64] | None:
 
 
 def _text(batch: pa.RecordBatch, name: str, byte_count_max: int) -> pa.Array | None:
-    """An optional utf8 column; None if it says nothing; nulls become the empty text."""
+    """An optional utf8 column, None if every row is empty; nulls become the empty text."""
     column = _column(batch, name, pa.utf8())
     if column is None or column.null_count == len(column):
         return None
@@ -336,7 +336,7 @@ def check_send(batch: pa.RecordBatch, topic: Topic, now_ms: int) -> SendColumns:
     rows = batch.num_rows
     if not 1 <= rows <= limits.BATCH_ROWS_MAX:
         raise BadRequest("rows of the batch", f"from 1 to {limits.BATCH_ROWS_MAX}", rows)
-    check_unpacked(batch)
+    check_unpacked(batch)  # before anything below casts a column, which unpacks it
     payloads = _column(batch, "payload", pa.binary())
     if payloads is None:
         raise BadRequest("payload", "a column of this name", ", ".join(batch.schema.names))
@@ -356,6 +356,7 @@ def check_send(batch: pa.RecordBatch, topic: Topic, now_ms: int) -> SendColumns:
         partitions = partitions.to_numpy()
         _check_range("partition", partitions, 0, topic.partitions - 1)
     priorities = _priorities(batch)
+    # All at the default is the same as none, and saves a column in the journal and the engine.
     if priorities is not None and bool((priorities == DEFAULT_PRIORITY).all()):
         priorities = None
     groups = _text(batch, "group", limits.GROUP_BYTES_MAX)

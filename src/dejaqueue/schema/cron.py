@@ -33,7 +33,7 @@ class Misfire(StrEnum):
     out."""
 
     SKIP = "skip"
-    """They are left away."""
+    """They are dropped."""
     ONCE = "once"
     """One message stands for all of them."""
     ALL = "all"
@@ -41,12 +41,12 @@ class Misfire(StrEnum):
 
 
 class Overlap(StrEnum):
-    """What happens if the message of the firing before is not done yet."""
+    """What happens if the message of the previous firing is not done yet."""
 
     ALLOW = "allow"
-    """The entry fires all the same."""
+    """The entry fires anyway."""
     SKIP = "skip"
-    """The firing is left away."""
+    """The firing is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def _check_text(name: str, value: object, low: int, high: int) -> None:
 
 
 def is_text(value: object) -> bool:
-    """True if it is a text that UTF-8 can say: JSON can name halves of characters."""
+    """True if UTF-8 can encode it: JSON can name lone surrogates, which UTF-8 cannot."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from dejaqueue.schema.packing import RECORD, UNIT
 
 PREFIX = "dejaq-dead-"
-"""What the names of all headers of death begin with; a user's own of that name is replaced."""
+"""The prefix of all headers that tell of a death; a user's own header of it is replaced."""
 REASON = f"{PREFIX}reason"
 """Why it died: `lease ended`, `refused`, `expired`, or what the consumer said."""
 ATTEMPTS = f"{PREFIX}attempts"
@@ -49,7 +49,7 @@ class Deaths:
 
 
 def _filled(texts: pa.StringArray) -> pa.StringArray:
-    """Null where the text is empty."""
+    """A column with null in place of each empty text."""
     return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.utf8()), texts)
 
 
@@ -84,8 +84,8 @@ def without_death(headers: pa.StringArray) -> pa.StringArray:
 def packed_value(headers: pa.StringArray, name: str) -> pa.StringArray:
     """One header of each row of packed headers; "" where there is none."""
     pattern = f"(?:^|{RECORD}){name}{UNIT}(?P<value>[^{RECORD}]*)"
-    found = pc.extract_regex(headers, pattern)
-    return pc.fill_null(pc.struct_field(found, "value"), "")
+    values_of = pc.extract_regex(headers, pattern)
+    return pc.fill_null(pc.struct_field(values_of, "value"), "")
 
 
 def header_value(headers: pa.MapArray | pa.ChunkedArray, name: str) -> pa.Array | pa.ChunkedArray:

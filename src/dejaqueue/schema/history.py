@@ -1,6 +1,6 @@
 """The columns of history: what happened to each message, and when.
 
-Room: schema. Names and types only; who writes and reads them is broker/history/.
+Room: schema. Names and types only; broker/history/ writes and reads them.
 Holds: a file has the columns of STORED; its path says the topic, the partition and the hour.
 See: docs/guides/history.md for what each column means.
 """

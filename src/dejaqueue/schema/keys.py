@@ -1,7 +1,7 @@
 """Keys: a stable hash of them, in columns.
 
 Room: schema; pure, memory only. The engine knows hashes only; the broker compares the stored keys,
-and who sends to a topic in shards finds the shard by them.
+and a producer finds the shard of a topic by them.
 Holds: a key's hash is the same for ever and on every machine, and never 0.
 See: rule 11; engine/key_index.py; tests/unit/schema/test_keys.py for the golden hashes.
 """
@@ -18,7 +18,7 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 NO_KEY = 0
 """The hash of a message without a key."""
 
-# Odd numbers with bits set irregularly, fixed for ever: they are in every journal.
+# Odd numbers with bits set irregularly, fixed for ever: hashes made with them are in every journal.
 _SEED = np.uint64(0x5851F42D4C957F2D)
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xD6E8FEB86659FD93)
@@ -47,12 +47,13 @@ def hash_keys(offsets: npt.NDArray[np.integer], data: npt.NDArray[np.uint8]) -> 
     longest = int(lengths.max()) if lengths.size else 0
     if longest > 0:
         first, last = int(offsets[0]), int(offsets[-1])
+        # Eight bytes more, because a word is read even where the last key has one byte left.
         padded = np.zeros(last - first + 8, dtype=np.uint8)
         padded[: last - first] = data[first:last]
         starts -= first
-        # Every place of the bytes seen as the start of an 8-byte word.
+        # Each byte as the start of an 8-byte word: the words overlap, nothing is copied.
         words = np.ndarray((last - first + 1,), dtype="<u8", buffer=padded.data, strides=(1,))
-        # Words that all keys have in full need no masks.
+        # Words that all keys have in full need no masks, which saves most of the work.
         shortest = int(lengths.min())
         whole = shortest >> 3 << 3
         for _ in range(0, whole, 8):
@@ -68,7 +69,7 @@ def hash_keys(offsets: npt.NDArray[np.integer], data: npt.NDArray[np.uint8]) -> 
             rows = _mix_words(hashes, words, starts, lengths, rows)
     _mix(hashes, hashes >> _HALF)
     signed = hashes.view(np.int64)
-    signed[signed == NO_KEY] = 1
+    signed[signed == NO_KEY] = 1  # 0 says that there is no key
     return signed
 
 
@@ -95,8 +96,8 @@ def _mix_words(
 
 
 def _mix(hashes: npt.NDArray[np.uint64], words: npt.NDArray[np.uint64]) -> None:
-    """Mix words, which are changed, into hashes, in place: multiply and fold the upper half down,
-    twice."""
+    """Mix words into hashes, in place: multiply and fold the upper half down, twice. The words are
+    changed, which saves an array."""
     words *= _SPREAD
     hashes ^= words
     hashes *= _MIX_1

@@ -65,7 +65,7 @@ def _split(column: pa.StringArray, separator: str) -> tuple[npt.NDArray[np.int32
 
 
 def is_empty(column: pa.Array) -> bool:
-    """True if a packed column says nothing in any row."""
+    """True if every row of a packed column is empty."""
     return column.null_count == len(column) or not pc.any(pc.not_equal(column, "")).as_py()
 
 

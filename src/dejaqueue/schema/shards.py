@@ -67,7 +67,7 @@ def parts_to_send(columns: SendColumns, spread: int, producer: str, number: int)
 
 
 def parts_to_name(named: NamedRows, spread: int) -> Parts:
-    """Where rows go that name messages, by id or by key."""
+    """The shards of rows that name messages, by id or by key."""
     if named.keys is not None:
         return split_rows(shard_of_hashes(hash_texts(named.keys), spread))
     assert named.ids is not None

@@ -21,7 +21,7 @@ import pyarrow as pa
 Mask = npt.NDArray[np.bool_]
 _ASCII_MAX = 0x7F
 _COPIED_BYTES_MAX = 16 << 10
-"""So little is sooner copied than looked at by numpy."""
+"""Bytes below which a copy is faster than numpy's look at them."""
 
 
 def is_clean(column: pa.Array) -> bool:
@@ -110,12 +110,12 @@ def _mended_nested(column: pa.Array) -> pa.Array:
 
 def bad_rows(batch: pa.RecordBatch) -> Mask | None:
     """Which rows hold a text that is not UTF-8, shape (n,); None = none does."""
-    found: Mask | None = None
+    bad_mask: Mask | None = None
     for column in batch.columns:
         bad = _bad_nested(column)
         if bad is not None:
-            found = bad if found is None else found | bad
-    return found
+            bad_mask = bad if bad_mask is None else bad_mask | bad
+    return bad_mask
 
 
 def _bad_nested(column: pa.Array) -> Mask | None:

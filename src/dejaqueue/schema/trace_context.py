@@ -19,7 +19,7 @@ from dejaqueue.schema.messages import HEADERS
 PARENT = "traceparent"
 STATE = "tracestate"
 STATE_BYTES_MAX = 512
-"""What the standard has everybody carry; longer ones stay behind."""
+"""The length that the standard obliges everybody to carry; longer values are not passed on."""
 
 
 def with_context(headers: Mapping[str, str], context: Mapping[str, str]) -> dict[str, str]:

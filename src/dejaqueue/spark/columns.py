@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from dejaqueue.errors import BadRequest
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, SEND
+from dejaqueue.schema.texts import mended
 
 READ = {
     "id": ("bigint",),
@@ -122,7 +123,7 @@ class Shaper:
         return [name for name in self._schema.names if name != "topic"] or ["id"]
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch in Spark's types."""
+        """The batch in Spark's types; bytes that are no text, asked for as one, become U+FFFD."""
         columns = []
         for field in self._schema:
             if field.name == "topic":
@@ -131,6 +132,9 @@ class Shaper:
                 column = batch.column(field.name)
             if pa.types.is_timestamp(field.type):
                 column = column.cast(pa.timestamp("ms", "UTC"))
+            if pa.types.is_binary(column.type) and pa.types.is_string(field.type):
+                # A cast fails on the whole stretch for one payload, each time that it is tried.
+                column = mended(column.view(pa.utf8()))
             columns.append(column if column.type == field.type else column.cast(field.type))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 

@@ -73,8 +73,8 @@ class HistoryReader(DataSourceReader):
 
     def _cluster(self, transport: RoutedTransport) -> list[str]:
         """Where the brokers of the cluster are; none: it is no cluster."""
-        found = transport.action("cluster", {"topic": self._options.topic}).result()
-        return [node["url"] for node in found["nodes"]]
+        cluster = transport.action("cluster", {"topic": self._options.topic}).result()
+        return [node["url"] for node in cluster["nodes"]]
 
     def _of_one(self, transport: RoutedTransport) -> Iterator[tuple[str, dict[str, Any]]]:
         times = {"at_from": self._from_ms, "at_to": self._to_ms}

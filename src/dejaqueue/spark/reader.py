@@ -47,12 +47,12 @@ class Reader(DataSourceReader):
         transport = self._options.transport()
         try:
             body = {"name": self._options.topic}
-            found = transport.action("scan_ranges", body).result()["partitions"]
+            ranges = transport.action("scan_ranges", body).result()["partitions"]
         finally:
             transport.close()
         pushed = self._pushed
         stretches: list[InputPartition] = []
-        for part in found:
+        for part in ranges:
             number, first, end = part["partition"], part["first"], part["end"]
             if pushed.partitions is not None and number not in pushed.partitions:
                 continue

@@ -85,11 +85,11 @@ def status_counts(path: str) -> Counter[str]:
     """
     system, folder = _open(path)
     try:
-        found = system.get_file_info(fs.FileSelector(folder))
+        infos = system.get_file_info(fs.FileSelector(folder))
     except FileNotFoundError:
         raise BadRequest("path", "a folder that jobs wrote refusals to", path) from None
     counts: Counter[str] = Counter()
-    for one in found:
+    for one in infos:
         if _COUNTS.fullmatch(one.base_name):
             with system.open_input_stream(one.path) as file:
                 counts.update(json.loads(file.read()))

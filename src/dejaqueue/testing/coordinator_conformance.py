@@ -28,7 +28,7 @@ from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.testing.cutting_proxy import CuttingProxy
 from dejaqueue.testing.keys_conformance import KeysConformance, ServedKeysConformance
 
-PATIENCE_S = 20.0
+PATIENCE_S = 180.0
 """How long a test waits for what must come; far more than it takes."""
 STALL_S = 3.0
 """How long a busy machine, or its disk, may stand still."""

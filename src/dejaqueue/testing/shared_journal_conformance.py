@@ -418,6 +418,31 @@ class SharedJournalConformance(JournalConformance):
             assert read_rows(journal, list(written)) == list(written.values())
             store.close()
 
+    @pytest.mark.parametrize("has_snapshot", [False, True])
+    def test_records_that_are_gone_are_damage_and_no_empty_journal(
+        self, tmp_path: Path, has_snapshot: bool
+    ) -> None:
+        store = self.make_store(tmp_path)
+        store.make("t")
+        journals = [store.open("t", number, only_made=True) for number in range(2)]
+        journals[0].append([marked(1)], 0, 1)
+        if has_snapshot:
+            journals[0].put_snapshot(1, "", [])
+        for journal in journals:
+            journal.close()
+        store.records.drop("t")  # as by hand: the mark that it was made stays
+        store.close()
+        store = self.make_store(tmp_path)
+        for _ in range(2):  # what the first look made again is not believed either
+            raised(JournalDamaged, lambda: store.open("t", 0, only_made=True))
+        # Nothing was ever durable in the other.
+        journal = store.open("t", 1, only_made=True)
+        assert journal.tail == 0
+        journal.close()
+        store.drop("t")
+        store.make("t")
+        assert store.open("t", 0, only_made=True).append([marked(1)], 0, 1) == 1
+
     def test_a_copy_that_is_damaged_or_foreign_is_read_again(self, tmp_path: Path) -> None:
         random = np.random.default_rng(24)
         store = self.make_store(tmp_path)
@@ -436,7 +461,8 @@ class SharedJournalConformance(JournalConformance):
         assert read_rows(journal, list(written)) == list(written.values())
         assert [place for place, _, _ in journal.scan(0)] == list(range(1, 61))
         journal.close()
-        store.records.drop("topic")  # by another broker, which leaves our copy behind
+        # By another broker, which leaves our copy behind.
+        RecordJournalStore(store.records).drop("topic")
         journal = store.open("topic", 0)
         written = fill(journal, random, 20)
         journal.close()

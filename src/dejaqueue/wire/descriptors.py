@@ -161,15 +161,15 @@ def decode(kind: type[Stream], command: bytes | None) -> Stream:
 def json_object(content: bytes, field: str) -> dict[str, Any]:
     """The values of a JSON object from outside.
 
-    JSON can spell half a character (`"\\ud800"`), which no text in UTF-8 can hold: what takes it in
-    would fail where it is written out, in front of others.
+    JSON can spell half a character (`"\\ud800"`), which UTF-8 cannot encode. It is refused here,
+    because otherwise the answer to some other client, which shows it, would fail.
 
     Raises:
-        BadRequest: it is none, is nested too deeply, or a text in it is no text.
+        BadRequest: it is no object, is nested too deeply, or a text in it has half a character.
     """
     try:
         values = json.loads(content)
-        if b"\\u" in content:
+        if b"\\u" in content:  # only an escape can spell half a character
             json.dumps(values, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise BadRequest(field, "a JSON object", content[:64]) from None
@@ -192,7 +192,7 @@ def check_fields(
 
 def check_span(field: str, value: object) -> int:
     """Return a length of time in milliseconds, or raise BadRequest."""
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not isinstance(value, int) or isinstance(value, bool):  # True is an int to Python
         raise BadRequest(field, "a whole number of milliseconds", value)
     if not 0 <= value <= limits.INSTANT_MS_MAX:
         raise BadRequest(field, f"from 0 to {limits.INSTANT_MS_MAX}", value)

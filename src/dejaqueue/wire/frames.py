@@ -47,7 +47,7 @@ HAS_ERROR = 4
 HAS_REPORT = 8
 
 REPORT_SUM_US_MAX = 1 << 60
-"""More than all messages of a second can be late, and less than what makes a sum overflow."""
+"""More than any real lateness, and small enough that sums of it do not overflow."""
 
 FATE_DEAD = 1
 FATE_RELEASE = 2
@@ -109,7 +109,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """The client can take this many rows more; 0 = nothing any more, earlier credit is void."""
+    """The client can take this many rows more; 0 = none, and earlier credit is void."""
 
     rows: int
 
@@ -202,7 +202,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class StreamError:
-    """The stream ends because of this."""
+    """The error that ends the stream."""
 
     error: DejaQError
 
@@ -321,15 +321,17 @@ def decode(content: bytes | memoryview) -> Frame:
                 return Close()
             case FrameType.ERROR:
                 return StreamError(_decode_error(body))
+    # Bytes from outside can fail anywhere: RecursionError is an error's JSON, nested very deeply.
     except (struct.error, ValueError, TypeError, OverflowError, RecursionError) as wrong:
         raise BadRequest("frame", "bytes as docs/wire.md says", bytes(view[:16])) from wrong
     raise BadRequest("frame.type", "1 to 8", kind)
 
 
 def settle_number(content: bytes | memoryview) -> int | None:
-    """The number of what is a SETTLE by its head, whatever follows; None = it is no SETTLE.
+    """The number of a frame whose head says SETTLE, whatever follows; None = it is no SETTLE.
 
-    What cannot be read of a SETTLE is answered under this number: its stream is in order.
+    A SETTLE that cannot be decoded is answered under this number, since its stream is still in
+    order.
     """
     if len(content) < _HEAD.size:
         return None
@@ -367,6 +369,7 @@ def _decode_ping(body: memoryview, flags: int, number: int) -> Ping:
     rest = rest[_REPORT.size :]
     buckets = np.frombuffer(rest, dtype="<u2", count=count)
     counts = np.frombuffer(rest[2 * count :], dtype="<u4", count=count)
+    # Rising numbers name each bucket once, and the last one is the largest.
     if count and (
         int(buckets[-1]) >= limits.LATENESS_BUCKETS or (np.diff(buckets.astype(int)) <= 0).any()
     ):
@@ -384,7 +387,7 @@ def _decode_settle(body: memoryview, number: int) -> Settle:
     op, fate, reason_bytes, partition, lease_id, argument_ms, rows, lease_count = head
     rest = body[_SETTLE.size :]
     op = SettleOp(op)
-    low = -1 if op is SettleOp.NACK else 0
+    low = -1 if op is SettleOp.NACK else 0  # -1: as the backoff of the topic says
     if not low <= argument_ms <= limits.INSTANT_MS_MAX:
         limit = f"from {low} to {limits.INSTANT_MS_MAX}"
         raise BadRequest("settle.argument_ms", limit, argument_ms)
@@ -430,6 +433,7 @@ def check_reason(field: str, reason: object) -> str:
         raise BadRequest(field, "a text that UTF-8 can hold", ascii(reason)) from None
     if byte_count > limits.REASON_BYTES_MAX:
         raise BadRequest(field, f"at most {limits.REASON_BYTES_MAX} bytes", byte_count)
+    # Reasons become headers of dead letters, which are packed with these two (schema/packing.py).
     if any(separator in reason for separator in "\x1e\x1f"):
         raise BadRequest(field, "no U+001E or U+001F inside", reason)
     return reason

@@ -6,10 +6,12 @@ See programs.py for what they note; what is not awaited anywhere there is used f
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from dejaqueue.client import AsyncClient
 from dejaqueue.errors import DejaQError, DuplicateKey, Refused
+from dejaqueue.testing.simulation.threads import Gone
 from tests.checker.history import Cancel, Decide, Move, Outcome, Send, Settle
 from tests.simulation.cluster.client_fibers import FiberLoop
 from tests.simulation.cluster.programs import LEASE_MS, SECOND, Sender, Taker
@@ -34,6 +36,7 @@ class _Looping:
             loop.run_until_complete(self._work_all())
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
+            _end_tasks(loop)
             loop.close()
 
     async def _work_all(self) -> None:
@@ -53,6 +56,18 @@ class _Looping:
         over = loop.create_future()
         loop.call_later(self.world.between(1_000, longest_us) / 1e6, over.set_result, None)
         await over
+
+
+def _end_tasks(loop: FiberLoop) -> None:
+    """End what a killed program was about to do, here and now.
+
+    Else Python ends it when it happens to find it as garbage, in the midst of something else, and
+    warns that the blocks that it leaves have no loop any more.
+    """
+    for task in asyncio.all_tasks(loop):
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is meant
+        with suppress(RuntimeError, DejaQError, Gone):
+            task.get_coro().close()
 
 
 class _Closed:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dejaqueue import limits
+from dejaqueue.access import crowding
 from dejaqueue.access import quotas as module
 from dejaqueue.access.quotas import (
     BYTES,
@@ -85,7 +86,7 @@ def test_programs_of_this_machine_without_keys_may_have_all() -> None:
     quotas, _ = make()
     account = quotas.of(EVERYBODY, NEAR)
     assert [account.limit(quota) for quota in WHOLE] == [0] * len(WHOLE)
-    account.take_rows(100_000_000)
+    account.take_sent(100_000_000, 0)
     account.hold_bytes(1 << 40)
     account.hold_bytes(1 << 40)
     for _ in range(limits.FLIGHT_STREAMS_MAX):
@@ -196,6 +197,20 @@ def test_streams_of_one_principal_are_opened_one_at_a_time() -> None:
             pass
 
 
+def test_of_many_that_are_closed_at_once_each_lets_others_work_for_a_while() -> None:
+    quotas, clock = make()
+    with contextlib.ExitStack() as stack:
+        first, second = (open_one(quotas, SHOP, stack) for _ in range(2))
+        first.closing()
+        late = in_thread(second.closing)
+        until(lambda: crowding.CROWDING._waiting)
+        first.closed()
+        until(clock.next_instant_us)
+        assert not late.done()
+        clock.advance(ms=module.CLOSING_PAUSE_MS)
+        late.result(SECONDS_MAX)
+
+
 def test_a_stream_that_is_refused_holds_nothing() -> None:
     quotas, _ = make(streams_max=1)
     with contextlib.ExitStack() as stack:
@@ -224,19 +239,55 @@ def test_connections_of_an_address_are_counted() -> None:
 def test_rows_over_the_rate_are_refused_until_they_fit() -> None:
     quotas, clock = make(rows_per_s=100)
     account = quotas.of(SHOP, FAR)
-    account.take_rows(100)
+    account.take_sent(100, 0)
     with pytest.raises(ResourceExhausted) as caught:
-        account.take_rows(50)
+        account.take_sent(50, 0)
     assert str(caught.value) == "quotas.rows_per_s: at most 100 for shop, got: 50"
     assert caught.value.retry_after_ms == 500
-    quotas.of(MILL, FAR).take_rows(100)
+    quotas.of(MILL, FAR).take_sent(100, 0)
     clock.advance(ms=500)
-    account.take_rows(50)
+    account.take_sent(50, 0)
     clock.advance(ms=1_000)
-    account.take_rows(1_000)  # a full bucket lets it in, and owes the rest
+    account.take_sent(1_000, 0)  # a full bucket lets it in, and owes the rest
     clock.advance(ms=8_999)
     with pytest.raises(ResourceExhausted):
-        account.take_rows(1)
+        account.take_sent(1, 0)
+
+
+def test_bytes_over_the_rate_wait_until_they_fit() -> None:
+    quotas, clock = make(bytes_per_s=100)
+    account = quotas.of(SHOP, FAR)
+    account.take_sent(1, 100)
+    late = in_thread(lambda: account.take_sent(1, 50))
+    until(clock.next_instant_us)
+    quotas.of(MILL, FAR).take_sent(1, 100)
+    clock.advance(ms=499)
+    assert not late.done()
+    clock.advance(ms=1)
+    late.result(SECONDS_MAX)
+
+
+def test_bytes_that_would_wait_too_long_are_refused_and_their_rows_are_given_back() -> None:
+    quotas, clock = make(bytes_per_s=100, rows_per_s=10)
+    account = quotas.of(SHOP, FAR)
+    account.take_sent(0, 100 + 100 * (module.PATIENCE_MS // 1_000 + 1))  # a full bucket owes
+    with pytest.raises(ResourceExhausted) as caught:
+        account.take_sent(10, 1)
+    assert str(caught.value) == "quotas.bytes_per_s: at most 100 for shop, got: 1"
+    assert caught.value.retry_after_ms == 6_010
+    clock.advance(ms=6_010)
+    account.take_sent(10, 1)
+    with pytest.raises(ResourceExhausted, match="rows_per_s"):
+        account.take_sent(1, 0)
+
+
+def test_bytes_over_http_do_not_wait() -> None:
+    quotas, _ = make(bytes_per_s=100)
+    account = quotas.of_address("10.0.0.7")
+    account.take_sent(1, 100, wait=False)
+    with pytest.raises(ResourceExhausted) as caught:
+        account.take_sent(1, 1, wait=False)
+    assert caught.value.retry_after_ms == 10
 
 
 def test_bytes_wait_for_room_in_order() -> None:
@@ -285,16 +336,16 @@ def test_a_body_may_be_larger_alone_and_never_waits() -> None:
 def test_refusals_are_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
     quotas, clock = make(rows_per_s=1, streams_max=1)
     account = quotas.of(SHOP, FAR)
-    account.take_rows(1)
+    account.take_sent(1, 0)
     with caplog.at_level(logging.WARNING, "dejaqueue.quotas"):
         for _ in range(1_000):
             with pytest.raises(ResourceExhausted):
-                account.take_rows(1)
+                account.take_sent(1, 0)
         assert len(caplog.records) == 1
         clock.advance(ms=module.LOG_MS)
-        account.take_rows(1)
+        account.take_sent(1, 0)
         with pytest.raises(ResourceExhausted):
-            account.take_rows(1)
+            account.take_sent(1, 0)
     assert [getattr(record, "left_out", 0) for record in caplog.records] == [0, 999]
     assert caplog.records[1].getMessage().startswith("refused: quotas.rows_per_s: at most 1 for")
     assert quotas.refused.read() == {(ROWS, "shop"): 1_001}

@@ -151,6 +151,22 @@ def test_an_abort_names_the_partitions_that_took_part() -> None:
     assert transport.calls == [("abort_transaction", expected)]
 
 
+def test_an_abort_names_partitions_whose_answers_nobody_has_asked_for_yet() -> None:
+    """Else what is staged there stays until the time of the whole transaction is over."""
+
+    def answer(number: int, batch: Any) -> Reply:
+        ids = np.array([number << limits.SEQUENCE_BITS], dtype=np.int64)
+        return Reply(number, batch.num_rows, ids=ids)
+
+    transport = FakeTransport(answer)
+    branch = branch_on(transport)
+    branch.send(batch_of(b"a"))
+    branch.send(batch_of(b"b"))
+    branch.abort()
+    expected = {"transaction": "x~b", "participants": ["t/1", "t/2"]}
+    assert transport.calls == [("abort_transaction", expected)]
+
+
 def test_a_transaction_in_branches_begins_as_one() -> None:
     transport = FakeTransport(
         actions={"begin_transaction": {"transaction": "x", "until_ms": 9, "committed": True}}

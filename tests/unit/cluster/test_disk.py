@@ -9,7 +9,15 @@ from types import SimpleNamespace
 import pytest
 
 from dejaqueue.cluster import disk as module
-from dejaqueue.cluster.disk import ASK_MS, PAUSE_MS, PAUSE_MS_MAX, TRIES_MAX, Disk, Restarter
+from dejaqueue.cluster.disk import (
+    ASK_MS,
+    PAUSE_MS,
+    PAUSE_MS_MAX,
+    ROOM_BYTES,
+    TRIES_MAX,
+    Disk,
+    Restarter,
+)
 from dejaqueue.errors import Unavailable
 from dejaqueue.testing.virtual_clock import VirtualClock
 
@@ -73,6 +81,15 @@ def test_a_probe_tells_whether_a_disk_takes_writes_and_leaves_nothing(tmp_path: 
     assert Disk(tmp_path, 0).takes_writes()
     assert not list(tmp_path.iterdir())
     assert not Disk(tmp_path / "nothing", 0).takes_writes()
+
+
+def test_a_disk_with_too_little_room_for_a_server_takes_no_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = [ROOM_BYTES - 1, ROOM_BYTES]
+    facts = lambda _: SimpleNamespace(f_bavail=free.pop(0), f_frsize=1)  # noqa: E731
+    monkeypatch.setattr(os, "statvfs", facts)
+    assert [Disk(tmp_path, 0).takes_writes() for _ in range(2)] == [False, True]
 
 
 def test_a_server_that_is_off_is_started_again_when_its_disk_takes_writes(server: Server) -> None:

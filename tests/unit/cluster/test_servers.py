@@ -18,7 +18,7 @@ from dejaqueue.cluster.servers import (
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.errors import Refused
 from dejaqueue.settings import BrokerSettings, ClusterSettings, JournalSettings
-from tests.cluster.brokers import until
+from tests.patience import until
 
 A, B, C, D = (Node(name, "127.0.0.1", 7471 + at, 7470 + at) for at, name in enumerate("abcd"))
 

@@ -12,6 +12,7 @@ from dejaqueue.access.gate import Gate
 from dejaqueue.broker.broker import Broker
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
+from tests.patience import PATIENCE_SECONDS
 from tests.unit.http.conftest import Api
 
 
@@ -19,11 +20,11 @@ def test_it_stops_twice_and_gives_the_port_back(broker: Broker) -> None:
     server = HttpServer(Service(broker, Gate(), lambda: True), "127.0.0.1", 0)
     server.start()
     url = f"http://127.0.0.1:{server.port}/livez"
-    assert httpx.get(url, trust_env=False).status_code == 200
+    assert httpx.get(url, trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
     server.stop()
     server.stop()
     with pytest.raises(httpx.ConnectError):
-        httpx.get(url, trust_env=False)
+        httpx.get(url, trust_env=False, timeout=PATIENCE_SECONDS)
 
 
 def test_who_waits_when_it_stops_is_told_at_once(broker: Broker) -> None:

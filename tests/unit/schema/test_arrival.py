@@ -16,6 +16,7 @@ from dejaqueue import limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.schema.arrival import check_arrival, check_layout, check_unpacked
 from tests.hostile.arrow_bytes import messages_of, replaced, stream_of
+from tests.hostile.spoil import spoilt
 
 WORDS = pa.array(["abcde", "fghij"])
 LISTS = pa.array([["abcde", "fghij"], ["klm"]])
@@ -102,6 +103,16 @@ def test_a_count_of_nulls_that_is_not_true_is_refused() -> None:
     struct.pack_into("<qq", messages[-1].metadata, node, 3, 3)
     with pytest.raises(BadRequest, match="column x: .*null"):
         check_arrival(pa.ipc.open_stream(stream_of(messages)).read_next_batch())
+
+
+def test_a_map_whose_keys_became_nulls_is_refused() -> None:
+    """It passed every check, and a view of it ended the process."""
+    spoilt_stream = stream_of(spoilt(507_508).messages)
+    batch = pa.ipc.open_stream(spoilt_stream).read_next_batch()
+    assert pa.types.is_null(batch.schema.field("headers").type.key_type)
+    for check in (check_arrival, check_layout):
+        with pytest.raises(BadRequest, match="column headers: valid Arrow"):
+            check(batch)
 
 
 def test_what_is_good_is_returned_as_it_is() -> None:

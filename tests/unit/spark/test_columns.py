@@ -92,3 +92,18 @@ def test_nulls_stand_for_now_and_the_usual_priority() -> None:
 def test_a_payload_that_is_null_is_named_with_its_row() -> None:
     with pytest.raises(BadRequest, match="column payload: a value in every row, got: 'null in row"):
         fill(pa.record_batch({"payload": pa.array([b"a", None])}), 99)
+
+
+def test_a_payload_read_as_text_has_a_mark_where_it_is_none__and_nulls_stay() -> None:
+    shaper = Shaper(StructType([StructField("payload", StringType())]), "t")
+    column = pa.array([b"left out", b"a", b"\xc3(", "ü".encode(), None], pa.binary())
+    batch = pa.RecordBatch.from_arrays([column], ["payload"]).slice(1)
+    shaped = shaper.shape(batch)
+    assert shaped.schema.field("payload").type == pa.utf8()
+    assert shaped.column("payload").to_pylist() == ["a", "\ufffd(", "ü", None]
+
+
+def test_a_payload_read_as_bytes_is_what_was_sent() -> None:
+    shaper = Shaper(StructType([PAYLOAD]), "t")
+    batch = pa.RecordBatch.from_arrays([pa.array([b"\xc3("], pa.binary())], ["payload"])
+    assert shaper.shape(batch).column("payload").to_pylist() == [b"\xc3("]

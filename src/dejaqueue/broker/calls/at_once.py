@@ -93,13 +93,13 @@ def find(core: PartitionCore, name: Name) -> int | None:
         BadRequest: there are two, one called so by its key, one by its id.
     """
     keyed = find_in(core, name.key_column, name.key_hashes)
-    found = [] if keyed is None else [int(sequence) for sequence in keyed if sequence >= 0]
+    sequences = [] if keyed is None else [int(sequence) for sequence in keyed if sequence >= 0]
     partition, sequence = unpack_id(name.id)
-    if partition == core.number and sequence not in found and core.engine.is_keyless(sequence):
-        found.append(sequence)
-    if len(found) > 1:
-        raise BadRequest("id", "the name of one message", f"{name.id}: {len(found)} have it")
-    return found[0] if found else None
+    if partition == core.number and sequence not in sequences and core.engine.is_keyless(sequence):
+        sequences.append(sequence)
+    if len(sequences) > 1:
+        raise BadRequest("id", "the name of one message", f"{name.id}: {len(sequences)} have it")
+    return sequences[0] if sequences else None
 
 
 def is_leased(core: PartitionCore, sequence: int) -> bool:

@@ -18,8 +18,7 @@ import pyarrow as pa
 from dejaqueue.access import administration
 from dejaqueue.access.calls import ACTIONS, TICKETS
 from dejaqueue.access.senders import Requester
-from dejaqueue.broker.calls import browse, by_filter, claims, cron, history, redrive, scan
-from dejaqueue.broker.calls import reports as notes
+from dejaqueue.broker.calls import browse, by_filter, claims, cron, history, redrive, reports, scan
 from dejaqueue.broker.calls.peek import peek
 from dejaqueue.broker.calls.port import BrokerPort
 from dejaqueue.broker.calls.stats import topic_stats
@@ -167,11 +166,11 @@ def _ack_claims(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
 
 
 def _note_write(broker: BrokerPort, body: Body, by: Requester) -> Answer:
-    return notes.note_write(_topic(broker, body), body, by.sender, broker.clock.utc_ms())
+    return reports.note_write(_topic(broker, body), body, by.sender, broker.clock.utc_ms())
 
 
 def _writes(broker: BrokerPort, body: Body, by: Requester) -> Answer:
-    return notes.writes(_topic(broker, body), body, by.sender)
+    return reports.writes(_topic(broker, body), body, by.sender)
 
 
 # --- cron -----------------------------------------------------------------------------------------

@@ -190,7 +190,7 @@ def _claims(topic: ServedTopic, given: object) -> dict[int, list[int]]:
     limit = "an object of lists of claims, by partition"
     if not isinstance(given, dict):
         raise BadRequest("claims", limit, given)
-    found: dict[int, list[int]] = {}
+    claims_of: dict[int, list[int]] = {}
     for name, numbers in given.items():
         known = name.isascii() and name.isdigit() and int(name) in topic.partitions
         if not known or not isinstance(numbers, list):
@@ -198,7 +198,7 @@ def _claims(topic: ServedTopic, given: object) -> dict[int, list[int]]:
         for number in numbers:
             if type(number) is not int or not 0 <= number <= limits.POSITION_MAX:
                 raise BadRequest("claims", f"numbers from 0 to {limits.POSITION_MAX}", number)
-        found[int(name)] = list(dict.fromkeys(numbers))
-    if sum(map(len, found.values())) > CLAIMS_MAX:
-        raise BadRequest("claims", f"at most {CLAIMS_MAX}", sum(map(len, found.values())))
-    return found
+        claims_of[int(name)] = list(dict.fromkeys(numbers))
+    if sum(map(len, claims_of.values())) > CLAIMS_MAX:
+        raise BadRequest("claims", f"at most {CLAIMS_MAX}", sum(map(len, claims_of.values())))
+    return claims_of

@@ -57,14 +57,14 @@ def act(
         case "cron_put":
             given = _list(fields.pop("entries", None), "entries")
             made = [CronEntry.from_dict(_dict(values)) for values in given]
-            found = calls.put(made, sender.name)
+            entries = calls.put(made, sender.name)
         case "cron_list":
             after, limit = str(fields.pop("after", "")), fields.pop("limit", 1_000)
-            found = calls.page(after, _count("limit", limit, limits.CRON_CALL_ENTRIES_MAX))
+            entries = calls.page(after, _count("limit", limit, limits.CRON_CALL_ENTRIES_MAX))
         case "cron_get":
-            found = [calls.get(_name(fields))]
+            entries = [calls.get(_name(fields))]
         case "cron_pause":
-            found = calls.pause(_names(fields), paused=bool(fields.pop("paused", True)))
+            entries = calls.pause(_names(fields), paused=bool(fields.pop("paused", True)))
         case "cron_drop":
             return _no_more(fields, {"dropped": calls.drop(_names(fields))})
         case "cron_run":
@@ -72,7 +72,7 @@ def act(
         case _:
             entry = calls.get(_name(fields))
             return {"firings": preview(entry, **_preview_fields(fields, now_ms))}
-    return _no_more(fields, {"entries": [entry.to_dict() for entry in found]})
+    return _no_more(fields, {"entries": [entry.to_dict() for entry in entries]})
 
 
 def preview(entry: CronEntry, *, after_ms: int, count: int) -> list[int]:
@@ -104,7 +104,7 @@ class CronCalls:
             limit = f"at most {limits.CRON_CALL_ENTRIES_MAX} entries in a call"
             raise BadRequest("entries", limit, len(given))
         checked = {entry.name: self._check(entry) for entry in given}
-        found: dict[str, CronEntry] = {}
+        entries: dict[str, CronEntry] = {}
         for partition, names in self._partitions_of(list(checked)).items():
             some = [checked[name] for name in names]
 
@@ -112,8 +112,8 @@ class CronCalls:
                 return _put(core, some, sender)
 
             for entry in self._change(partition, put):
-                found[entry.name] = entry
-        return [found[entry.name] for entry in given]
+                entries[entry.name] = entry
+        return [entries[entry.name] for entry in given]
 
     def page(self, after: str, limit: int) -> list[CronEntry]:
         """Up to `limit` entries by name, after the given one."""
@@ -123,8 +123,8 @@ class CronCalls:
             names = sorted(name for name in by_name if name > after)[:limit]
             return [_shown(core, name) for name in names]
 
-        found = [entry for part in self._look_all(look) for entry in part]
-        return sorted(found, key=lambda entry: entry.name)[:limit]
+        entries = [entry for part in self._look_all(look) for entry in part]
+        return sorted(entries, key=lambda entry: entry.name)[:limit]
 
     def get(self, name: str) -> CronEntry:
         """An entry. Raises BadRequest if there is none of that name."""
@@ -133,15 +133,15 @@ class CronCalls:
 
     def pause(self, names: Sequence[str], *, paused: bool) -> list[CronEntry]:
         """Pause entries, or have them go on from now: what passed meanwhile was not missed."""
-        found: dict[str, CronEntry] = {}
+        entries: dict[str, CronEntry] = {}
         for partition, some in self._known(names).items():
 
             def change(core: PartitionCore, some: list[str] = some) -> list[CronEntry]:
                 return _put(core, [replace(_shown(core, n), paused=paused) for n in some])
 
             for entry in self._change(partition, change):
-                found[entry.name] = entry
-        return [found[name] for name in names]
+                entries[entry.name] = entry
+        return [entries[name] for name in names]
 
     def drop(self, names: Sequence[str]) -> int:
         """Delete entries; how many there were. Messages that are due stay."""

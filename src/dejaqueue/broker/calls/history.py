@@ -88,8 +88,8 @@ def list_files(
     if topic is not None:
         _roll(topic)
     if not wants_here(values):
-        found = history.files.find(values["name"], from_ms, to_ms)
-        return {"files": [asdict(file) for file in found]}
+        files_found = history.files.find(values["name"], from_ms, to_ms)
+        return {"files": [asdict(file) for file in files_found]}
     return _mine(history, values["name"], from_ms, to_ms)
 
 

@@ -154,16 +154,16 @@ def peek(
     """
     ticket = parse(values, topic.partitions, now_ms, owner)
     following: dict[str, int] | None = None
-    found: Found = []
+    parts: Found = []
     is_named = ticket.ids is not None or ticket.keys is not None
     by_time = is_by_time(topic) and ticket.selection.states in _BY_TIME
     if is_named:
-        found = _named_rows(topic, ticket)
+        parts = _named_rows(topic, ticket)
     elif ticket.limit and by_time:
-        found, following = _rows_by_time(topic, ticket)
+        parts, following = _rows_by_time(topic, ticket)
     elif ticket.limit:
-        found, following = _rows_by_id(topic, ticket)
-    batches = [rows.batch(topic.partitions[number].core) for number, rows in found if len(rows.ids)]
+        parts, following = _rows_by_id(topic, ticket)
+    batches = [rows.batch(topic.partitions[number].core) for number, rows in parts if len(rows.ids)]
     table = pa.Table.from_batches(batches, PEEK)
     if len(batches) > 1 and (by_time or is_named):
         table = table.sort_by([("due", "ascending"), ("id", "ascending")])
@@ -263,7 +263,7 @@ def _after_in(partition: int, after: tuple[int, int]) -> tuple[int, int]:
 def _rows_by_id(topic: ServedTopic, ticket: Ticket) -> tuple[Found, dict[str, int] | None]:
     """Rows of one partition after the other, and where the next page begins."""
     first_id = ticket.after[1] + 1
-    found: Found = []
+    parts: Found = []
     left = ticket.limit
     for number in ticket.partitions:
         base = number << limits.SEQUENCE_BITS
@@ -271,17 +271,17 @@ def _rows_by_id(topic: ServedTopic, ticket: Ticket) -> tuple[Found, dict[str, in
             continue
         first = max(first_id - base, 0)
         if left <= 0:
-            return found, {"id": base + first - 1}
+            return parts, {"id": base + first - 1}
         future = topic.look(
             number,
             lambda core, first=first, left=left: _look_by_id(core, ticket, first, left),  # type: ignore[misc]
         )
         rows, following = answer_of(future)
-        found.append((number, rows))
+        parts.append((number, rows))
         left -= len(rows.ids)
         if following is not None:
-            return found, {"id": base + following - 1}
-    return found, None
+            return parts, {"id": base + following - 1}
+    return parts, None
 
 
 def _look_by_id(

@@ -233,15 +233,15 @@ def _keys(parts: list[_Part], count: int) -> pa.Array:
     if all(part.entry.keys is None for part in parts):
         return pa.nulls(count, pa.utf8())
     came = (ChangeKind.ENQUEUED, ChangeKind.STAGED)
-    columns, found = [], False
+    columns, has_keys = [], False
     for part in parts:
         keys = part.entry.keys
         if part.change.kind in came and keys is not None and len(keys.offsets) == part.size + 1:
             columns.append(mended(arrow_column(keys, pa.utf8())))
-            found = True
+            has_keys = True
         else:
             columns.append(pa.nulls(part.size, pa.utf8()))
-    if not found:
+    if not has_keys:
         return pa.nulls(count, pa.utf8())
     column = pa.concat_arrays(columns)
     return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.utf8()), column)

@@ -29,14 +29,14 @@ def find_live(
         rows: for each candidate its index in `keys`.
         sequences: for each candidate its sequence; both from `Engine.find_keys`, all readable.
     """
-    found = np.full(len(keys), -1, dtype=np.int64)
+    live = np.full(len(keys), -1, dtype=np.int64)
     if len(rows) == 0:
-        return found
+        return live
     stored = journal.read(engine.locators(sequences), ("key",)).column(0)
     same = pc.equal(stored, keys.take(pa.array(rows))).fill_null(False)
     same_mask = np.asarray(same.cast(pa.uint8())) == 1
-    found[rows[same_mask]] = sequences[same_mask]
-    return found
+    live[rows[same_mask]] = sequences[same_mask]
+    return live
 
 
 def find_in(

@@ -42,6 +42,7 @@ class PartitionWorker:
         self._calls: deque[Callable[[], None]] = deque()
         self._wakes: list[tuple[int, int, Partition]] = []
         self._wake_of: dict[Partition, int] = {}
+        self._lent: set[Partition] = set()
         self._order = itertools.count()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -84,6 +85,21 @@ class PartitionWorker:
     def forget(self, partition: Partition) -> None:
         """Never step this partition again. Only on this worker's thread."""
         self._wake_of.pop(partition, None)
+
+    def lend(self, partition: Partition) -> None:
+        """Leave this partition alone until it is given back: another thread steps it meanwhile.
+        Only on this worker's thread."""
+        self.forget(partition)
+        self._lent.add(partition)
+
+    def give_back(self, partition: Partition) -> None:
+        """Step it again, soon. Any thread; the one it was lent to does not touch it any more."""
+
+        def take() -> None:
+            self._lent.discard(partition)
+            self._rung.append(partition)
+
+        self.call(take)
 
     def _run(self) -> None:
         busy = False
@@ -142,4 +158,4 @@ class PartitionWorker:
                 due[partition] = None
             else:
                 break
-        return list(due)
+        return [one for one in due if one not in self._lent] if self._lent else list(due)

@@ -181,6 +181,10 @@ class Commits:
         self._in_flight = group
         self._committer.submit(self._append_in_flight)
 
+    def wait_landed(self) -> None:
+        """Return when no group is on its way. Does not raise: the next `commit` does."""
+        self._wait(quietly=True)
+
     def commit_all(self) -> None:
         """Return when everything applied so far is durable and answered. Raises DejaQError."""
         self._wait()

@@ -1,14 +1,19 @@
 """The topic catalogue: which topics there are, kept in the journal's store.
 
-Room: broker. Called under the broker's lock.
+Room: broker. Any thread may read it; two changes of one topic are never made at once (the broker's
+name_locks.py sees to it).
 Holds: a change is durable before it is seen; what can't change is refused with its name; a topic
 that is deleted is named until its journals are dropped, so that a crash in between leaves nothing.
+All topics are one document, so it is written once at a time; the journals of a topic are made
+beside that, since their server may take long.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -22,10 +27,19 @@ FORMAT_VERSION = 1
 
 
 class Catalogue:
-    """All topics, by name."""
+    """All topics, by name.
 
-    def __init__(self, store: JournalStore) -> None:
+    Args:
+        writing: held while the document is written.
+    """
+
+    def __init__(
+        self, store: JournalStore, writing: AbstractContextManager[object] | None = None
+    ) -> None:
         self._store = store
+        self._writing = writing or threading.Lock()
+        self._making: dict[str, Topic] = {}
+        """What this broker is making just now."""
         self._topics: dict[str, Topic] = {}
         self._counts: dict[str, tuple[int, ...]] = {}
         self._leaving: tuple[str, ...] = ()
@@ -75,29 +89,43 @@ class Catalogue:
 
     def create(self, topic: Topic, *, exist_ok: bool) -> Topic:
         """Add a topic. With `exist_ok` an equal one is fine; a different one raises TopicExists."""
+        with self._writing:
+            if self._exists(topic, exist_ok=exist_ok):
+                return self._topics[topic.name]
+            self._check_new(topic)
+            self._making[topic.name] = topic
+        try:
+            self._store.make(topic.name)
+            with self._writing:
+                return self._put(topic)
+        finally:
+            with self._writing:
+                del self._making[topic.name]
+
+    def _exists(self, topic: Topic, *, exist_ok: bool) -> bool:
+        """Whether there is such a topic. Raises TopicExists unless it may be there and is equal."""
         known = self._topics.get(topic.name)
-        if known is not None:
-            asked = topic
-            if topic.auto_partitions and known.partitions > topic.partitions:
-                asked = replace(topic, partitions=known.partitions)  # it grew by itself
-            if exist_ok and known == asked:
-                return known
-            if exist_ok:
-                changed = [k for k, v in topic.to_dict().items() if known.to_dict()[k] != v]
-                raise TopicExists(
-                    f"topic {topic.name} exists with another {', '.join(changed)}; "
-                    "alter it, or ask for the same"
-                )
+        if known is None:
+            return False
+        if not exist_ok:
             raise TopicExists(f"topic {topic.name} exists")
+        asked = topic
+        if topic.auto_partitions and known.partitions > topic.partitions:
+            asked = replace(topic, partitions=known.partitions)  # it grew by itself
+        if known != asked:
+            changed = [k for k, v in topic.to_dict().items() if known.to_dict()[k] != v]
+            raise TopicExists(
+                f"topic {topic.name} exists with another {', '.join(changed)}; "
+                "alter it, or ask for the same"
+            )
+        return True
+
+    def _check_new(self, topic: Topic) -> None:
+        """Raise BadRequest or Refused if the others leave no room for a topic like this."""
         self._check_letters(topic)
-        if len(self._topics) >= limits.TOPICS_MAX:
+        if len(self._topics) + len(self._making) >= limits.TOPICS_MAX:
             raise Refused(f"this broker has {limits.TOPICS_MAX} topics, the limit")
         news.advised(topic)
-        return self._add(topic)
-
-    def _add(self, topic: Topic) -> Topic:
-        self._store.make(topic.name)
-        return self._put(topic)
 
     def has_partition(self, name: str, partition: int) -> bool:
         """Whether there is such a partition, here or elsewhere, for a transaction.
@@ -115,6 +143,10 @@ class Catalogue:
 
     def alter(self, name: str, changes: dict[str, Any]) -> Topic:
         """Change settings that may change; the others are refused."""
+        with self._writing:
+            return self._alter(name, changes)
+
+    def _alter(self, name: str, changes: dict[str, Any]) -> Topic:
         topic = self.get(name)
         for field in changes:
             if field not in CHANGEABLE:
@@ -138,7 +170,7 @@ class Catalogue:
 
     def _check_letters(self, topic: Topic) -> None:
         """Raise BadRequest if letters would have to travel between topics of another spread."""
-        for one in self._topics.values():
+        for one in (*self._topics.values(), *self._making.values()):
             letters = topic.dead_letter_name == one.name or one.dead_letter_name == topic.name
             if letters and one.spread != topic.spread:
                 limit = f"that of {one.name}, with which it shares dead letters: {one.spread}"
@@ -146,10 +178,11 @@ class Catalogue:
 
     def delete(self, name: str) -> None:
         """Take the first step: the topic is gone, its journals are not. Raises TopicUnknown."""
-        self.get(name)
-        topics = {known: topic for known, topic in self._topics.items() if known != name}
-        counts = {known: counts for known, counts in self._counts.items() if known != name}
-        self._store_all(topics, counts, (*self._leaving, name))
+        with self._writing:
+            self.get(name)
+            topics = {known: topic for known, topic in self._topics.items() if known != name}
+            counts = {known: counts for known, counts in self._counts.items() if known != name}
+            self._store_all(topics, counts, (*self._leaving, name))
 
     def leaving(self) -> tuple[str, ...]:
         """Topics that were deleted, and whose journals have not been dropped yet."""
@@ -161,8 +194,9 @@ class Catalogue:
 
     def buried(self, name: str) -> None:
         """The second step: the journals of a deleted topic are dropped."""
-        left = tuple(other for other in self._leaving if other != name)
-        self._store_all(self._topics, self._counts, left)
+        with self._writing:
+            left = tuple(other for other in self._leaving if other != name)
+            self._store_all(self._topics, self._counts, left)
 
     def _put(self, topic: Topic, counts: tuple[int, ...] = ()) -> Topic:
         all_counts = self._counts | {topic.name: counts} if len(counts) > 1 else self._counts

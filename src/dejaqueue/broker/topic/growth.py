@@ -103,7 +103,7 @@ Known: TypeAlias = dict[int, list[Stored]]
 
 def known_batches(topic: ServedTopic, route: Route, producer: str) -> Known:
     """The batches of a producer that partitions remember, as durable as they are."""
-    found: Known = {}
+    batches: Known = {}
     names = {
         part_name(route, producer, count, turn): count
         for count in route.counts
@@ -120,8 +120,8 @@ def known_batches(topic: ServedTopic, route: Route, producer: str) -> Known:
     waits = [topic.look(partition, ask) for partition in topic.partitions.numbers_of(route.count)]
     for wait in waits:
         for number, stored in wait.result(WAIT_SECONDS):
-            found.setdefault(number, []).append(stored)
-    return found
+            batches.setdefault(number, []).append(stored)
+    return batches
 
 
 def rows_of(part: Stored, homes: Int64s, number: int) -> Int64s:

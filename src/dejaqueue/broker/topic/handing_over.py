@@ -1,7 +1,7 @@
 """Letting go of partitions: at a stop, or of a topic that another broker will serve.
 
 Room: broker. `prepare` runs on the thread that gives, while the topic is still served; `finish` and
-`let_go` on each partition's worker.
+`let_go` on each partition's worker, or beside it where the journal is on a server, which may hang.
 Holds: what was acknowledged is in the journal before the partition is closed. A snapshot lets the
 next owner read little; one that would save it next to nothing is not taken.
 See: broker.py, `give`; cluster/node.py, which says so to the others afterwards.
@@ -44,12 +44,18 @@ def _begin_snapshot(maintenance: Maintenance, core: PartitionCore) -> Future[Non
     return maintenance.snapshot_beside(core)
 
 
+def _finish_requests(partition: Partition) -> None:
+    while partition.loaded and not partition.inbox.is_empty:
+        partition.step()
+        if partition.loaded:
+            partition.core.commits.wait_landed()
+
+
 def finish(partition: Partition) -> None:
     """At a stop: finish what waits, take a snapshot, close. Does not raise: the journal has all."""
     core, maintenance = partition.core, partition.maintenance
     try:
-        while partition.loaded and not partition.inbox.is_empty:
-            partition.step()
+        _finish_requests(partition)
         if partition.loaded:
             maintenance.wait_written(core)
             maintenance.snapshot_and_wait(core)
@@ -63,8 +69,7 @@ def let_go(partition: Partition) -> None:
     """Finish what waits and close. Does not raise: the journal has all."""
     core, maintenance = partition.core, partition.maintenance
     try:
-        while partition.loaded and not partition.inbox.is_empty:
-            partition.step()
+        _finish_requests(partition)
         if partition.loaded:
             core.commits.commit_all()
         if partition.loaded:

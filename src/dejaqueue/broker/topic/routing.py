@@ -326,7 +326,7 @@ class Router:
         return self._known.get(batch.number, [])
 
     def _answers(
-        self, batch: Batch, found: list[Stored]
+        self, batch: Batch, stored: list[Stored]
     ) -> tuple[Int64s, npt.NDArray[np.uint8], Mask]:
         """Ids and statuses of the rows that are stored, and which these are."""
         count = batch.columns.rows
@@ -334,7 +334,7 @@ class Router:
         statuses = np.zeros(count, dtype=np.uint8)
         stored_mask = np.zeros(count, dtype=np.bool_)
         homes: dict[int, Int64s] = {}
-        for part in found:
+        for part in stored:
             if part.count not in homes:
                 homes[part.count] = self._homes(batch, part.count)
             rows = rows_of(part, homes[part.count], batch.number)
@@ -352,16 +352,16 @@ def _hashed(batch: Batch) -> Batch:
 
 def _indices(parts: list[_Part], wanted: Int64s | None) -> list[Int64s]:
     """Where each part's rows are among those that are wanted, which are ascending."""
-    found = []
+    indices = []
     for part in parts:
         assert part.rows is not None
-        found.append(part.rows if wanted is None else np.searchsorted(wanted, part.rows))
-    return found
+        indices.append(part.rows if wanted is None else np.searchsorted(wanted, part.rows))
+    return indices
 
 
-def _free_name(route: Route, producer: str, partition: int, found: list[Stored]) -> str:
+def _free_name(route: Route, producer: str, partition: int, stored: list[Stored]) -> str:
     """The name by which a partition is to remember a part of a batch beside those it has."""
-    taken = {part.name for part in found if part.partition == partition}
+    taken = {part.name for part in stored if part.partition == partition}
     for turn in range(PARTS_MAX):
         name = part_name(route, producer, route.count, turn)
         if name not in taken:

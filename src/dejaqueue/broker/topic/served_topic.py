@@ -1,7 +1,7 @@
 """A topic that is being served, and the way to its partitions' workers.
 
 Room: broker. Any thread may call it; what is asked of a partition runs on its worker.
-Holds: partition n of a topic is always stepped by the same worker.
+Holds: partition n of a topic is always stepped by the same worker, until it is closed.
 See: broker.py, which makes one for each topic of the catalogue.
 """
 
@@ -12,8 +12,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
+from dejaqueue.broker import news
 from dejaqueue.broker.consumers.dispatch import Dispatcher
 from dejaqueue.broker.counting import PartitionCounts, TopicCounts
 from dejaqueue.broker.partition.partition import Duties, Partition
@@ -38,6 +40,9 @@ from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply
 
 Answer = TypeVar("Answer")
+
+CLOSE_SECONDS_MAX = 30.0
+"""So long does who closes a topic wait for journals that hang; they are closed when they go on."""
 
 
 def _silence_us(settings: BrokerSettings) -> int:
@@ -127,7 +132,9 @@ class ServedTopic:
         self._workers: list[PartitionWorker] = []
         self._again: Executor | None = None
         self._again_lock = threading.Lock()
-        self._is_closed = False
+        self._altering = threading.Lock()
+        self._closings: list[Future[None]] | None = None
+        self._close_until_us = 0
         for number in self.partitions.numbers_of(topic.partitions):
             self._add(number)
         self._share()
@@ -169,18 +176,25 @@ class ServedTopic:
             now_us=self._ports.clock.now_us(),
         )
 
-    def alter(self, topic: Topic) -> None:
-        """Serve the topic by these settings from now on."""
-        if self.shard is not None:
-            topic = share_of(topic)
-        if topic == self.topic:
-            return
-        for number in self.partitions.numbers_of(topic.partitions)[len(self.partitions) :]:
-            self._add(number)
-        self.topic = topic
-        self._share()
-        if topic.partitions > self.route.count:
-            self.route = Route((*self.route.counts, topic.partitions))
+    def alter(self, read: Callable[[], Topic | None]) -> None:
+        """Serve the topic by its settings of now. Any thread.
+
+        Args:
+            read: the settings, from memory; None = there is no such topic any more. Read under the
+                lock, so that of two changes the older one is never adopted last.
+        """
+        with self._altering:
+            topic = read()
+            if topic is not None and self.shard is not None:
+                topic = share_of(topic)
+            if topic is None or topic == self.topic:
+                return
+            for number in self.partitions.numbers_of(topic.partitions)[len(self.partitions) :]:
+                self._add(number)
+            self.topic = topic
+            self._share()
+            if topic.partitions > self.route.count:
+                self.route = Route((*self.route.counts, topic.partitions))
         self.ring_all()
 
     def settings_changed(self, settings: BrokerSettings) -> None:
@@ -256,32 +270,61 @@ class ServedTopic:
         return future
 
     def close(self, close_one: Callable[[Partition], None]) -> None:
-        """Run a function on every partition, each on its worker, and wait for all."""
+        """Run a function on every partition, and wait for all, for CLOSE_SECONDS_MAX at most."""
+        self.begin_close(close_one)
+        self.wait_closed()
+
+    def begin_close(self, close_one: Callable[[Partition], None]) -> None:
+        """Run a function on every partition, on its worker; beside it if the journal is on a
+        server: there it may hang, and the worker has other partitions."""
         if self._again is not None:
             self._again.shutdown()
-        waits = []
+        self._closings = []
         for worker, partition in zip(self._workers, self.partitions, strict=True):
             done: Future[None] = self._ports.threads.future()
+            self._closings.append(done)
+            worker.call(partial(self._close_one, worker, partition, close_one, done))
+        self._close_until_us = self._ports.clock.now_us() + round(CLOSE_SECONDS_MAX * 1_000_000)
 
-            def run(
-                partition: Partition = partition,
-                worker: PartitionWorker = worker,
-                done: Future[None] = done,
-            ) -> None:
-                try:
-                    close_one(partition)
-                finally:
-                    worker.forget(partition)
-                    done.set_result(None)
+    def wait_closed(self) -> None:
+        """Wait for what `begin_close` has begun, until CLOSE_SECONDS_MAX after that."""
+        for done in self._closings or ():
+            left_us = max(self._close_until_us - self._ports.clock.now_us(), 0)
+            try:
+                done.result(left_us / 1_000_000)
+            except TimeoutError:
+                news.still_closing(self.topic.name)
+                break
 
-            worker.call(run)
-            waits.append(done)
-        for done in waits:
-            done.result()
-        self._is_closed = True
+    def _close_one(
+        self,
+        worker: PartitionWorker,
+        partition: Partition,
+        close_one: Callable[[Partition], None],
+        done: Future[None],
+    ) -> None:
+        if not self._ports.store.is_remote or worker.apart is None:
+            try:
+                close_one(partition)
+            finally:
+                worker.forget(partition)
+                done.set_result(None)
+            return
+
+        def close_apart() -> None:
+            try:
+                close_one(partition)
+            finally:
+                worker.give_back(partition)  # it turns away what has come meanwhile
+                done.set_result(None)
+
+        worker.lend(partition)
+        worker.apart.executor.submit(close_apart)
 
     @property
     def is_gone(self) -> bool:
-        """True once it is closed and nothing reads a partition any more."""
+        """True once it is closed and nothing reads a partition any more, or writes to it."""
+        if self._closings is None or not all(one.done() for one in self._closings):
+            return False
         opening = [partition.opening for partition in self.partitions]
-        return self._is_closed and all(one is None or one.is_gone for one in opening)
+        return all(one is None or one.is_gone for one in opening)

@@ -46,13 +46,13 @@ class Threads:
         """A pool of `count` threads; tasks start in order."""
         return ThreadPoolExecutor(count, thread_name_prefix=name)
 
-    def lock(self) -> AbstractContextManager[object]:
-        """A lock that may be held while its holder waits for the coordinator or a journal."""
-        return threading.Lock()
-
     def future(self) -> Future[Any]:
         """What one thread waits for until another one answers."""
         return Future()
+
+    def lock(self) -> AbstractContextManager[object]:
+        """A lock that may be held while its holder waits for a disk, a server or an answer."""
+        return threading.Lock()
 
     def start(self, name: str, run: Callable[[], None], *, daemon: bool = False) -> Running:
         """Run a function once, now.

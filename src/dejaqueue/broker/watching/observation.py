@@ -156,7 +156,7 @@ class Observer:
             now_us = self._broker.clock.now_us()
             if now_us - self._looked_us < _KEPT_US:
                 return self._outlooks
-            found: dict[PartitionCore, Outlook] = {}
+            outlooks: dict[PartitionCore, Outlook] = {}
             asked: dict[PartitionCore, Future[Outlook]] = {}
             reading: dict[PartitionCore, Future[Outlook]] = {}
             for topic in topics:
@@ -166,14 +166,14 @@ class Observer:
                     elif partition.backlog.count:
                         asked[partition.core] = topic.look(partition.number, look_ahead)
                     if len(asked) >= _ASKED_AT_ONCE:
-                        found |= self._answers(asked, _SECONDS_MAX)
+                        outlooks |= self._answers(asked, _SECONDS_MAX)
                         asked.clear()
-            found |= self._answers(asked, _SECONDS_MAX)
-            found |= self._answers(reading, _READING_SECONDS_MAX)
-            self._outlooks = found
+            outlooks |= self._answers(asked, _SECONDS_MAX)
+            outlooks |= self._answers(reading, _READING_SECONDS_MAX)
+            self._outlooks = outlooks
             if all(future.done() for future in reading.values()):
                 self._looked_us = self._broker.clock.now_us()
-            return found
+            return outlooks
 
     def _answers(
         self, asked: dict[PartitionCore, Future[Outlook]], seconds_max: float
@@ -189,31 +189,31 @@ class Observer:
 
 
 def _numbers(topic: ServedTopic, outlooks: dict[PartitionCore, Outlook]) -> TopicNumbers:
-    found = TopicNumbers(topic.topic.name, str(topic.topic.kind))
+    numbers = TopicNumbers(topic.topic.name, str(topic.topic.kind))
     for partition in topic.partitions:
         states, totals, appended_bytes = partition.core.counting.read()
         for name, count in states.items():
-            found.states[name] += count
+            numbers.states[name] += count
         for name, count in totals.items():
-            found.totals[name] += count
-        found.outlook += outlooks.get(partition.core, Outlook())
-        found.appended_bytes += appended_bytes
-        found.inbox_bytes += partition.inbox.byte_count
-        found.partitions += 1
+            numbers.totals[name] += count
+        numbers.outlook += outlooks.get(partition.core, Outlook())
+        numbers.appended_bytes += appended_bytes
+        numbers.inbox_bytes += partition.inbox.byte_count
+        numbers.partitions += 1
         if partition.loaded:
-            found.loaded += 1
-            found.journal_bytes += partition.core.journal.byte_count()
-        found.failed += partition.failure is not None
-    found.states["ready"] = found.outlook.ready
+            numbers.loaded += 1
+            numbers.journal_bytes += partition.core.journal.byte_count()
+        numbers.failed += partition.failure is not None
+    numbers.states["ready"] = numbers.outlook.ready
     counting = topic.counting
-    found.histograms = {name: getattr(counting, name).read() for name in _HISTOGRAMS}
-    found.refused = counting.refused.read()
-    found.misses, found.repeated = counting.misses.value, counting.repeated.value
-    found.history_recorded = counting.history_recorded.value
-    found.history_missed = counting.history_missed.value
-    found.cut_bytes = counting.cut_bytes.value
-    found.consumers = _consumers(topic.dispatcher.describe())
-    return found
+    numbers.histograms = {name: getattr(counting, name).read() for name in _HISTOGRAMS}
+    numbers.refused = counting.refused.read()
+    numbers.misses, numbers.repeated = counting.misses.value, counting.repeated.value
+    numbers.history_recorded = counting.history_recorded.value
+    numbers.history_missed = counting.history_missed.value
+    numbers.cut_bytes = counting.cut_bytes.value
+    numbers.consumers = _consumers(topic.dispatcher.describe())
+    return numbers
 
 
 def _consumers(described: list[dict[str, object]]) -> list[ConsumerNumbers]:

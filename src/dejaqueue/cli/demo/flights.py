@@ -69,12 +69,12 @@ def load_flights(day: date | None = None) -> Flights:
 
 def find_file(name: str = "flights.csv.zip") -> Path:
     """A file of the installed package. Raises Unavailable: it is not installed."""
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
         raise Unavailable(
             f"the flights are not here: `pip install {PACKAGE}`, or `make demo` from the sources"
         )
-    return Path(found.origin).parent / "data" / name
+    return Path(spec.origin).parent / "data" / name
 
 
 def read_rows(path: Path) -> pa.Table:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -197,10 +198,13 @@ class ConsumerProcess:
 
     def kill(self) -> None:
         """End it at once; after `stop` this does nothing."""
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-            self._lines.close()
+        assert self._process.stdin is not None
+        self._process.kill()
+        self._process.wait()
+        # Also of one that has ended by itself: its pipes are ours.
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._lines.close()
 
     def _said(self) -> str:
         said = self._log_path.read_text(encoding="utf-8", errors="replace").strip()

@@ -218,9 +218,9 @@ def _lateness_along(run: Run) -> str:
     bounds = np.searchsorted(places[order], np.arange(BUCKETS + 1))
     quantiles = np.full((3, BUCKETS), np.nan)
     for bucket in range(BUCKETS):
-        found = late_ms[bounds[bucket] : bounds[bucket + 1]]
-        if len(found):
-            quantiles[:, bucket] = np.quantile(found, [0.5, 0.99, 1.0])
+        window_ms = late_ms[bounds[bucket] : bounds[bucket + 1]]
+        if len(window_ms):
+            quantiles[:, bucket] = np.quantile(window_ms, [0.5, 0.99, 1.0])
     marks = [
         Mark("line", style, label, row)
         for style, label, row in zip(

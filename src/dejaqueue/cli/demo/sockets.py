@@ -67,12 +67,12 @@ def _family(pid: int) -> list[int]:
 
 
 def _inodes(pid: int) -> list[str]:
-    found = []
+    inodes = []
     try:
         for name in os.listdir(PROC / str(pid) / "fd"):
             target = os.readlink(PROC / str(pid) / "fd" / name)
             if target.startswith("socket:["):
-                found.append(target[8:-1])
+                inodes.append(target[8:-1])
     except OSError:
         pass  # it has ended, or closed one, meanwhile
-    return found
+    return inodes

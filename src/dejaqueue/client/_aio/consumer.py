@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from types import TracebackType
+from typing import Literal, overload
 
 import pyarrow as pa
 
@@ -69,6 +70,15 @@ class AsyncMessage(MessageFields):
 
     __slots__ = ()
 
+    @overload
+    async def ack(self, *, wait: Literal[True] = True) -> RowStatus: ...
+
+    @overload
+    async def ack(self, *, wait: Literal[False]) -> None: ...
+
+    @overload
+    async def ack(self, *, wait: bool) -> RowStatus | None: ...
+
     async def ack(self, *, wait: bool = True) -> RowStatus | None:
         """It is done: never deliver it again (rule 6).
 
@@ -87,6 +97,36 @@ class AsyncMessage(MessageFields):
             return None
         return _only(await _settle(columns.core, SettleOp.ACK, self._row(), wait))
 
+    @overload
+    async def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: Literal[True] = True,
+    ) -> RowStatus: ...
+
+    @overload
+    async def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: Literal[False],
+    ) -> None: ...
+
+    @overload
+    async def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: bool,
+    ) -> RowStatus | None: ...
+
     async def nack(
         self,
         *,
@@ -100,7 +140,7 @@ class AsyncMessage(MessageFields):
         It dies if it was delivered `max_attempts` times: it goes to the dead-letter topic.
 
         Args:
-            delay: deliver it after so long (seconds or a timedelta); None = as the topic's backoff
+            delay: deliver it after this (seconds or a timedelta); None = as the topic's backoff
                 says, which is at once unless the topic has one.
             reason: why, for the dead letter; cut after 1,024 bytes.
             dead: it dies now, however often it was delivered.
@@ -114,8 +154,19 @@ class AsyncMessage(MessageFields):
             return None
         return _only(await _settle_as(columns.core, fate, self._row(), wait))
 
+    @overload
+    async def extend(
+        self, seconds: timedelta | float, *, wait: Literal[True] = True
+    ) -> RowStatus: ...
+
+    @overload
+    async def extend(self, seconds: timedelta | float, *, wait: Literal[False]) -> None: ...
+
+    @overload
+    async def extend(self, seconds: timedelta | float, *, wait: bool) -> RowStatus | None: ...
+
     async def extend(self, seconds: timedelta | float, *, wait: bool = True) -> RowStatus | None:
-        """Its lease ends so long from now."""
+        """Have its lease end this long from now."""
         core, lease_ms = self._columns.core, _lease_ms(seconds)
         return _only(await _settle(core, SettleOp.EXTEND, self._row(), wait, lease_ms))
 
@@ -123,10 +174,49 @@ class AsyncMessage(MessageFields):
 class AsyncMessageBatch(BatchFields):
     """Received messages in columns, acked together."""
 
+    @overload
+    async def ack(self, *, wait: Literal[True] = True) -> Settled: ...
+
+    @overload
+    async def ack(self, *, wait: Literal[False]) -> None: ...
+
+    @overload
+    async def ack(self, *, wait: bool) -> Settled | None: ...
+
     async def ack(self, *, wait: bool = True) -> Settled | None:
         """All of them are done. See `AsyncMessage.ack`."""
         self._handled()
         return await _settle(self._core, SettleOp.ACK, self._rows, wait)
+
+    @overload
+    async def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: Literal[True] = True,
+    ) -> Settled: ...
+
+    @overload
+    async def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: Literal[False],
+    ) -> None: ...
+
+    @overload
+    async def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: bool,
+    ) -> Settled | None: ...
 
     async def nack(
         self,
@@ -141,8 +231,19 @@ class AsyncMessageBatch(BatchFields):
         self._handled()
         return await _settle_as(self._core, fate, self._rows, wait)
 
+    @overload
+    async def extend(
+        self, seconds: timedelta | float, *, wait: Literal[True] = True
+    ) -> Settled: ...
+
+    @overload
+    async def extend(self, seconds: timedelta | float, *, wait: Literal[False]) -> None: ...
+
+    @overload
+    async def extend(self, seconds: timedelta | float, *, wait: bool) -> Settled | None: ...
+
     async def extend(self, seconds: timedelta | float, *, wait: bool = True) -> Settled | None:
-        """Their lease ends so long from now."""
+        """Have their lease end this long from now."""
         return await _settle(self._core, SettleOp.EXTEND, self._rows, wait, _lease_ms(seconds))
 
     def take(self, indices: object) -> AsyncMessageBatch:

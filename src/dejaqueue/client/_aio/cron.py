@@ -108,7 +108,7 @@ class AsyncCron:
 
         Args:
             name: of the entry.
-            count: at most so many; 1,000 at most.
+            count: how many at most, up to 1,000.
             after: those after this instant; None = now.
         """
         after_ms = None if after is None else due_ms_of(after, "after")

@@ -31,7 +31,7 @@ class AsyncKeys:
         """Make an API key. From the first one on, every call to the broker needs one.
 
         Args:
-            name: who will have it; for lists and the audit log. `cert:shop` is for who shows a
+            name: of its holder; for lists and the audit log. `cert:shop` is for clients with a
                 client certificate of the name `shop`.
             grants: texts like `produce:orders.*`, or `deny:produce:orders.eu`; roles are produce,
                 consume, observe, manage, admin.

@@ -64,7 +64,7 @@ class AsyncLetters:
             reason: only those that died of this.
             group: only those of this group.
             ids: only these letters.
-            count: so many at most.
+            count: how many at most.
 
         Returns:
             How many are on their way, and how many were meant but stay.
@@ -84,7 +84,7 @@ class AsyncLetters:
         ids: Sequence[int] | None = None,
         count: int | None = None,
     ) -> int:
-        """Throw dead letters away, for good; return how many there were.
+        """Delete dead letters; return how many there were.
 
         Arguments are those of `redrive`. Letters that a consumer has stay.
         """

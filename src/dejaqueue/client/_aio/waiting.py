@@ -60,14 +60,14 @@ async def send_row(gather: Gather, row: Row) -> int:
     waiter: asyncio.Future[None] = loop.create_future()
     gathered, index = gather.add(row, None, waiter)
     if index == 0:
-        # Once the loop has run everybody who is ready to send now.
+        # After the loop has run every task that is ready to send now.
         loop.call_soon(gather.pump_soon)
     await waiter
     return gathered.id_of(index)
 
 
 async def next_slice(core: ConsumeCore, rows_max: int, idle_us: int | None) -> Slice | None:
-    """The next rows that are due; None when the consumer is over or nothing came for so long."""
+    """The next rows that are due; None when the consumer ended or nothing came for that long."""
     loop = asyncio.get_running_loop()
     give_up_us = None if idle_us is None else core.clock.now_us() + idle_us
     while True:

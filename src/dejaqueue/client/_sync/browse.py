@@ -100,7 +100,7 @@ class Browsing:
         Args:
             topic: whose messages.
             due: their new due time.
-            by: instead of `due`: so much later, seconds or a timedelta; negative = earlier.
+            by: instead of `due`: how much later, seconds or a timedelta; negative = earlier.
             set_priority, set_group: their new priority and group.
             dry_run: change nothing, count only.
             where: which ones, as for `peek`.

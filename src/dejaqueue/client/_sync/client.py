@@ -153,8 +153,8 @@ class Client(Browsing, Letters, Keys):
         """Which consumer has which partition of a topic with `assignment="exclusive"`.
 
         Returns:
-            `assignment`; `partitions`, a list of `partition`, `consumer` (who has it) and `next`
-            (who gets it when what that one holds is settled); `standby`, who has none.
+            `assignment`; `partitions`, a list of `partition`, `consumer` (which has it) and `next`
+            (which gets it when what that one holds is settled); `standby`, those without one.
 
         Raises:
             TopicUnknown: there is no such topic.
@@ -216,14 +216,14 @@ class Client(Browsing, Letters, Keys):
             topic: where to.
             payload: bytes; a str is encoded as UTF-8.
             due: not before this: a datetime with a time zone, or UTC milliseconds. None = now.
-            delay: instead of `due`: so long from now, a timedelta or seconds.
+            delay: instead of `due`: from now, a timedelta or seconds.
             key: your own id of it, unique among live messages of the topic (rule 11).
             group: tenant or ordering unit.
             priority: 0 is most urgent; None = 32768.
             tags: at most 16 words.
             headers: at most 4 KiB, carried untouched.
             expires: if it is not done by then it is dead, and goes to the dead-letter topic.
-            ttl: instead of `expires`: so long after it is due.
+            ttl: instead of `expires`: from its due time on, a timedelta or seconds.
 
         Returns:
             Its id.
@@ -296,7 +296,7 @@ class Client(Browsing, Letters, Keys):
 
         Args:
             topic: where to.
-            batch_rows: a batch goes out when it has so many messages …
+            batch_rows: a batch goes out when it has this many messages …
             linger_ms: … or this long after its first one; 0 = each message alone.
             window: batches on their way at most, up to 128 (rule 10).
             acks: as for `send_batch`.
@@ -423,7 +423,7 @@ class Client(Browsing, Letters, Keys):
         """Sends and acks that count together, or not at all (rule 12).
 
         Args:
-            timeout: it is aborted so long after its first send or ack, unless it was committed
+            timeout: it is aborted this long after its first send or ack, unless it was committed
                 before: a timedelta or seconds, up to 15 minutes.
 
         Example:
@@ -471,8 +471,8 @@ class Client(Browsing, Letters, Keys):
             auto_ack: messages are done when they are sent here: at most once, and what is on its
                 way or held when this program ends is gone. Keep `prefetch` small.
             name: for the broker's logs and statistics.
-            idle_ms: end when nothing came for so long; None = wait for ever.
-            max_messages: end after so many.
+            idle_ms: end when nothing came for this long; None = wait for ever.
+            max_messages: end after this many.
             tags_any: only messages with at least one of these tags …
             tags_all: … and with each of these …
             tags_none: … and with none of these. Others stay for other consumers.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from types import TracebackType
+from typing import Literal, overload
 
 import pyarrow as pa
 
@@ -69,6 +70,15 @@ class Message(MessageFields):
 
     __slots__ = ()
 
+    @overload
+    def ack(self, *, wait: Literal[True] = True) -> RowStatus: ...
+
+    @overload
+    def ack(self, *, wait: Literal[False]) -> None: ...
+
+    @overload
+    def ack(self, *, wait: bool) -> RowStatus | None: ...
+
     def ack(self, *, wait: bool = True) -> RowStatus | None:
         """It is done: never deliver it again (rule 6).
 
@@ -87,6 +97,36 @@ class Message(MessageFields):
             return None
         return _only(_settle(columns.core, SettleOp.ACK, self._row(), wait))
 
+    @overload
+    def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: Literal[True] = True,
+    ) -> RowStatus: ...
+
+    @overload
+    def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: Literal[False],
+    ) -> None: ...
+
+    @overload
+    def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: bool,
+    ) -> RowStatus | None: ...
+
     def nack(
         self,
         *,
@@ -100,7 +140,7 @@ class Message(MessageFields):
         It dies if it was delivered `max_attempts` times: it goes to the dead-letter topic.
 
         Args:
-            delay: deliver it after so long (seconds or a timedelta); None = as the topic's backoff
+            delay: deliver it after this (seconds or a timedelta); None = as the topic's backoff
                 says, which is at once unless the topic has one.
             reason: why, for the dead letter; cut after 1,024 bytes.
             dead: it dies now, however often it was delivered.
@@ -114,8 +154,17 @@ class Message(MessageFields):
             return None
         return _only(_settle_as(columns.core, fate, self._row(), wait))
 
+    @overload
+    def extend(self, seconds: timedelta | float, *, wait: Literal[True] = True) -> RowStatus: ...
+
+    @overload
+    def extend(self, seconds: timedelta | float, *, wait: Literal[False]) -> None: ...
+
+    @overload
+    def extend(self, seconds: timedelta | float, *, wait: bool) -> RowStatus | None: ...
+
     def extend(self, seconds: timedelta | float, *, wait: bool = True) -> RowStatus | None:
-        """Its lease ends so long from now."""
+        """Have its lease end this long from now."""
         core, lease_ms = self._columns.core, _lease_ms(seconds)
         return _only(_settle(core, SettleOp.EXTEND, self._row(), wait, lease_ms))
 
@@ -123,10 +172,49 @@ class Message(MessageFields):
 class MessageBatch(BatchFields):
     """Received messages in columns, acked together."""
 
+    @overload
+    def ack(self, *, wait: Literal[True] = True) -> Settled: ...
+
+    @overload
+    def ack(self, *, wait: Literal[False]) -> None: ...
+
+    @overload
+    def ack(self, *, wait: bool) -> Settled | None: ...
+
     def ack(self, *, wait: bool = True) -> Settled | None:
         """All of them are done. See `Message.ack`."""
         self._handled()
         return _settle(self._core, SettleOp.ACK, self._rows, wait)
+
+    @overload
+    def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: Literal[True] = True,
+    ) -> Settled: ...
+
+    @overload
+    def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: Literal[False],
+    ) -> None: ...
+
+    @overload
+    def nack(
+        self,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: bool,
+    ) -> Settled | None: ...
 
     def nack(
         self,
@@ -141,8 +229,17 @@ class MessageBatch(BatchFields):
         self._handled()
         return _settle_as(self._core, fate, self._rows, wait)
 
+    @overload
+    def extend(self, seconds: timedelta | float, *, wait: Literal[True] = True) -> Settled: ...
+
+    @overload
+    def extend(self, seconds: timedelta | float, *, wait: Literal[False]) -> None: ...
+
+    @overload
+    def extend(self, seconds: timedelta | float, *, wait: bool) -> Settled | None: ...
+
     def extend(self, seconds: timedelta | float, *, wait: bool = True) -> Settled | None:
-        """Their lease ends so long from now."""
+        """Have their lease end this long from now."""
         return _settle(self._core, SettleOp.EXTEND, self._rows, wait, _lease_ms(seconds))
 
     def take(self, indices: object) -> MessageBatch:

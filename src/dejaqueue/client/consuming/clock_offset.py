@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from dejaqueue.clock import Clock
 
 SAMPLES_KEPT = 16
-"""Of the last so many pings the best one counts."""
+"""The best of this many last pings counts."""
 DRIFT_PPM = 50
 """How far two undisciplined clocks run apart at worst, in parts per million."""
 _STEP_US = 1_000

@@ -50,7 +50,7 @@ PING_MS = 1_000
 PINGS_EARLY_MS = (20, 60, 150, 400)
 """The first ones follow faster: the best of several counts."""
 SILENT_MS_MAX = 10_000
-"""A broker that leaves pings unanswered for so long is out of reach."""
+"""How long pings may stay unanswered before the broker counts as out of reach."""
 _refusals = LogRate(10, 60)
 _OPS = {SettleOp.ACK: "ack", SettleOp.NACK: "nack", SettleOp.EXTEND: "extend"}
 
@@ -73,7 +73,7 @@ class ConsumeSettings:
 
 
 class ConsumeCore:
-    """A consumer without a face."""
+    """What the sync and the async consumer share."""
 
     def __init__(
         self,
@@ -458,7 +458,7 @@ class ConsumeCore:
 
         try:
             sent = self._link_for(stream).send_in_window(batch, wait=False)
-        except DejaQError as wrong:  # the client was closed meanwhile, say: who waits is told
+        except DejaQError as wrong:  # closed meanwhile, say: callers get the error
             answer.set_exception(wrong)
         else:
             sent.add_done_callback(copy)

@@ -28,10 +28,10 @@ from dejaqueue.clock import Clock
 from dejaqueue.wire.frames import Reply
 
 ALONE_ROWS = 1_000
-"""A delivery of so many messages is extended by itself: by its name, however long it is."""
+"""From this many messages on, a delivery is extended as a whole, by its lease."""
 
 Ask: TypeAlias = Callable[[list[Lease], int], Future[Reply] | None]
-"""Have leases of one partition extended by so many ms; None if nobody can be asked now."""
+"""Extend leases of one partition by this many ms; None = no broker can be asked now."""
 
 
 class Extender:
@@ -55,7 +55,7 @@ class Extender:
         self._book.plan(lease)
 
     def settled(self, lease: Lease, rows: int) -> None:
-        """Under the mutex: so many rows of it are settled."""
+        """This many rows of it are settled. Under the mutex."""
         self._book.settled(lease, rows)
 
     def close(self) -> None:

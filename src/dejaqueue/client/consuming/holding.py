@@ -205,7 +205,7 @@ class LeaseBook:
         heapq.heappush(self._plan, (extend_ms, self._entries, lease))
 
     def settled(self, lease: Lease, rows: int) -> None:
-        """So many rows of it are settled; when none is left it is not extended any more."""
+        """This many rows of it are settled; when none is left it is not extended any more."""
         lease.rows_open -= rows
         if lease.rows_open <= 0:
             self._settled_count += 1

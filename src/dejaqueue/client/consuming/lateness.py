@@ -20,7 +20,7 @@ class LatenessHistogram:
     """Lateness (due → handed to the application) in microseconds.
 
     Attributes:
-        sum_us, max_us, min_us: of all that was counted; None as min = nothing was.
+        sum_us, max_us, min_us: over all counted messages; None as min = none was counted.
 
     >>> lateness = LatenessHistogram()
     >>> lateness.add_many(np.array([100, 200, 300, 400]))

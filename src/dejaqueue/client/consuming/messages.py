@@ -220,7 +220,7 @@ class MessageFields:
         )
 
     def origin(self) -> tuple[ConsumeCore, Slice]:
-        """Whose message it is, and its row, for who settles it."""
+        """The consumer and the row of the message, for settling it."""
         self._handled()
         return self._columns.core, self._row()
 
@@ -258,7 +258,7 @@ class BatchFields:
         self.attempts = rows.attempts
 
     def origin(self) -> tuple[ConsumeCore, Slice]:
-        """Whose messages they are, and their rows, for who settles them."""
+        """The consumer and the rows of the messages, for settling them."""
         self._handled()
         return self._core, self._rows
 

@@ -1,4 +1,4 @@
-"""Sending: what users give, checked and made into batches, and who gets which answer.
+"""Sending: what users give, checked and made into batches, and their answers.
 
 Room: client. Knows columns and values; connections only by their link.
 Holds: a message is refused for its own fault only, with the field, the limit and the value

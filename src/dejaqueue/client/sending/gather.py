@@ -1,6 +1,6 @@
 """Sends of one message each, from many threads or coroutines, gathered into batches.
 
-Room: client. Knows columns of a batch and who waits for it; not connections.
+Room: client. Knows the columns of a batch and the calls that wait for it; not connections.
 Holds: while a batch is on its way the next ones collect (nobody waits for a timer); a message is
 refused for its own fault only; each batch wakes its waiters once.
 See: client/link.py for the way out; waiting.py of _sync and of _aio for the two kinds of waiting.
@@ -34,11 +34,11 @@ from dejaqueue.schema.plain import (
 from dejaqueue.wire.frames import Reply
 
 ROWS_MAX = 4_096
-"""A batch of single messages is closed at so many rows."""
+"""Rows at which a batch of single messages is closed."""
 BYTES_MAX = 4 << 20
-"""… or so many payload bytes."""
+"""Payload bytes at which it is closed."""
 ROWS_EARLY = 256
-"""With so many rows waiting, a batch goes out though another is on its way."""
+"""Waiting rows with which a batch goes out although another is on its way."""
 BATCHES_MAX = 8
 """Batches on their way at most."""
 
@@ -85,7 +85,7 @@ VARIANTS = {(due, more): Variant(due, more) for due in (False, True) for more in
 
 
 class Gathered:
-    """Messages that share a batch, and who waits for them."""
+    """Messages that share a batch, and the calls that wait for it."""
 
     __slots__ = ("byte_count", "future", "locks", "loops", "outcomes", "reply", "rows")
 
@@ -220,7 +220,7 @@ class Gather(RowSender):
         self._on_way = 0
 
     def add(self, row: Row, lock: Any, future: asyncio.Future[None] | None) -> tuple[Gathered, int]:
-        """Put a message into the open batch; who waits is woken with it. Then call `pump`."""
+        """Put a message into the open batch. Then call `pump`."""
         with self._mutex:
             gathered = self._open
             rows = gathered.rows

@@ -125,11 +125,11 @@ class ShardCalls:
             rows = [{"state": s, "count": n} for s, n in zip(states, sums.tolist(), strict=True)]
             return {"rows": rows, "next": None}
         limit, after = self._check_page(name, body, field)
-        found: dict[str, int] = {}
+        count_of: dict[str, int] = {}
         for shard in range(self._spread):
             for row in self._all_counts(name, {"by": by}, field, shard):
-                found[row[by]] = found.get(row[by], 0) + row["count"]
-        ranked = sorted((-count, word) for word, count in found.items())
+                count_of[row[by]] = count_of.get(row[by], 0) + row["count"]
+        ranked = sorted((-count, word) for word, count in count_of.items())
         if after is not None:
             ranked = [pair for pair in ranked if pair > (-after["count"], after["name"])]
         rows = [{by: word, "count": -count} for count, word in ranked[:limit]]
@@ -233,8 +233,8 @@ class ShardCalls:
         answers = self._some(name, bodies or {0: body}, field)
         if "dropped" in answers[0]:
             return {"dropped": sum(answer["dropped"] for answer in answers)}
-        found = {entry["name"]: entry for answer in answers for entry in answer["entries"]}
-        return {"entries": [found[one] for one in names]}
+        entries = {entry["name"]: entry for answer in answers for entry in answer["entries"]}
+        return {"entries": [entries[one] for one in names]}
 
     def cron_named(self, name: str, body: Body, field: str) -> Body:
         """One entry: shown, run, its next firings."""

@@ -83,12 +83,12 @@ class ShardedWriteChannel:
 
     def _channel(self, shard: int) -> WriteChannel:
         with self._mutex:
-            found = self._channels.get(shard)
-            if found is None:
+            channel = self._channels.get(shard)
+            if channel is None:
                 name = shard_name(self._topic.name, shard, self._topic.spread)
-                found = self._open_one(replace(self._stream, topic=name))
-                self._channels[shard] = found
-            return found
+                channel = self._open_one(replace(self._stream, topic=name))
+                self._channels[shard] = channel
+            return channel
 
     def close(self) -> None:
         """Wait for replies of what was sent, then close. Twice is fine."""

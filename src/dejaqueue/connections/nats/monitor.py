@@ -13,7 +13,7 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -32,6 +32,7 @@ class Copy:
 
     Attributes:
         gone: records between the first and the last that this server says are deleted.
+        leader: who leads the stream, as this server believes; "" = it knows of none.
         followers: names of the other servers that should have it, as the leader says; empty on
             the others.
         lags: of the followers, how many operations each is behind.
@@ -224,7 +225,8 @@ def _cluster_size(told: dict[str, Any]) -> int:
 
 def _copy(server: str, stream: dict[str, Any]) -> Copy:
     state, cluster = stream.get("state") or {}, stream.get("cluster") or {}
-    leader = str(cluster.get("leader", server))
+    # A server without others leads alone. One that knows of no leader leaves the name out.
+    leader = str(cluster.get("leader", "")) if cluster else server
     followers = cluster.get("replicas") or () if leader == server else ()
     return Copy(
         server=server,
@@ -238,3 +240,19 @@ def _copy(server: str, stream: dict[str, Any]) -> Copy:
         followers=tuple(str(one.get("name", "")) for one in followers),
         lags=tuple(int(one.get("lag", 0)) for one in followers),
     )
+
+
+def lags_of(copies: Iterable[Copy]) -> dict[tuple[str, str], int]:
+    """(stream, server) -> how many operations it is behind, as the stream's leader says.
+
+    A server that was cut off, or could not write, may still believe that it leads: what is worse
+    of what two leaders say counts.
+    """
+    lags: dict[tuple[str, str], int] = {}
+    for copy in copies:
+        if copy.leader != copy.server:
+            continue
+        told = zip((copy.server, *copy.followers), (0, *copy.lags), strict=True)
+        for server, lag in told:
+            lags[copy.stream, server] = max(lag, lags.get((copy.stream, server), 0))
+    return lags

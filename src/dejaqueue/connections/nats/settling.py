@@ -34,11 +34,11 @@ def settled(look: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
     clock, wake = SystemClock(), Wake()
     until_us = clock.now_us() + UNDONE_MS * 1_000
     while True:
-        found = look()
-        if found is None or _is_old(found) or _all_have_it(found):
-            return found
+        answer = look()
+        if answer is None or _is_old(answer) or _all_have_it(answer):
+            return answer
         if clock.now_us() >= until_us:
-            return found
+            return answer
         clock.wait_until(clock.now_us() + LOOK_US, wake)
 
 

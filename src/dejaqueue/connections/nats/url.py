@@ -91,16 +91,16 @@ def read_url(url: str) -> NatsUrl:
 
 
 def _monitors(text: str) -> tuple[str, ...]:
-    found: list[str] = []
+    monitors: list[str] = []
     for place in text.split(","):
         scheme = HTTPS if place.startswith(HTTPS) else ""
         places = _places(place.removeprefix(scheme), MONITOR_PORT, "monitor")
-        found += (scheme + one for one in places)
-    return tuple(found)
+        monitors += (scheme + one for one in places)
+    return tuple(monitors)
 
 
 def _places(text: str, port: int, field: str) -> tuple[str, ...]:
-    found = []
+    addresses = []
     for place in filter(None, text.split(",")):
         try:
             parts = urlsplit(f"//{place}")
@@ -109,5 +109,5 @@ def _places(text: str, port: int, field: str) -> tuple[str, ...]:
             host, given = None, 0
         if not host:
             raise BadRequest(field, "host:port, with commas between several", place)
-        found.append(f"[{host}]:{given}" if ":" in host else f"{host}:{given}")
-    return tuple(found)
+        addresses.append(f"[{host}]:{given}" if ":" in host else f"{host}:{given}")
+    return tuple(addresses)

@@ -63,7 +63,7 @@ async def enqueue(request: Request, queue_name: str) -> Response:
     principal = principal_of(request)
     principal.require(Role.PRODUCE, queue_name)
     message = await _message(request)
-    account_of(request).take_rows(1)
+    account_of(request).take_sent(1, len(message.content), wait=False)
     doq = doq_of(request)
     sender = principal.sender_for(queue_name, Role.PRODUCE)
     row = await doq.messages.enqueue(queue_name, message, sender)
@@ -77,8 +77,8 @@ async def _message(request: Request) -> shapes.DoqNewMessage:
     try:
         return shapes.DoqNewMessage.model_validate(orjson.loads(content))
     except orjson.JSONDecodeError as wrong:
-        found = {"type": "json_invalid", "loc": ("body",), "msg": str(wrong), "input": None}
-        raise RequestValidationError([found]) from None
+        problem = {"type": "json_invalid", "loc": ("body",), "msg": str(wrong), "input": None}
+        raise RequestValidationError([problem]) from None
     except ValidationError as wrong:
         errors = wrong.errors(include_url=False, include_context=False)
         raise RequestValidationError(
@@ -112,8 +112,13 @@ def _wants_ack(request: Request) -> bool:
     text = request.query_params.get("ack", "false").lower()
     if text in _YES or text in _NO:
         return text in _YES
-    found = {"type": "bool_parsing", "loc": ("query", "ack"), "msg": "true or false", "input": text}
-    raise RequestValidationError([found])
+    problem = {
+        "type": "bool_parsing",
+        "loc": ("query", "ack"),
+        "msg": "true or false",
+        "input": text,
+    }
+    raise RequestValidationError([problem])
 
 
 @route(router, "doq_ack", response_model=shapes.DoqDone, responses=documented("ack"))

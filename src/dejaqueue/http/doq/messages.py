@@ -97,17 +97,17 @@ class Messages:
 
     def _gather(self, queue_name: str, sender: Sender) -> Gather:
         """Messages of one sender and queue that come at once are sent at once."""
-        found = self._gathers.get((queue_name, sender))
-        if found is None:
+        gather = self._gathers.get((queue_name, sender))
+        if gather is None:
             if len(self._gathers) >= GATHERS_MAX:
                 self._gathers = {k: v for k, v in self._gathers.items() if not v.is_idle}
             clock = self._broker.clock
             stream = WriteStream(queue_name)
-            found = Gather(
+            gather = Gather(
                 self._broker, stream, sender, lambda r: rows.send_batch(r, clock.utc_ms())
             )
-            self._gathers[queue_name, sender] = found
-        return found
+            self._gathers[queue_name, sender] = gather
+        return gather
 
     async def _write(self, stream: WriteStream, sender: Sender, batch: pa.RecordBatch) -> Reply:
         answer: Future[Reply] = Future()
@@ -137,10 +137,10 @@ class Messages:
 
     def _turns(self, topic: ServedTopic, number: int) -> Turns:
         turns = self._turns_of.setdefault(topic, {})
-        found = turns.get(number)
-        if found is None:
-            found = turns[number] = Turns(topic, number)
-        return found
+        turns_of = turns.get(number)
+        if turns_of is None:
+            turns_of = turns[number] = Turns(topic, number)
+        return turns_of
 
     def _lapses_of(self, topic: ServedTopic, number: int) -> Lapses | None:
         """None for fair queues, where a message comes back to its place by itself."""
@@ -151,21 +151,21 @@ class Messages:
     async def get(self, queue_name: str, text: str) -> Row:
         """A message as it is. Raises Refused if there is none."""
         topic, name = self.topic(queue_name), rows.name_of(text)
-        found = await asyncio.to_thread(self._peek, queue_name, name)
-        if found is None:
+        row = await asyncio.to_thread(self._peek, queue_name, name)
+        if row is None:
             raise Refused(_TOLD[RowStatus.NOT_FOUND])
-        return rows.row_of(topic.topic.kind, found)
+        return rows.row_of(topic.topic.kind, row)
 
     def _peek(self, queue_name: str, name: Name) -> dict[str, Any] | None:
-        found = self._page(queue_name, keys=list(name.keys))
-        if not found and name.id < 1 << 63:
-            found = [row for row in self._page(queue_name, ids=[name.id]) if not row["key"]]
-        return found[0] if found else None
+        rows = self._page(queue_name, keys=list(name.keys))
+        if not rows and name.id < 1 << 63:
+            rows = [row for row in self._page(queue_name, ids=[name.id]) if not row["key"]]
+        return rows[0] if rows else None
 
     def _page(self, queue_name: str, **named: list[Any]) -> list[dict[str, Any]]:
         _, [page] = self._broker.read("peek", {"topic": queue_name, **named})
-        found: list[dict[str, Any]] = page.to_pylist()
-        return found
+        rows: list[dict[str, Any]] = page.to_pylist()
+        return rows
 
     async def ack(self, queue_name: str, text: str) -> None:
         """A message is done. Raises Refused if nobody has it."""
@@ -212,7 +212,7 @@ class Messages:
         self, queue_name: str, row: Row, priority: int, metadata: dict[str, str]
     ) -> None:
         home, sequence = unpack_id(row.message_id)
-        # It stays the message of who sent it.
+        # The sender of the message stays the one it was.
         asked = self.topic(queue_name).look(home, partial(doq.sender_of, sequence=sequence))
         sender = await asyncio.wrap_future(asked)
         transactions = self._broker.transactions

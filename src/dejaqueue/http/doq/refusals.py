@@ -81,7 +81,7 @@ def _printable(value: object) -> str:
 
 
 def _invalid(error: RequestValidationError) -> JSONResponse:
-    found = [
+    problems = [
         {
             "message": _printable(first["msg"]),
             "location": _printable(".".join(str(part) for part in first["loc"])),
@@ -90,8 +90,8 @@ def _invalid(error: RequestValidationError) -> JSONResponse:
         for first in error.errors()[:10]
     ]
     if any(first["type"] == "json_invalid" for first in error.errors()):
-        return refusal(400, "the body is not JSON", found)
-    return refusal(422, "validation failed", found)
+        return refusal(400, "the body is not JSON", problems)
+    return refusal(422, "validation failed", problems)
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]

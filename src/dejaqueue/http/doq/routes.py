@@ -76,10 +76,10 @@ def _create(service: Service, asked: Topic) -> Topic:
 async def list_queues(request: Request) -> JSONResponse:
     """All queues that the caller may look at."""
     principal, broker = principal_of(request), service_of(request).broker
-    found = [topic for topic in broker.topics() if topics.is_queue(topic)]
+    queues = [topic for topic in broker.topics() if topics.is_queue(topic)]
     rates = doq_of(request).rates
-    rates.keep(topic.name for topic in found)
-    shown = [topic for topic in found if rules.may_look(principal, topic.name)]
+    rates.keep(topic.name for topic in queues)
+    shown = [topic for topic in queues if rules.may_look(principal, topic.name)]
     stats = await run_in_threadpool(_stats, service_of(request), request, shown)
     described = [
         topics.describe(topic, stats[topic.name], rates.of(topic.name))
@@ -92,13 +92,13 @@ async def list_queues(request: Request) -> JSONResponse:
 def _stats(service: Service, request: Request, shown: list[Topic]) -> dict[str, dict[str, Any]]:
     """The counts of these topics; those that are gone meanwhile are left out."""
     if service.broker.is_shared:
-        found: dict[str, dict[str, Any]] = service.stats(request)["topics"]
-        return found
-    found = {}
+        stats: dict[str, dict[str, Any]] = service.stats(request)["topics"]
+        return stats
+    stats = {}
     for topic in shown:
         with suppress(TopicUnknown):
-            found[topic.name] = service.broker.call("stats", {"topic": topic.name})
-    return found
+            stats[topic.name] = service.broker.call("stats", {"topic": topic.name})
+    return stats
 
 
 @route(
@@ -160,7 +160,7 @@ async def cluster_servers(request: Request) -> JSONResponse:
     """
     principal_of(request).require(Role.MANAGE, "")
     broker = service_of(request).broker
-    found = await run_in_threadpool(broker.cluster)
+    cluster = await run_in_threadpool(broker.cluster)
     alone = {"node": ALONE, "http_url": str(request.base_url).rstrip("/")}
     servers = [
         {
@@ -170,7 +170,7 @@ async def cluster_servers(request: Request) -> JSONResponse:
             "is_leader": True,
             "suffrage": "Voter",
         }
-        for node in found["nodes"] or [alone]
+        for node in cluster["nodes"] or [alone]
     ]
     return JSONResponse({"servers": servers})
 
@@ -182,7 +182,7 @@ async def cluster_servers(request: Request) -> JSONResponse:
     router, "doq_generate_ids", response_model=shapes.DoqIds, responses=documented("generate_ids")
 )
 async def generate_ids(request: Request, body: shapes.DoqNewIds) -> JSONResponse:
-    """Ids for messages that are to be sent; who sends one twice has sent it once."""
+    """Ids for messages that are to be sent: a message sent twice with its id counts once."""
     principal_of(request)
     return JSONResponse({"ids": doq_of(request).ids.take(body.number)})
 

@@ -36,8 +36,8 @@ class Doq:
 
 def doq_of(request: Request) -> Doq:
     """Of the application that a request came to."""
-    found: Doq = request.app.state.doq
-    return found
+    doq: Doq = request.app.state.doq
+    return doq
 
 
 def message_answer(status: str, row: Row) -> JsonAnswer:

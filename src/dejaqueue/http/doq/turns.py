@@ -67,11 +67,11 @@ class Turns:
             requests = self._waiting[:TOGETHER_MAX]
             del self._waiting[:TOGETHER_MAX]
             self._in_flight += 1
-            found: list[Any] = []
+            answers: list[Any] = []
             topic = self._topic()
             assert topic is not None  # whoever waits holds it
             works = [request.wanted for request in requests]
-            submit(topic, self._number, works, found, partial(self._replied, requests, found))
+            submit(topic, self._number, works, answers, partial(self._replied, requests, answers))
 
     def _replied(self, requests: list[_Request], found: list[Any], reply: Reply) -> None:
         """On the thread that made it durable. Must not raise."""

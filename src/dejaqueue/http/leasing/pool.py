@@ -71,9 +71,9 @@ class LeasePool:
 
     def session(self, options: ConsumeStream) -> SharedSession:
         """The consumer for these options. Raises TopicUnknown, ResourceExhausted, Unavailable."""
-        found = self._sessions.get(options)
-        if found is not None:
-            return found
+        session = self._sessions.get(options)
+        if session is not None:
+            return session
         if self._is_closed:
             raise stopping()
         made = SharedSession(self._broker, options, self._read, self._forget)
@@ -83,7 +83,7 @@ class LeasePool:
         return made
 
     def close(self) -> None:
-        """Tell everyone who waits that the broker stops. Twice is fine."""
+        """Tell every waiting request that the broker stops. Twice is fine."""
         self._is_closed = True
         if self._round is not None:
             self._round.cancel()

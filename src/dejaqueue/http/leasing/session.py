@@ -272,7 +272,7 @@ class SharedSession:
         self._trim()
 
     def fail(self, error: DejaQError) -> None:
-        """Tell everyone who waits that nothing comes, and end."""
+        """Answer every waiting request with nothing, and end."""
         self._ended(self)
         while self._waiters:
             waiter = self._waiters.popleft()

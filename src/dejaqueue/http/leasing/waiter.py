@@ -29,11 +29,11 @@ class Delivered:
 
     def objects(self, *, as_base64: bool) -> Objects:
         """The messages as JSON objects, made once for all requests that share them."""
-        found = self._objects.get(as_base64)
-        if found is None:
-            found = messages(self.batch, as_base64=as_base64, lease_end_ms=self.lease_end_ms)
-            self._objects[as_base64] = found
-        return found
+        objects = self._objects.get(as_base64)
+        if objects is None:
+            objects = messages(self.batch, as_base64=as_base64, lease_end_ms=self.lease_end_ms)
+            self._objects[as_base64] = objects
+        return objects
 
 
 @dataclass(frozen=True, slots=True)

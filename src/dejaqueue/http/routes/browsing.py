@@ -133,10 +133,10 @@ def peek_one(
     check_names(request)
     _, sender = _broker_for(request, topic)
     ticket = {"topic": topic, "ids": [check_id(id)]}
-    found = shown.messages(_peeked(request, ticket, sender))
-    if not found:
+    messages = shown.messages(_peeked(request, ticket, sender))
+    if not messages:
         raise HTTPException(404, f"no live message has the id {id}")
-    return json_answer(found[0])
+    return json_answer(messages[0])
 
 
 @route(
@@ -161,8 +161,8 @@ def counts(
     check_names(request, "by", "limit", "after")
     values = given(topic=topic, by=by, limit=limit, after=from_cursor(after))
     broker, sender = _broker_for(request, topic)
-    found = broker.call("counts", values, Requester(sender))
-    return json_answer(found | {"next": to_cursor(found["next"])})
+    page = broker.call("counts", values, Requester(sender))
+    return json_answer(page | {"next": to_cursor(page["next"])})
 
 
 @route(
@@ -231,8 +231,8 @@ def topic_stats(request: Request, topic: TopicName) -> Response:
 def consumers(request: Request, topic: TopicName) -> Response:
     """Who consumes the topic now."""
     check_names(request)
-    found = _broker(request, topic).consumers(topic)
-    return json_answer({"consumers": found})
+    consumers = _broker(request, topic).consumers(topic)
+    return json_answer({"consumers": consumers})
 
 
 @route(

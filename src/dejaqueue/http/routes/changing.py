@@ -124,5 +124,5 @@ async def _by_filter(
         "after": from_cursor(values.get("after")),
     }
     act = service_of(request).broker.call
-    found = await run_in_threadpool(act, f"{op}_where", call, Requester(sender))
-    return json_answer({"count": found["count"], "next": to_cursor(found["next"])})
+    answer = await run_in_threadpool(act, f"{op}_where", call, Requester(sender))
+    return json_answer({"count": answer["count"], "next": to_cursor(answer["next"])})

@@ -55,9 +55,9 @@ def list_entries(
 ) -> Response:
     """The entries of a topic, by name."""
     check_names(request, "limit", "after")
-    found = _act(request, "cron_list", topic=topic, after=after, limit=limit)["entries"]
-    following = found[-1]["name"] if len(found) == limit else None
-    return json_answer({"entries": [_shown(entry) for entry in found], "next": following})
+    entries = _act(request, "cron_list", topic=topic, after=after, limit=limit)["entries"]
+    following = entries[-1]["name"] if len(entries) == limit else None
+    return json_answer({"entries": [_shown(entry) for entry in entries], "next": following})
 
 
 @route(
@@ -74,8 +74,10 @@ def put_entries(request: Request, topic: TopicName, values: Body) -> Response:
     entries = values.get("entries")
     if type(entries) is not list:
         raise BadRequest("entries", "a list of entries", entries)
-    found = _act(request, "cron_put", topic=topic, entries=[_taken(entry) for entry in entries])
-    return json_answer({"entries": [_shown(entry) for entry in found["entries"]]})
+    entries_now = _act(
+        request, "cron_put", topic=topic, entries=[_taken(entry) for entry in entries]
+    )
+    return json_answer({"entries": [_shown(entry) for entry in entries_now["entries"]]})
 
 
 @route(router, "cron_put_one", openapi_extra=body(shapes.NewCronEntry, _NEW), responses=_SHOWN)
@@ -197,10 +199,10 @@ def _taken(values: object) -> dict[str, Any]:
 def _shown(entry: dict[str, Any]) -> dict[str, Any]:
     """An entry as it is answered."""
     content = base64.b64decode(entry["payload"])
-    found = {name: value for name, value in entry.items() if name != "payload"}
-    found["last_id"] = id_text(entry["last_id"])
+    values = {name: value for name, value in entry.items() if name != "payload"}
+    values["last_id"] = id_text(entry["last_id"])
     try:
-        found["payload"] = content.decode()
+        values["payload"] = content.decode()
     except UnicodeDecodeError:
-        found["payload_base64"] = entry["payload"]
-    return found
+        values["payload_base64"] = entry["payload"]
+    return values

@@ -56,14 +56,14 @@ async def readyz(request: Request) -> JSONResponse:
 def _threads(request: Request) -> CapacityLimiter:
     """Made on the event loop by the first probe."""
     state = request.app.state
-    found: CapacityLimiter | None = getattr(state, "probe_threads", None)
-    if found is None:
-        found = state.probe_threads = CapacityLimiter(THREADS)
-    return found
+    threads: CapacityLimiter | None = getattr(state, "probe_threads", None)
+    if threads is None:
+        threads = state.probe_threads = CapacityLimiter(THREADS)
+    return threads
 
 
 def _may_look(request: Request) -> bool:
-    """The entrance asks nobody who comes to a public path."""
+    """True if the caller may observe; on a public path the entrance does not find that out."""
     try:
         key = bearer_of(request.headers.get("authorization", ""))
         return rules.may_look(service_of(request).gate.principal(key), "")

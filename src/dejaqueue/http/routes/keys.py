@@ -36,9 +36,9 @@ def _act(request: Request, name: str, values: dict[str, Any]) -> dict[str, Any]:
     principal_of(request).require(Role.ADMIN, "")
     note(request, **audit.facts(name, values))
     near = request.client is not None and administration.is_near(request.client.host)
-    found = service_of(request).broker.call(name, values, Requester(is_near=near))
-    note(request, **audit.facts_of_answer(name, found))
-    return found
+    answer = service_of(request).broker.call(name, values, Requester(is_near=near))
+    note(request, **audit.facts_of_answer(name, answer))
+    return answer
 
 
 @route(

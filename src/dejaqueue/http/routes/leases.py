@@ -159,9 +159,9 @@ async def _ack_now(flow: Flow, topic: str, taken: list[Taken]) -> list[Taken]:
         return taken
     kept, first = [], 0
     for part in taken:
-        found = answered.statuses[first : first + part.batch.num_rows]
+        statuses = answered.statuses[first : first + part.batch.num_rows]
         first += part.batch.num_rows
-        mask = pa.array([status == RowStatus.OK for status in found])
+        mask = pa.array([status == RowStatus.OK for status in statuses])
         batch = part.batch.filter(mask)
         kept.append(Taken(Delivered(batch, part.lease_end_ms), 0, batch.num_rows))
     return kept
@@ -170,10 +170,10 @@ async def _ack_now(flow: Flow, topic: str, taken: list[Taken]) -> list[Taken]:
 def _leased(taken: list[Taken], kind: str, *, as_base64: bool) -> Response:
     if kind == ARROW:
         return _arrow(taken)
-    found = [message for part in taken for message in part.objects(as_base64=as_base64)]
+    messages = [message for part in taken for message in part.objects(as_base64=as_base64)]
     if kind == JSON:
-        return json_answer({"messages": found})
-    lines = [json_answer(message).body for message in found]
+        return json_answer({"messages": messages})
+    lines = [json_answer(message).body for message in messages]
     return Response(b"".join(bytes(line) + b"\n" for line in lines), media_type=NDJSON)
 
 

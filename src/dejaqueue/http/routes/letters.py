@@ -128,5 +128,5 @@ def _move(request: Request, topic: str, values: dict[str, Any]) -> Response:
         if type(ids) is not list:
             raise BadRequest("ids", "a list of ids", ids)
         call["ids"] = [check_id(value, "ids") for value in ids]
-    found = service_of(request).broker.call("redrive", call, rule.requester(caller, call))
-    return json_answer(found | {"next": to_cursor(found["next"])})
+    answer = service_of(request).broker.call("redrive", call, rule.requester(caller, call))
+    return json_answer(answer | {"next": to_cursor(answer["next"])})

@@ -157,7 +157,7 @@ async def _send_one(
         batch = send_batch([message], flow.now_ms())
         answered = await _write(request, principal, stream, batch)
     else:
-        account_of(request).take_rows(1)
+        account_of(request).take_sent(1, byte_count, wait=False)
         sender = principal.sender_for(stream.topic, Role.PRODUCE)
         answered = await flow.gather(stream, sender).put([message])
     return _sent(stream, answered, shown.one_sent(answered, str(message.get("key"))))
@@ -205,7 +205,7 @@ async def _write(
     """Write a batch by itself, as an idempotent producer if the request has a name."""
     broker, account = flow_of(request).broker, account_of(request)
     sender = principal.sender_for(stream.topic, Role.PRODUCE)
-    account.take_rows(batch.num_rows)
+    account.take_sent(batch.num_rows, batch.get_total_buffer_size(), wait=False)
     named = header(request, b"idempotency-key")
     if not named:
         return await write(broker, stream.check(), sender, batch, account=account)

@@ -128,16 +128,16 @@ def purge_topic(request: Request, topic: TopicName) -> Response:
     broker = service_of(request).broker
     cancelled, after = 0, None
     for _ in range(PURGE_CALLS_MAX):
-        found = broker.call("cancel_where", {"topic": topic, "after": after})
-        cancelled += found["count"]
-        after = found["next"]
+        answer = broker.call("cancel_where", {"topic": topic, "after": after})
+        cancelled += answer["count"]
+        after = answer["next"]
         if after is None:
             break
     return json_answer({"cancelled": cancelled, "is_finished": after is None})
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
-    """Settings that are given: null is as if it were not there."""
+    """The settings that are given; null counts as not given."""
     if "" in values:
         raise BadRequest("topic", "names of settings", "")
     return {name: value for name, value in values.items() if value is not None}

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.memory import MemoryContent, MemoryFile
-from dejaqueue.journal.records.append_index import Stand
+from dejaqueue.journal.records.append_index import ReadCursor
 from dejaqueue.journal.records.mirror import covers
 from dejaqueue.journal.records.reading import CheckedRecords, WholeAppend
 from dejaqueue.journal.segments.segment import HEAD_BYTES, TAIL_BYTES, Segment, SegmentList
@@ -26,7 +26,7 @@ Appends: TypeAlias = npt.NDArray[Any]
 BYTES_MAX: Final = 64 << 20
 SEGMENTS_MAX: Final = 1024
 RUN_BYTES_MAX: Final = 8 << 20
-"""Appends that lie side by side are asked for together, up to so many bytes."""
+"""Bytes up to which appends that lie side by side are read in one request."""
 
 
 class AppendCache:
@@ -51,12 +51,12 @@ class AppendCache:
             there = covers(self._listed, appends["position"])
             for run in _runs(appends[~there]):
                 self._fetch(run)
-            found = self._list()
+            segments = self._list()
             if self._shrink():
                 self._listed = self._list()
             else:
-                self._listed = found
-            return found
+                self._listed = segments
+            return segments
 
     def _list(self) -> SegmentList:
         return SegmentList(tuple(self._kept[first] for first in sorted(self._kept)))
@@ -64,7 +64,7 @@ class AppendCache:
     def _fetch(self, run: Appends) -> None:
         first, last = run[0], run[-1]
         names = ("number", "chain", "position", "entry_chain")
-        stand = Stand(*(int(first[name]) for name in names))
+        stand = ReadCursor(*(int(first[name]) for name in names))
         end = int(last["number"]) + int(last["parts"]) - 1
         wholes = [one for one in self._checked.appends(stand, end) if isinstance(one, WholeAppend)]
         self.record_count += end - stand.number + 1
@@ -85,18 +85,18 @@ class AppendCache:
 
 def _runs(appends: Appends) -> list[Appends]:
     """Appends that lie side by side, together, up to RUN_BYTES_MAX."""
-    found: list[Appends] = []
+    runs: list[Appends] = []
     start, byte_count = 0, 0
     ends = appends["position"] + appends["entries"]
     for place, size in enumerate(appends["byte_count"].tolist()):
         apart = place > start and ends[place - 1] != appends["position"][place]
         if place > start and (apart or byte_count + size > RUN_BYTES_MAX):
-            found.append(appends[start:place])
+            runs.append(appends[start:place])
             start, byte_count = place, 0
         byte_count += size
     if start < len(appends):
-        found.append(appends[start:])
-    return found
+        runs.append(appends[start:])
+    return runs
 
 
 def _segment_of(wholes: list[WholeAppend], chain: int) -> Segment:

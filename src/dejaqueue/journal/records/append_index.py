@@ -42,7 +42,7 @@ SPARSE_PERCENT: Final = 25
 SPARSE_ROWS_MAX: Final = 100_000
 
 
-class Stand(NamedTuple):
+class ReadCursor(NamedTuple):
     """Where reading goes on.
 
     Attributes:
@@ -84,7 +84,7 @@ class AppendIndex:
         self._count = 0
         self._kept = 0  # rows before it are not on the server any more
         self._adopted = False
-        self.stand = Stand()
+        self.stand = ReadCursor()
         self.byte_count = 0
 
     def __len__(self) -> int:
@@ -104,7 +104,7 @@ class AppendIndex:
 
     def add(
         self,
-        after: Stand,
+        after: ReadCursor,
         *,
         entries: int,
         byte_count: int,
@@ -135,26 +135,28 @@ class AppendIndex:
 
     # --- snapshots -----------------------------------------------------------------------------
 
-    def stand_after(self, position: int) -> tuple[int, Stand]:
+    def stand_after(self, position: int) -> tuple[int, ReadCursor]:
         """Ordinal and place of the append that holds the entry behind `position`."""
         if position >= self.tail:
             return self._base + self._count, self.stand
         place = int(self._positions[: self._count].searchsorted(position + 1, side="right")) - 1
         row = self._rows[place]
-        stand = Stand(*(int(row[name]) for name in ("number", "chain", "position", "entry_chain")))
+        stand = ReadCursor(
+            *(int(row[name]) for name in ("number", "chain", "position", "entry_chain"))
+        )
         return self._base + place, stand
 
     def blocks(self, end: int) -> tuple[int, list[Block]]:
         """The appends before ordinal `end` as blocks, and the ordinal of the first."""
-        found = []
+        blocks = []
         for start in range(self._base, end, BLOCK):
             stop = min(start + BLOCK, end)
             content = self._rows[start - self._base : stop - self._base].tobytes()
-            found.append(Block(f"appends-{start}-{stop}", content))
-        return self._base, found
+            blocks.append(Block(f"appends-{start}-{stop}", content))
+        return self._base, blocks
 
     @staticmethod
-    def restored(base: int, blocks: list[bytes], stand: Stand) -> AppendIndex:
+    def restored(base: int, blocks: list[bytes], stand: ReadCursor) -> AppendIndex:
         """The append index of a snapshot."""
         append_index = AppendIndex()
         rows: npt.NDArray[Any] = np.frombuffer(b"".join(blocks), dtype=ROW)
@@ -171,15 +173,15 @@ class AppendIndex:
 
     def places(self, positions: Int64s) -> Int64s:
         """Per position the row of its append, -1 if it is not kept."""
-        found = self._positions[self._kept : self._count].searchsorted(positions, side="right") - 1
-        gone = (found < 0) | (positions >= self.stand.position)
-        return np.where(gone, -1, found + self._kept)
+        rows = self._positions[self._kept : self._count].searchsorted(positions, side="right") - 1
+        gone = (rows < 0) | (positions >= self.stand.position)
+        return np.where(gone, -1, rows + self._kept)
 
     def holding(self, positions: Int64s) -> npt.NDArray[Any]:
         """The appends (of type ROW, each once, in order) that hold these entries; a copy."""
         places = self.places(positions)
-        found: npt.NDArray[Any] = self._rows[np.unique(places[places >= 0])]
-        return found
+        rows: npt.NDArray[Any] = self._rows[np.unique(places[places >= 0])]
+        return rows
 
     def chain_at(self, position: int) -> tuple[int, int] | None:
         """The first append that begins at `position` or behind: (position, entry checksum before).
@@ -292,10 +294,10 @@ class AppendIndex:
         live = self._live[self._kept : self._kept + count]
         live_bytes = rows["readable_bytes"] * live // np.maximum(rows["rows"], 1)
         mostly_dead = 100 * np.cumsum(live_bytes) < SPARSE_PERCENT * np.cumsum(rows["byte_count"])
-        found = np.flatnonzero(mostly_dead & (np.cumsum(live) > 0))
-        if not len(found):
+        indices = np.flatnonzero(mostly_dead & (np.cumsum(live) > 0))
+        if not len(indices):
             return None
-        end = min(int(found[-1]), int(np.cumsum(live).searchsorted(SPARSE_ROWS_MAX)))
+        end = min(int(indices[-1]), int(np.cumsum(live).searchsorted(SPARSE_ROWS_MAX)))
         last = rows[end]
         return np.array(
             [[rows[0]["position"], last["position"] + last["entries"] - 1]], dtype=np.int64

@@ -18,8 +18,9 @@ from collections.abc import Iterator, Sequence
 import xxhash
 
 from dejaqueue.connections.cassandra import CassandraSession
-from dejaqueue.errors import Fenced, JournalDamaged, Unavailable
+from dejaqueue.errors import Fenced, Unavailable
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
+from dejaqueue.journal.records.objects import read_whole
 
 RECORD_BYTES_MAX = 512 << 10
 BATCH_BYTES = 2 << 20
@@ -121,21 +122,17 @@ class CassandraRecordStore(RecordStore):
 
     def get_object(self, name: str) -> bytes | None:
         """An object's content. Raises JournalDamaged if it is not what was stored."""
+        return read_whole(f"{name} in {self.summary}", lambda: self._find(name), self._content)
+
+    def _content(self, facts: tuple[str, int, str]) -> bytes | None:
+        mark, count, checksum = facts
         one = f"SELECT content FROM {self._space}.piece WHERE mark = ? AND place = ?"
-        for _ in range(TRIES):
-            facts = self._find(name)
-            if facts is None:
-                return None
-            mark, count, checksum = facts
-            rows = [
-                self._session.run(one, (mark, place)).one()
-                for place in range(-(-count // PIECE_BYTES))
-            ]
-            content = b"".join(row.content for row in rows if row is not None)
-            if len(content) == count and xxhash.xxh3_128_hexdigest(content) == checksum:
-                return content
-            # Replaced meanwhile, or damaged: the name tells which.
-        raise JournalDamaged(f"object {name} in {self.summary}: not what was stored")
+        rows = [
+            self._session.run(one, (mark, place)).one() for place in range(-(-count // PIECE_BYTES))
+        ]
+        content = b"".join(row.content for row in rows if row is not None)
+        is_whole = len(content) == count and xxhash.xxh3_128_hexdigest(content) == checksum
+        return content if is_whole else None
 
     def object_names(self, prefix: str) -> list[str]:
         """Names of the objects that begin so, sorted."""

@@ -16,7 +16,7 @@ Duties of a `RecordLog` (one object = one partition):
     backend never sends the same append again by itself.
  6. `last` is read so that an append that was acknowledged to anybody before is seen.
  7. `read` gives the records asked for that are there, in order; it does not pretend: what is not
-    there is left out, and what is there is given as it was stored (who reads checks it).
+    there is left out, and what is there is given as it was stored (the reader checks it).
  8. `drop_before(n)` lets the server forget records below n, some time later. The numbers of the
     others stay; `last` stays, also when nothing is left.
  9. Any thread may call `read` while another appends.

@@ -17,6 +17,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -44,7 +45,7 @@ from dejaqueue.journal.interface import (
     SnapshotFile,
 )
 from dejaqueue.journal.records.append_cache import AppendCache
-from dejaqueue.journal.records.append_index import AppendIndex, Stand
+from dejaqueue.journal.records.append_index import AppendIndex, ReadCursor
 from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.journal.records.interface import RecordLog, RecordStore
 from dejaqueue.journal.records.mirror import Mirror, covers, segment_at
@@ -58,7 +59,7 @@ log = logging.getLogger(__name__)
 _LEDGER_PART: Final = "appends-"
 _OPEN_TRIES: Final = 3
 _ROOM_APPENDS: Final = 8
-"""After the server had no room, producers wait for so many appends of others to get through."""
+"""Appends of others that must get through before producers go on, once the server had no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class _Saved:
     meta: str
     identity: int
     base: int
-    stand: Stand
+    stand: ReadCursor
     blocks: tuple[str, ...]
 
     def encode(self) -> str:
@@ -84,7 +85,7 @@ class _Saved:
     @staticmethod
     def decode(text: str) -> _Saved:
         facts: dict[str, Any] = json.loads(text)
-        stand = Stand(*facts["stand"])
+        stand = ReadCursor(*facts["stand"])
         return _Saved(
             facts["meta"], facts["identity"], facts["base"], stand, tuple(facts["blocks"])
         )
@@ -143,13 +144,26 @@ class RecordJournal(Journal):
             self._snapshot_objects = SnapshotObjects(self._store, self._prefix)
             try:
                 self._recover()
-                if self._check_made is not None and self._append_index.tail == 0:
-                    self._check_made()  # it may have come into being just now, after a drop
+                self._check_begun()
                 return
             except JournalDamaged:
                 # The owner before may have taken a snapshot meanwhile, and dropped what was before.
                 if not last_try or self._snapshot_objects.is_newest():
                     raise
+
+    def _check_begun(self) -> None:
+        """Refuse an empty log where there were records: it was lost, and made again just now."""
+        if self._append_index.tail:
+            # An append of the owner before may be in, and the mark not.
+            with suppress(ResourceExhausted):  # who reads what is there needs no room
+                self._snapshot_objects.begin()
+            return
+        if self._check_made is not None:
+            self._check_made()  # it may have come into being just now, after a drop
+        if self._snapshot_objects.has_begun:
+            raise JournalDamaged(
+                f"{self._place}: the server has no records, though some were durable there"
+            )
 
     def _recover(self) -> None:
         """Read the records behind the snapshot into the append index and mirror."""
@@ -163,7 +177,7 @@ class RecordJournal(Journal):
                 f"{stand.number - 1}"
             )
         for found in self._checked.appends(stand, last):
-            if isinstance(found, Stand):
+            if isinstance(found, ReadCursor):
                 self._append_index.stand = found
                 continue
             self._mirror.add(
@@ -227,10 +241,12 @@ class RecordJournal(Journal):
         except Unavailable as failure:
             self._failure = str(failure)
             raise
-        if self._check_made is not None and after == 0:
-            # It may have been dropped between opening and this: what came after that is nobody's.
+        if after == 0:
             try:
-                self._check_made()
+                self._snapshot_objects.begin()
+                if self._check_made is not None:
+                    # It may have been dropped since it was opened: what came then is nobody's.
+                    self._check_made()
             except DejaQError as failure:
                 self._failure = str(failure)
                 raise
@@ -257,7 +273,9 @@ class RecordJournal(Journal):
         readable = [one for one in facts if one.kind in READABLE]
         with self._guard:
             position = self._append_index.stand.position + len(facts)
-            after = Stand(landed.number_after, landed.chain_after, position, facts[-1].checksum)
+            after = ReadCursor(
+                landed.number_after, landed.chain_after, position, facts[-1].checksum
+            )
             self._append_index.add(
                 after,
                 entries=len(facts),

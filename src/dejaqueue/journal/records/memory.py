@@ -48,8 +48,8 @@ class MemoryRecords(RecordLog):
         """See RecordLog.read."""
         with self._guard:
             numbers = [number for number in self.contents if first <= number < end]
-            found = [(number, self.contents[number]) for number in sorted(numbers)]
-        return iter(found)
+            copies = [(number, self.contents[number]) for number in sorted(numbers)]
+        return iter(copies)
 
     def drop_before(self, number: int) -> None:
         """See RecordLog.drop_before."""

@@ -114,14 +114,14 @@ class Mirror:
         self._guard = threading.RLock()  # for whoever changes the list of segments
         self._open_file = False
         files.make_directory(directory)
-        found: list[Segment] = []
+        segments: list[Segment] = []
         for name in files.names(directory):
             segment = self._found(directory / name) if name.endswith(SUFFIX) else None
-            if segment is not None and (not found or found[-1].last < segment.first):
-                found.append(segment)
+            if segment is not None and (not segments or segments[-1].last < segment.first):
+                segments.append(segment)
             else:
                 self._unlink(directory / name)
-        self.listed = SegmentList(tuple(found))
+        self.listed = SegmentList(tuple(segments))
 
     # --- what an earlier life left -------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal import format as entry_format
-from dejaqueue.journal.records.append_index import Stand
+from dejaqueue.journal.records.append_index import ReadCursor
 from dejaqueue.journal.records.interface import RecordLog
 from dejaqueue.journal.records.record import Record, RecordKind, open_record
 from dejaqueue.journal.segments.segment import READABLE
@@ -55,7 +55,7 @@ class WholeAppend(NamedTuple):
     position: int
     body: memoryview
     entries: list[EntryFacts]
-    after: Stand
+    after: ReadCursor
 
     @property
     def rows(self) -> int:
@@ -122,10 +122,10 @@ class CheckedRecords:
                     return record
         raise JournalDamaged(f"{self.place}, record {number}: {wrong}")
 
-    def appends(self, stand: Stand, last: int) -> Iterator[WholeAppend | Stand]:
+    def appends(self, stand: ReadCursor, last: int) -> Iterator[WholeAppend | ReadCursor]:
         """Yield the appends from `stand` to the record `last`.
 
-        Yields a Stand where records without entries of their own end: barriers and void sets.
+        Yields a ReadCursor where records without entries of their own end: barriers and void sets.
 
         Raises:
             JournalDamaged, Unavailable.
@@ -159,7 +159,7 @@ class CheckedRecords:
         if parts:  # never acknowledged
             yield stand._replace(number=last + 1, chain=parts[-1].checksum)
 
-    def _joined(self, parts: list[Record], stand: Stand) -> WholeAppend:
+    def _joined(self, parts: list[Record], stand: ReadCursor) -> WholeAppend:
         head, last = parts[0].head, parts[-1]
         body = parts[0].body if len(parts) == 1 else memoryview(b"".join(p.body for p in parts))
         entries = entries_of(body, stand.position, stand.entry_chain)
@@ -167,7 +167,7 @@ class CheckedRecords:
             raise JournalDamaged(
                 f"{self.place}, record {head.number}: its entries are not what was written"
             )
-        after = Stand(
+        after = ReadCursor(
             last.head.number + 1,
             last.checksum,
             stand.position + len(entries),
@@ -187,16 +187,16 @@ def _continues(parts: list[Record], record: Record) -> bool:
 
 def entries_of(body: memoryview, position: int, chain: int) -> list[EntryFacts] | None:
     """The entries of an append, each verified; None if they are not what was written."""
-    found: list[EntryFacts] = []
+    entries: list[EntryFacts] = []
     at = 0
     while at < len(body):
         head = entry_format.peek(body, at)
-        if head is None or head.position != position + len(found) or head.previous != chain:
+        if head is None or head.position != position + len(entries) or head.previous != chain:
             return None
         checksum = entry_format.verify(body, at, head)
         if checksum is None:
             return None
         byte_count = entry_format.HEADER_BYTES + head.body_bytes
-        found.append(EntryFacts(head.kind, head.rows, byte_count, checksum))
+        entries.append(EntryFacts(head.kind, head.rows, byte_count, checksum))
         chain, at = checksum, at + byte_count
-    return found
+    return entries

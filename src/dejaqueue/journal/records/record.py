@@ -124,7 +124,7 @@ def open_record(content: bytes | memoryview, number: int) -> Record | None:
 
 
 def split(pieces: Sequence[Piece], byte_count_max: int) -> list[list[Piece]]:
-    """The same bytes in as few stretches as may be, each of at most so many bytes; no copies."""
+    """The same bytes in as few stretches as possible, each within the bound; nothing is copied."""
     parts: list[list[Piece]] = [[]]
     room = byte_count_max
     for piece in pieces:

@@ -17,8 +17,9 @@ from typing import Any
 import xxhash
 
 from dejaqueue.connections.redis import RedisConnection
-from dejaqueue.errors import Fenced, JournalDamaged, Unavailable
+from dejaqueue.errors import Fenced, Unavailable
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
+from dejaqueue.journal.records.objects import read_whole
 
 APPEND = """
 local last = '0-0'
@@ -58,7 +59,7 @@ CALL_BYTES = 8 << 20
 """Bytes of records in one call at most; more take several calls."""
 PIECE_BYTES = 1 << 20
 UNNAMED_SECONDS = 3600
-"""Pieces of an object whose writer died vanish after so long."""
+"""How long pieces of an object stay whose writer died."""
 NAMES_A_CALL = 1000
 
 
@@ -112,38 +113,40 @@ class RedisRecordStore(RecordStore):
 
     def get_object(self, name: str) -> bytes | None:
         """An object's content. Raises JournalDamaged if it is not what was stored."""
-        for _ in range(3):
-            with self._connection.answers("get object"):
-                facts = self._connection.client.hget(self._objects, name)
-            if facts is None:
-                return None
-            mark, count, checksum = facts.decode().split(" ")
-            content = self._read_pieces(mark)
-            if len(content) == int(count) and xxhash.xxh3_128_hexdigest(content) == checksum:
-                return content
-            # Replaced meanwhile, or damaged: the name tells which.
-        raise JournalDamaged(f"object {name} in {self.summary}: not what was stored")
+        return read_whole(f"{name} in {self.summary}", lambda: self._find(name), self._content)
+
+    def _find(self, name: str) -> bytes | None:
+        """Mark, length and checksum of what the name means, as `put_object` wrote them."""
+        with self._connection.answers("get object"):
+            facts: bytes | None = self._connection.client.hget(self._objects, name)
+        return facts
+
+    def _content(self, facts: bytes) -> bytes | None:
+        mark, count, checksum = facts.decode().split(" ")
+        content = self._read_pieces(mark)
+        is_whole = len(content) == int(count) and xxhash.xxh3_128_hexdigest(content) == checksum
+        return content if is_whole else None
 
     def _read_pieces(self, mark: str) -> bytes:
-        found: list[bytes] = []
+        pieces: list[bytes] = []
         step = max(1, CALL_BYTES // PIECE_BYTES)
         while True:
             with self._connection.answers("get object"):
                 part = self._connection.client.lrange(
-                    f"{self._pieces}{mark}", len(found), len(found) + step - 1
+                    f"{self._pieces}{mark}", len(pieces), len(pieces) + step - 1
                 )
-            found += part
+            pieces += part
             if len(part) < step:
-                return b"".join(found)
+                return b"".join(pieces)
 
     def object_names(self, prefix: str) -> list[str]:
         """Names of the objects that begin so, sorted."""
-        found: set[str] = set()
+        names: set[str] = set()
         with self._connection.answers("object names"):
             client = self._connection.client
             for name, _ in client.hscan_iter(self._objects, match=f"{prefix}*", count=NAMES_A_CALL):
-                found.add(name.decode())
-        return sorted(found)
+                names.add(name.decode())
+        return sorted(names)
 
     def drop_objects(self, names: Sequence[str]) -> None:
         """Delete objects."""
@@ -221,13 +224,13 @@ class RedisRecordLog(RecordLog):
             client = self._check()
             count = max(1, min(end - first, CALL_BYTES // max(1, self._mean_bytes)))
             with self._connection.answers("read"):
-                found = client.xrange(self._key, f"{first}-0", f"{end - 1}-0", count=count)
-            for key, fields in found:
+                answers = client.xrange(self._key, f"{first}-0", f"{end - 1}-0", count=count)
+            for key, fields in answers:
                 first = _number(key) + 1
                 yield first - 1, fields[b"r"]
-            if len(found) < count:
+            if len(answers) < count:
                 return
-            self._mean_bytes = sum(len(fields[b"r"]) for _, fields in found) // len(found) + 1
+            self._mean_bytes = sum(len(fields[b"r"]) for _, fields in answers) // len(answers) + 1
 
     def drop_before(self, number: int) -> None:
         """Trim the stream; its last id stays."""

@@ -1,5 +1,6 @@
 """Snapshots of a partition as objects on the server: parts by name, and manifests that name them.
 
+    <prefix>/begun                              records were made durable; until the first snapshot
     <prefix>/snapshots/00000000000000004711     JSON: position, meta, bytes and checksum of parts
     <prefix>/parts/<name>                       content as it was given
 
@@ -41,6 +42,7 @@ class SnapshotObjects:
         self._prefix = f"{prefix}/"
         self._manifest_prefix = f"{prefix}/snapshots/"
         self._part_prefix = f"{prefix}/parts/"
+        self._mark = f"{prefix}/begun"
         self._lock = threading.Lock()
         self._contents: dict[str, bytes] = {}
         self._there: set[str] = set()  # objects that are known here
@@ -76,6 +78,22 @@ class SnapshotObjects:
         if len(content) != part.byte_count or xxhash.xxh3_64_hexdigest(content) != part.checksum:
             raise JournalDamaged(f"{self._part_prefix}{name}: is not what was written")
         return content
+
+    @property
+    def has_begun(self) -> bool:
+        """True if records were made durable here, whether or not they are there now."""
+        return bool(self._there)
+
+    def begin(self) -> None:
+        """Note durably that there are records; nothing is done if that is known.
+
+        Raises:
+            ResourceExhausted, Unavailable.
+        """
+        with self._lock:
+            if not self._there:
+                self._store.put_object(self._mark, b"")
+                self._there.add(self._mark)
 
     def newest(self) -> Manifest | None:
         """The newest whole snapshot."""

@@ -71,7 +71,7 @@ def _tables(server: SqlServer) -> list[str]:
 
 
 def _insert(server: SqlServer, count: int) -> str:
-    """An append of so many records: all of them behind the last number, or none."""
+    """An append of `count` records: all of them after the last number, or none."""
     number = server.integer_cast.format("?")
     if count == 1:
         rows = f"SELECT {server.integer_cast.format('?')}, {number}, ?{server.from_nothing}"
@@ -287,7 +287,7 @@ class SqlRecordStore(RecordStore):
             self.run(transaction, lost_again=True)
 
     def insert(self, count: int) -> str:
-        """The statement that appends so many records."""
+        """The statement that appends `count` records."""
         statement = self._inserts.get(count)
         if statement is None:
             statement = self._inserts[count] = _insert(self._server, count)
@@ -312,13 +312,13 @@ class SqlRecordStore(RecordStore):
     def open(self, topic: str, partition: int) -> SqlRecords:
         """See RecordStore.open."""
         with self._told():
-            found = self._connections.rows(_SELECT_LOG, (topic, partition))
-            if not found:
+            rows = self._connections.rows(_SELECT_LOG, (topic, partition))
+            if not rows:
                 self._create(topic, partition)
-                found = self._connections.rows(_SELECT_LOG, (topic, partition))
-        if not found:
+                rows = self._connections.rows(_SELECT_LOG, (topic, partition))
+        if not rows:
             raise Unavailable(f"{self.name}: {topic}/{partition} was dropped just now")
-        return SqlRecords(self, int(found[0][0]), f"{topic}/{partition}")
+        return SqlRecords(self, int(rows[0][0]), f"{topic}/{partition}")
 
     def _create(self, topic: str, partition: int) -> None:
         statement = "INSERT INTO dejaq_log (topic, partition_number, id) VALUES (?, ?, ?)"
@@ -331,9 +331,9 @@ class SqlRecordStore(RecordStore):
 
     def drop(self, topic: str) -> None:
         """See RecordStore.drop. An owner that still appends to it is fenced."""
-        found = self.rows("SELECT id FROM dejaq_log WHERE topic = ?", (topic,))
+        rows = self.rows("SELECT id FROM dejaq_log WHERE topic = ?", (topic,))
         self.change("DELETE FROM dejaq_log WHERE topic = ?", (topic,))
-        for (log_id,) in found:
+        for (log_id,) in rows:
             self.change("DELETE FROM dejaq_record WHERE log = ?", (log_id,))
 
     # --- objects -------------------------------------------------------------------------------
@@ -361,16 +361,16 @@ class SqlRecordStore(RecordStore):
     def get_object(self, name: str) -> bytes | None:
         """See RecordStore.get_object."""
         statement = "SELECT content FROM dejaq_object WHERE name = ? ORDER BY part"
-        found = self.rows(statement, (name,))
-        return b"".join(bytes(content) for (content,) in found) if found else None
+        rows = self.rows(statement, (name,))
+        return b"".join(bytes(content) for (content,) in rows) if rows else None
 
     def object_names(self, prefix: str) -> list[str]:
         """See RecordStore.object_names."""
         statement = (
             "SELECT name FROM dejaq_object WHERE part = 0 AND name >= ? AND name < ? ORDER BY name"
         )
-        found = self.rows(statement, (prefix, prefix + "\x7f"))
-        return [str(name) for (name,) in found]
+        rows = self.rows(statement, (prefix, prefix + "\x7f"))
+        return [str(name) for (name,) in rows]
 
     def drop_objects(self, names: Sequence[str]) -> None:
         """See RecordStore.drop_objects."""

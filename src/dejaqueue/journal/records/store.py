@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -83,7 +84,8 @@ class RecordJournalStore(JournalStore):
         self._mirror_bytes_max = mirror_bytes_max
         self._open: dict[tuple[str, int], RecordJournal | None] = {}
         self._not_dropped: set[str] = set()
-        self._dropping = threading.Lock()
+        self._opening: dict[str, AbstractContextManager[object]] = {}
+        """By topic, a lock for asking the server about it before its journals are opened."""
         self._guard = threading.Lock()
         self._closed = False
         self._lock: DirectoryLock | None = None
@@ -141,7 +143,9 @@ class RecordJournalStore(JournalStore):
         return journal
 
     def _opened(self, topic: str, partition: int, only_made: bool) -> RecordJournal:
-        with self._dropping:
+        with self._guard:
+            opening = self._opening.setdefault(topic, self._concurrency.lock())
+        with opening:
             if topic not in self._not_dropped:  # asked once, not for each partition
                 if self.records.get_object(f"dropped/{topic}") is not None:
                     self._finish_drop(topic)
@@ -178,6 +182,7 @@ class RecordJournalStore(JournalStore):
         if self.records.get_object(_made(topic)) is None:
             # Nobody makes journals of this name again, or the mark would be there.
             self.records.drop(topic)
+            self.records.drop_objects(self.records.object_names(f"topics/{topic}/"))
             raise Unavailable(f"the journals of {topic} were dropped, or never made", 100)
 
     def _forget(self, topic: str, partition: int) -> None:
@@ -193,9 +198,10 @@ class RecordJournalStore(JournalStore):
             self._check_usable()
             if any(name == topic for name, _ in self._open):
                 raise Unavailable(f"journals of {topic} are open")
+            self._opening.pop(topic, None)
         self._not_dropped.discard(topic)
         self.records.drop_objects([_made(topic), _text(topic)])
-        # Noted first: half a topic would look like a damaged one to who creates it again.
+        # Noted first: if this breaks off, the rest is not taken for a damaged topic of that name.
         self.records.put_object(f"dropped/{topic}", b"")
         self._finish_drop(topic)
 

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from dejaqueue.clock import Wake
 from dejaqueue.errors import Fenced, JournalDamaged, Unavailable
 from dejaqueue.journal.format import Piece
-from dejaqueue.journal.records.append_index import Stand
+from dejaqueue.journal.records.append_index import ReadCursor
 from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.journal.records.interface import RecordLog
 from dejaqueue.journal.records.reading import CheckedRecords
@@ -74,7 +74,7 @@ class RecordWriter:
         self,
         log: RecordLog,
         checked: CheckedRecords,
-        stand: Stand,
+        stand: ReadCursor,
         record_bytes_max: int,
         patience_seconds: float,
         concurrency: Concurrency,
@@ -147,7 +147,7 @@ class RecordWriter:
         entries: int,
         byte_count: int,
     ) -> list[Sealed]:
-        found: list[Sealed] = []
+        sealed: list[Sealed] = []
         chain = self._chain
         for part, body in enumerate(bodies):
             head = RecordHead(
@@ -163,9 +163,9 @@ class RecordWriter:
                 previous=chain,
                 body_bytes=sum(len(piece) for piece in body),
             )
-            found.append(seal(head, body))
-            chain = found[-1].checksum
-        return found
+            sealed.append(seal(head, body))
+            chain = sealed[-1].checksum
+        return sealed
 
     # --- an answer was lost --------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class OpenFile:
 
 
 def _rest(chunk: list[Piece], written: int) -> list[Piece]:
-    """What is left of a list of pieces after so many bytes."""
+    """The rest of a list of pieces after its first bytes."""
     for place, piece in enumerate(chunk):
         if written < len(piece):
             return [memoryview(piece)[written:], *chunk[place + 1 :]]

@@ -36,7 +36,7 @@ _ROWS_WORD: Final = ROWS_OFFSET // 4
 _DIRECTORY_WORD: Final = DIRECTORY_OFFSET // 4
 
 
-class _Found(NamedTuple):
+class _Targets(NamedTuple):
     """The rows that are there.
 
     Attributes:
@@ -53,10 +53,10 @@ class _Found(NamedTuple):
     offsets: Int64s
     rows: Int64s
 
-    def where(self, mask: npt.NDArray[np.bool_]) -> _Found:
+    def where(self, mask: npt.NDArray[np.bool_]) -> _Targets:
         """Some of them."""
         indices = np.flatnonzero(mask) if self.indices is None else self.indices[mask]
-        return _Found(indices, *(column[mask] for column in self[1:]))
+        return _Targets(indices, *(column[mask] for column in self[1:]))
 
 
 def gather(
@@ -67,12 +67,12 @@ def gather(
     Raises:
         JournalDamaged: an entry is not what was written. BadRequest: over 2 GiB in one column.
     """
-    found = _find(files, listed, locators)
-    arrays = [_column(name, listed, found, len(locators)) for name in columns]
+    targets = _find(files, listed, locators)
+    arrays = [_column(name, listed, targets, len(locators)) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
-def _find(files: FileSystem, listed: SegmentList, locators: Int64s) -> _Found:
+def _find(files: FileSystem, listed: SegmentList, locators: Int64s) -> _Targets:
     """Where the rows are; those that are gone are left out."""
     if not listed.segments:
         locators = locators[:0]
@@ -87,9 +87,9 @@ def _find(files: FileSystem, listed: SegmentList, locators: Int64s) -> _Found:
         segments, entries, rows = segments[known], entries[known], rows[known]
     _load(files, listed, segments, entries)
     offsets = SPACE.words[listed.indexes[segments] + entries].astype(np.int64) << 3
-    found = _Found(indices, segments, (listed.bases[segments] + offsets) >> 2, offsets, rows)
-    known = rows < SPACE.words[found.entries + _ROWS_WORD]
-    return found if known.all() else found.where(known)
+    targets = _Targets(indices, segments, (listed.bases[segments] + offsets) >> 2, offsets, rows)
+    known = rows < SPACE.words[targets.entries + _ROWS_WORD]
+    return targets if known.all() else targets.where(known)
 
 
 def _load(files: FileSystem, listed: SegmentList, segments: Int64s, entries: Int64s) -> None:
@@ -110,7 +110,7 @@ def _load(files: FileSystem, listed: SegmentList, segments: Int64s, entries: Int
         listed.segments[place].verify(np.unique(entries[segments == place]).tolist())
 
 
-def _column(name: str, listed: SegmentList, found: _Found, count: int) -> pa.Array:
+def _column(name: str, listed: SegmentList, found: _Targets, count: int) -> pa.Array:
     """One column of all rows."""
     if name not in TEXT_COLUMNS:
         raise BadRequest("columns", f"of {', '.join(TEXT_COLUMNS)}", name)
@@ -140,7 +140,7 @@ def _column(name: str, listed: SegmentList, found: _Found, count: int) -> pa.Arr
 
 
 def _views(
-    listed: SegmentList, found: _Found, lengths_at: npt.NDArray[np.int32], word: int
+    listed: SegmentList, found: _Targets, lengths_at: npt.NDArray[np.int32], word: int
 ) -> tuple[npt.NDArray[np.int32], int]:
     """The rows as 16-byte views, int32 array, shape (n, 4), and the bytes that they name."""
     words = SPACE.words

@@ -52,7 +52,7 @@ from dejaqueue.journal.segments.segment import (
     SegmentList,
     index_bytes,
 )
-from dejaqueue.journal.segments.snapshots import SnapshotShelf
+from dejaqueue.journal.segments.snapshots import SnapshotFiles
 from dejaqueue.journal.segments.spare import SPARE_SUFFIX, Spare, allocate_file
 
 SEGMENT_BYTES: Final = 64 << 20
@@ -66,6 +66,18 @@ SPARSE_ROWS_MAX: Final = 100_000
 """Live rows that one answer of `sparse` names, about: they are read and appended in one go."""
 _PAGE: Final = 4096
 _ZEROS_BYTES: Final = 1 << 20
+
+
+def _begun_path(directory: Path) -> Path:
+    return directory.with_name(f"{directory.name}.begun")
+
+
+def _is_there(files: FileSystem, path: Path) -> bool:
+    try:
+        files.open(path).close()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 class SegmentJournal(Journal):
@@ -94,8 +106,11 @@ class SegmentJournal(Journal):
         for name in files.names(directory):
             if name.endswith(SPARE_SUFFIX):
                 files.unlink(directory / name)
-        self._shelf = SnapshotShelf(files, directory / "snapshots")
+        self._shelf = SnapshotFiles(files, directory / "snapshots")
+        self._has_begun = _is_there(files, _begun_path(directory))
         recovered = recover(files, directory, self._topic, partition, self._shelf.position)
+        if self._has_begun and not recovered.segments:
+            raise JournalDamaged(f"{directory}: is empty, though there were entries in it")
         self.cut_bytes = recovered.cut_bytes
         self._notes = recovered.notes
         self._marked = recovered.mark.position if recovered.mark is not None else 0
@@ -108,6 +123,9 @@ class SegmentJournal(Journal):
         last = recovered.segments[-1] if recovered.segments else None
         self._tail = last.last if last else 0
         self._chain = last.chain if last else 0
+        if self._tail:
+            with suppress(OSError):  # it is tried again at the next opening
+                self._begin()
 
     # --- writing -------------------------------------------------------------------------------
 
@@ -131,6 +149,12 @@ class SegmentJournal(Journal):
         pieces, encoded = self._encode(entries, epoch)
         byte_count = sum(one.byte_count for one in encoded)
         segment = self._segment_for(len(entries), byte_count)
+        try:
+            self._begin()
+        except OSError as failure:
+            if failure.errno not in FULL:
+                self._fail(failure)
+            raise ResourceExhausted(f"no room on the disk of {self._directory}") from failure
         self._write(segment, pieces)
         self._publish(segment, entries, encoded)
         self.appended_bytes += byte_count
@@ -155,6 +179,15 @@ class SegmentJournal(Journal):
         if segments and not self._turning and segments[-1].has_room(entries, byte_count):
             return segments[-1]
         return self._roll(entries, byte_count)
+
+    def _begin(self) -> None:
+        """Note beside the directory that there are segments in it: it may be lost as a whole."""
+        if self._has_begun:
+            return
+        path = _begun_path(self._directory)
+        self._files.open(path, create=True).close()
+        self._files.sync_directory(path.parent)
+        self._has_begun = True
 
     def _write(self, segment: Segment, pieces: list[Piece]) -> None:
         file, offset = segment.file, segment.used
@@ -464,18 +497,18 @@ class SegmentJournal(Journal):
         if not self._adopted:
             return None
         limit, rows = self._replayed(), 0
-        found: list[tuple[int, int]] = []
+        runs: list[tuple[int, int]] = []
         for segment, live in zip(self._listed.segments[:-1], self._live.tolist(), strict=False):
             if segment.last > limit or live <= 0 or not segment.readable_rows:
                 continue
             live_bytes = segment.readable_bytes * live // segment.readable_rows
             if 100 * live_bytes >= SPARSE_PERCENT * segment.used:
                 continue
-            if found and rows + live > SPARSE_ROWS_MAX:
+            if runs and rows + live > SPARSE_ROWS_MAX:
                 break
             rows += live
-            found.append((segment.first, segment.last))
-        return np.array(found, dtype=np.int64) if found else None
+            runs.append((segment.first, segment.last))
+        return np.array(runs, dtype=np.int64) if runs else None
 
     # --- room, snapshots, end ------------------------------------------------------------------
 

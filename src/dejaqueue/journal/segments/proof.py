@@ -160,8 +160,8 @@ def read_mark(files: FileSystem, directory: Path, topic: int, partition: int) ->
     copies = [content[at : at + _MARK_BYTES] for at in (0, _COPY_OFFSET)]
     if not any(any(copy) for copy in copies):
         return FoundMark(None)  # the crash came before the first mark
-    found = [TailMark.decode(copy) for copy in copies]
-    ours = [one for one in found if one and (one.topic, one.partition) == (topic, partition)]
+    marks = [TailMark.decode(copy) for copy in copies]
+    ours = [one for one in marks if one and (one.topic, one.partition) == (topic, partition)]
     damaged = f"{path}: a mark is not what was written" if len(ours) < len(copies) else ""
     return FoundMark(max(ours, key=lambda one: one.position, default=None), damaged)
 

@@ -90,17 +90,17 @@ def recover(
     Cost: entries behind the snapshot are read once; of older segments only header and index.
     """
     names = [name for name in files.names(directory) if name.endswith(SUFFIX)]
-    found = [_open_head(files, directory / name, topic, partition) for name in names]
+    heads = [_open_head(files, directory / name, topic, partition) for name in names]
     mark, damaged = read_mark(files, directory, topic, partition)
-    recovered = Recovered(found, 0, mark, [damaged] if damaged else [])
-    for place, segment in enumerate(found):
-        following = found[place + 1] if place + 1 < len(found) else None
+    recovered = Recovered(heads, 0, mark, [damaged] if damaged else [])
+    for place, segment in enumerate(heads):
+        following = heads[place + 1] if place + 1 < len(heads) else None
         if following is None:
             _open_last(files, segment, recovered)
         else:
             _open_sealed(files, segment, following, snapshot)
             _check_joint(segment, following, snapshot)
-    _check_reach(directory, found, snapshot, mark)
+    _check_reach(directory, heads, snapshot, mark)
     return recovered
 
 

@@ -14,8 +14,9 @@ Between entries and trailer, a sealed segment has its index: per entry its offse
 to 8 bytes. A trailer that is damaged or was never written costs a walk at opening, nothing else.
 
 Room: journal. Knows entries and bytes.
-Holds: `count` is raised only after an entry is durable and in `offsets`, so that who reads
-`count` first and `offsets` then sees whole entries; an entry is verified before its rows are read.
+Holds: `count` is raised only after an entry is durable and in `offsets`, so that a reader
+that takes `count` first and `offsets` then sees whole entries; an entry is verified before its rows
+are read.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ Words: TypeAlias = npt.NDArray[np.uint32]
 
 
 def index_bytes(entries: int) -> int:
-    """Bytes of the index of so many entries, with its padding."""
+    """Bytes of the index of this many entries, with its padding."""
     return (4 * entries + 7) & ~7
 
 
@@ -213,7 +214,7 @@ class Segment:
         return self.first + self.count - 1
 
     def has_room(self, entries: int, byte_count: int) -> bool:
-        """True if so many entries of so many bytes fit, with the index and trailer of the end."""
+        """True if these entries fit, with the index and the trailer at the end."""
         needed = byte_count + index_bytes(self.count + entries) + TAIL_BYTES
         return self.used + needed <= self.byte_count
 

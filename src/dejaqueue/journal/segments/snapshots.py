@@ -87,7 +87,7 @@ class Manifest:
         return Manifest(facts["position"], facts["meta"], parts)
 
 
-class SnapshotShelf:
+class SnapshotFiles:
     """The snapshots of one partition. Safe to use from two threads."""
 
     def __init__(self, files: FileSystem, directory: Path) -> None:

@@ -5,6 +5,7 @@
     keys.json                         API keys (no secrets), with their checksum; mode 0600
     cluster.json                      which cluster the journals belong to, if any
     topics/<topic>/<partition>/       segments and snapshots
+    topics/<topic>/<partition>.begun  there were entries in that directory
     topics/<topic>/text.json          what is kept beside the journals of a topic of a cluster
     dropped/<number>/                 topics on their way out
 

@@ -63,8 +63,8 @@ def latenesses_seconds(load: Load, rate: float) -> Floats:
     elapsed = (load.seconds - load.seconds[0]).astype(np.float64)
     idle = np.minimum.accumulate(before - rate * elapsed)
     waiting = before + load.counts - rate * elapsed - idle
-    found: Floats = waiting / rate
-    return found
+    latenesses: Floats = waiting / rate
+    return latenesses
 
 
 def _worst_seconds(load: Load, rate: float) -> float:

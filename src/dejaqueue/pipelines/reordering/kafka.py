@@ -38,16 +38,16 @@ class KafkaSide:
         reader: Any = spark.readStream.format("kafka").options(**self._options())
         reader = reader.option("subscribe", topic).option("includeHeaders", "true")
         reader = reader.option("startingOffsets", start).option("maxOffsetsPerTrigger", max_rows)
-        found: DataFrame = reader.load()
-        return found
+        frame: DataFrame = reader.load()
+        return frame
 
     def since(self, spark: SparkSession, topic: str, since_ms: int) -> DataFrame:
         """The records of a topic since a time, UTC milliseconds, up to now."""
         reader: Any = spark.read.format("kafka").options(**self._options())
         reader = reader.option("subscribe", topic).option("includeHeaders", "true")
         reader = reader.option("startingTimestamp", since_ms)
-        found: DataFrame = reader.option("startingOffsetsByTimestampStrategy", "latest").load()
-        return found
+        frame: DataFrame = reader.option("startingOffsetsByTimestampStrategy", "latest").load()
+        return frame
 
     def append(self, records: DataFrame, topic: str) -> None:
         """Write records: each at least once, in the order of each task's rows."""
@@ -63,12 +63,12 @@ def parse_options(texts: tuple[str, ...]) -> dict[str, str]:
     Raises:
         BadRequest: one has no `=`, or is one that the pipeline sets.
     """
-    found = {}
+    options = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise BadRequest("--kafka-option", "NAME=VALUE", name)
         if name.strip().lower() in OURS:
             raise BadRequest("--kafka-option", "one that the pipeline does not set", name.strip())
-        found[name.strip()] = value.strip()
-    return found
+        options[name.strip()] = value.strip()
+    return options

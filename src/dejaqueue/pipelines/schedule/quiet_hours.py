@@ -27,11 +27,11 @@ def parse_clock_ms(text: str) -> int:
     >>> parse_clock_ms("9:30")
     34200000
     """
-    found = _CLOCK.fullmatch(text.strip())
-    if found is None:
+    match = _CLOCK.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"a time of day is like 09:00 or 21:30:15, got: {text!r}")
     return 1_000 * (
-        3_600 * int(found["hour"]) + 60 * int(found["minute"]) + int(found["second"] or 0)
+        3_600 * int(match["hour"]) + 60 * int(match["minute"]) + int(match["second"] or 0)
     )
 
 

@@ -48,11 +48,11 @@ class Rate:
         Raises:
             ValueError: it is no such thing.
         """
-        found = _RATE.fullmatch(text.strip())
-        count = int(found["count"]) if found else 0
-        if found is None or not 1 <= count <= RATE_MAX:
+        match = _RATE.fullmatch(text.strip())
+        count = int(match["count"]) if match else 0
+        if match is None or not 1 <= count <= RATE_MAX:
             raise ValueError(f"a rate is like 500, 30/m or 1000/h, up to {RATE_MAX}, got: {text!r}")
-        return cls(count, _UNITS_MS[found["unit"] or "s"])
+        return cls(count, _UNITS_MS[match["unit"] or "s"])
 
     def slot_at(self, instant_ms: int) -> int:
         """The first slot that is not before this instant."""
@@ -60,8 +60,8 @@ class Rate:
 
     def slots_at(self, instants_ms: Int64s) -> Int64s:
         """The first slots that are not before these instants."""
-        found: Int64s = -(-instants_ms * self.count // self.per_ms)
-        return found
+        slots: Int64s = -(-instants_ms * self.count // self.per_ms)
+        return slots
 
     def due_ms(self, slot: int) -> int:
         """When a slot is."""
@@ -127,7 +127,7 @@ def allocate(
         waves: (instant in ms, messages, stretches [first, last) in ms that are free; None = all).
     """
     slots = Slots()
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     for number, (instant_ms, count, windows) in enumerate(waves):
         rank = 0
         if windows is None:
@@ -136,11 +136,11 @@ def allocate(
             bounds = ((rate.slot_at(first), rate.slot_at(last)) for first, last in windows)
         for first, last in bounds:
             for slot, taken in slots.take(first, last, count - rank):
-                found.append(Stretch(number, rank, taken, slot))
+                stretches.append(Stretch(number, rank, taken, slot))
                 rank += taken
             if rank == count:
                 break
-    return found
+    return stretches
 
 
 def per_second(stretches: Iterable[Stretch], rate: Rate) -> tuple[Int64s, Int64s]:

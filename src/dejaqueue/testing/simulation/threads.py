@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from dejaqueue.broker.partition.worker import PartitionWorker
@@ -212,6 +213,26 @@ class _Expected(Future[Answer]):
         return super().result(0)
 
 
+class _OneHolder:
+    """A lock of a world with one thread."""
+
+    def __init__(self) -> None:
+        self._held = False
+
+    def __enter__(self) -> None:
+        # Its holder is further down this thread's stack, so that it would never let go.
+        assert not self._held, "somebody waits for a lock in a simulation"
+        self._held = True
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._held = False
+
+
 class _Planned:
     """What will run."""
 
@@ -237,6 +258,10 @@ class SimulatedThreads(Threads):
     def future(self) -> Future[Any]:
         """A future whose waiter lets the world go on."""
         return _Expected(self._world, self._life)
+
+    def lock(self) -> _OneHolder:
+        """A lock for which nobody can wait."""
+        return _OneHolder()
 
     def start(self, name: str, run: Callable[[], Any], *, daemon: bool = False) -> Running:
         """Run it a little later; nobody waits for its end."""

@@ -13,7 +13,8 @@ import pytest
 
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import Topic
-from tests.cluster.brokers import Cluster, until
+from tests.cluster.brokers import Cluster
+from tests.patience import until
 
 SECONDS_MAX = 20
 

@@ -26,6 +26,7 @@ from dejaqueue.local import LocalTransport
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.testing.faulty_journal import FaultyFileSystem
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def test_probes_may_ask_with_head(broker: Broker) -> None:
     server = HttpServer(Service(broker, Gate(), lambda: False), "127.0.0.1", 0)
     server.start()
     url = f"http://127.0.0.1:{server.port}"
-    with httpx.Client(base_url=url, trust_env=False) as client:
+    with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as client:
         assert client.head("/livez").status_code == 200
         assert client.head("/readyz").status_code == 503
     server.stop()

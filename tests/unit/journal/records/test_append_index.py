@@ -8,7 +8,7 @@ import pytest
 from dejaqueue.errors import InternalError
 from dejaqueue.journal.interface import Int64s
 from dejaqueue.journal.records import append_index as module
-from dejaqueue.journal.records.append_index import AppendIndex, Stand
+from dejaqueue.journal.records.append_index import AppendIndex, ReadCursor
 
 
 def filled(appends: int, entries: int = 2, rows: int = 10, gap: int = 0) -> AppendIndex:
@@ -24,7 +24,7 @@ def filled(appends: int, entries: int = 2, rows: int = 10, gap: int = 0) -> Appe
 def add(append_index: AppendIndex, entries: int = 2, rows: int = 10, gap: int = 0) -> None:
     before = append_index.stand
     number = before.number + gap
-    after = Stand(number + 1, number * 10, before.position + entries, number * 100)
+    after = ReadCursor(number + 1, number * 10, before.position + entries, number * 100)
     append_index.add(
         after, entries=entries, byte_count=1_000, rows=rows, readable_bytes=800, parts=1,
         number=number, chain_before=before.chain,
@@ -109,7 +109,7 @@ def test_a_snapshot_brings_it_back() -> None:
     assert (again.tail, len(again), again.byte_count) == (16, 8, 8_000)
     positions = np.arange(20, dtype=np.int64)
     assert again.places(positions).tolist() == append_index.places(positions).tolist()
-    empty = AppendIndex.restored(0, [], Stand())
+    empty = AppendIndex.restored(0, [], ReadCursor())
     assert (empty.tail, len(empty)) == (0, 0)
 
 

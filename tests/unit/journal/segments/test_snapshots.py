@@ -12,7 +12,7 @@ import pytest
 from dejaqueue.errors import BadRequest, JournalDamaged
 from dejaqueue.journal.interface import SnapshotFile
 from dejaqueue.journal.memory import MemoryFileSystem
-from dejaqueue.journal.segments.snapshots import SnapshotShelf, open_text, seal_text
+from dejaqueue.journal.segments.snapshots import SnapshotFiles, open_text, seal_text
 from dejaqueue.testing.faulty_journal import FaultyFileSystem
 
 ROOT = Path("/shelf")
@@ -20,7 +20,7 @@ ROOT = Path("/shelf")
 
 def test_the_newest_two_are_kept_with_their_parts() -> None:
     files = MemoryFileSystem()
-    shelf = SnapshotShelf(files, ROOT)
+    shelf = SnapshotFiles(files, ROOT)
     assert (shelf.position, shelf.kept_position) == (0, 0)
     for position in (3, 7, 9):
         parts = [SnapshotFile(f"own-{position}", b"x"), SnapshotFile("shared", b"y")]
@@ -28,14 +28,14 @@ def test_the_newest_two_are_kept_with_their_parts() -> None:
     assert (shelf.position, shelf.kept_position) == (9, 7)
     assert files.names(ROOT / "parts") == ["own-7", "own-9", "shared"]
     assert len([name for name in files.names(ROOT) if name.endswith(".manifest")]) == 2
-    again = SnapshotShelf(files, ROOT)
+    again = SnapshotFiles(files, ROOT)
     assert (again.position, again.kept_position) == (9, 7)
     assert bytes(again.read("shared")) == b"y"
 
 
 def test_a_known_part_is_stored_once() -> None:
     files = FaultyFileSystem(MemoryFileSystem())
-    shelf = SnapshotShelf(files, ROOT)
+    shelf = SnapshotFiles(files, ROOT)
     shelf.put(1, "{}", [SnapshotFile("large", bytes(1000))])
     writes = files.calls["write"]
     shelf.put(2, "{}", [SnapshotFile("large", bytes(1000))])
@@ -45,12 +45,12 @@ def test_a_known_part_is_stored_once() -> None:
 @pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "x" * 201])
 def test_names_that_leave_the_directory_are_refused(name: str) -> None:
     with pytest.raises(BadRequest, match=r"snapshot\.file"):
-        SnapshotShelf(MemoryFileSystem(), ROOT).put(1, "{}", [SnapshotFile(name, b"1")])
+        SnapshotFiles(MemoryFileSystem(), ROOT).put(1, "{}", [SnapshotFile(name, b"1")])
 
 
 def test_a_part_that_is_not_deleted_is_told() -> None:
     files = FaultyFileSystem(MemoryFileSystem())
-    shelf = SnapshotShelf(files, ROOT)
+    shelf = SnapshotFiles(files, ROOT)
     for position in (1, 2):
         shelf.put(position, "{}", [SnapshotFile(f"p{position}", b"1")])
     files.fail_always("unlink", 5)

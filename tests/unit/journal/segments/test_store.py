@@ -6,6 +6,7 @@ Not covered: what every store does (testing/journal_conformance.py).
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,4 +59,36 @@ def test_a_partition_takes_little_room_at_first(tmp_path: Path) -> None:
     journal = store.open("topic", 0)
     journal.append([make_ack(1)], 0, 1)
     assert journal.byte_count() <= 1 << 20
+    store.close()
+
+
+def test_a_journal_whose_directory_is_gone_is_damaged_and_not_empty(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    store.make("t")
+    for number, rows in ((0, 1), (1, 0)):
+        journal = store.open("t", number, only_made=True)
+        if rows:
+            journal.append([make_ack(rows)], 0, 1)
+        journal.close()
+    for _ in range(2):  # what the first look made again is not believed either
+        for number in range(2):
+            shutil.rmtree(tmp_path / "topics" / "t" / f"{number:05d}")
+        with pytest.raises(JournalDamaged, match=r"t/00000: is empty, though there were entries"):
+            store.open("t", 0, only_made=True)
+        store.open("t", 1, only_made=True).close()
+    store.drop("t")
+    store.make("t")
+    assert store.open("t", 0, only_made=True).append([make_ack(1)], 0, 1) == 1
+    store.close()
+
+
+def test_a_journal_of_an_earlier_version_is_noted_when_it_is_opened(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    store.open("t", 0).append([make_ack(1)], 0, 1)
+    note = tmp_path / "topics" / "t" / "00000.begun"
+    store.close()
+    note.unlink()
+    store = SegmentStore(tmp_path)
+    assert store.open("t", 0).tail == 1
+    assert note.exists()
     store.close()

@@ -19,7 +19,7 @@ import xxhash
 
 from dejaqueue.connections.nats.connection import TIMEOUT_S, ApiRefusal, NatsConnection, read_answer
 from dejaqueue.connections.nats.url import NatsUrl
-from dejaqueue.errors import JournalDamaged, ResourceExhausted, Unavailable
+from dejaqueue.errors import ResourceExhausted, Unavailable
 from dejaqueue.journal.records.nats.reading import (
     SEQUENCE,
     SUM,
@@ -29,6 +29,7 @@ from dejaqueue.journal.records.nats.reading import (
     is_whole,
 )
 from dejaqueue.journal.records.nats.streams import make_stream, settings_of, stream_state
+from dejaqueue.journal.records.objects import read_whole
 
 NO_ROOM = {10002, 10023, 10047}
 """JetStream's numbers of errors that say: nothing was stored, there is no room."""
@@ -121,9 +122,9 @@ class NatsObjects:
 
     def _find(self, name: str) -> Pieces | None:
         asked = {"last_by_subj": f"{self._subject}.{_tokens(name)}"}
-        found = from_leader(self._connection, self._names, asked)
-        if found is not None:
-            return Pieces.from_bytes(found.content)
+        pieces = from_leader(self._connection, self._names, asked)
+        if pieces is not None:
+            return Pieces.from_bytes(pieces.content)
         for _ in range(ASK_AGAIN):  # a sick leader would say the same; any server may answer
             for reply in direct(self._connection, self._names, asked, 1):
                 if is_whole(reply):
@@ -136,39 +137,35 @@ class NatsObjects:
         Raises:
             JournalDamaged: no server has it as it was stored. Unavailable.
         """
-        for _ in range(3):
-            pieces = self._find(name)
-            if pieces is None:
-                return None
-            for _ in range(ASK_AGAIN):  # any server may answer
-                content = self._read(pieces)
-                if pieces.is_right(content):
-                    return content
-            content = self._read_slowly(pieces)
+        return read_whole(f"{name} in {self._pieces}", lambda: self._find(name), self._content)
+
+    def _content(self, pieces: Pieces) -> bytes | None:
+        for _ in range(ASK_AGAIN):  # any server may answer
+            content = self._read(pieces)
             if pieces.is_right(content):
                 return content
-            # Replaced meanwhile, or damaged: the name tells which.
-        raise JournalDamaged(f"object {name} in {self._pieces}: no server has it as it was stored")
+        content = self._read_slowly(pieces)
+        return content if pieces.is_right(content) else None
 
     def _read(self, pieces: Pieces) -> bytes:
-        found: list[bytes] = []
+        contents: list[bytes] = []
         sequence = pieces.first
         subject = f"{self._piece_subject}.{pieces.mark}"
-        while len(found) < pieces.count:
-            before = len(found)
+        while len(contents) < pieces.count:
+            before = len(contents)
             asked = {"seq": sequence, "next_by_subj": subject}
             for reply in direct(self._connection, self._pieces, asked, pieces.count - before):
                 if not is_whole(reply):
                     break
-                found.append(reply.content)
+                contents.append(reply.content)
                 sequence = int(reply.headers[SEQUENCE]) + 1
-            if len(found) == before:
+            if len(contents) == before:
                 break
-        return b"".join(found)
+        return b"".join(contents)
 
     def _read_slowly(self, pieces: Pieces) -> bytes:
         """As the leader has it, one piece at a time."""
-        found: list[bytes] = []
+        contents: list[bytes] = []
         sequence = pieces.first
         subject = f"{self._piece_subject}.{pieces.mark}"
         for _ in range(pieces.count):
@@ -176,24 +173,24 @@ class NatsObjects:
             reply = from_leader(self._connection, self._pieces, asked)
             if reply is None:
                 break
-            found.append(reply.content)
+            contents.append(reply.content)
             sequence = int(reply.headers[SEQUENCE]) + 1
-        return b"".join(found)
+        return b"".join(contents)
 
     def names(self, prefix: str) -> list[str]:
         """Names that begin so, sorted."""
         folder = prefix.rpartition("/")[0]
         subjects = f"{self._subject}.{_tokens(folder)}.>" if folder else f"{self._subject}.>"
-        found: dict[str, int] = {}
+        last_of: dict[str, int] = {}
         while True:
-            asked = {"subjects_filter": subjects, "offset": len(found)}
+            asked = {"subjects_filter": subjects, "offset": len(last_of)}
             told = stream_state(self._connection, self._names, asked) or {}
             part = told.get("state", {}).get("subjects") or {}
-            found |= part
-            if not part or len(found) >= int(told.get("total", 0)):
+            last_of |= part
+            if not part or len(last_of) >= int(told.get("total", 0)):
                 break
         cut = len(self._subject) + 1
-        names = [_name(subject[cut:]) for subject in found]
+        names = [_name(subject[cut:]) for subject in last_of]
         return sorted(name for name in names if name.startswith(prefix))
 
     def drop(self, names: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dejaqueue.connections.nats.monitor import Copy, ServerReport
+from dejaqueue.connections.nats.monitor import Copy, ServerReport, lags_of
 from dejaqueue.journal.records.nats.watch import SickCopy
 
 
@@ -28,7 +28,7 @@ def server_rows(
     named = set(told) | {one.server for one in sick}
     for copy in copies:
         named |= {*copy.followers} | ({copy.leader} if copy.leader else set())
-    lags = _lags(copies)
+    lags = lags_of(copies)
     return [
         _row(name, told.get(name), [one for one in copies if one.server == name], lags, sick)
         for name in sorted(named)
@@ -66,7 +66,7 @@ def copy_rows(reports: Sequence[ServerReport], streams: Sequence[str]) -> list[d
         `lag`, operations that it is behind, -1 where nobody knows.
     """
     copies = [copy for report in reports for copy in report.copies if copy.stream in set(streams)]
-    lags = _lags(copies)
+    lags = lags_of(copies)
     rows = [
         {
             "partition": streams.index(copy.stream),
@@ -79,16 +79,3 @@ def copy_rows(reports: Sequence[ServerReport], streams: Sequence[str]) -> list[d
         for copy in copies
     ]
     return sorted(rows, key=lambda row: (row["partition"], row["server"]))
-
-
-def _lags(copies: Sequence[Copy]) -> dict[tuple[str, str], int]:
-    """(stream, server) -> how far it is behind, as the stream's leader says."""
-    found: dict[tuple[str, str], int] = {}
-    for copy in copies:
-        if copy.leader == copy.server:
-            found[copy.stream, copy.server] = 0
-            found |= {
-                (copy.stream, name): lag
-                for name, lag in zip(copy.followers, copy.lags, strict=True)
-            }
-    return found

@@ -45,7 +45,7 @@ WRONG_LAST = 10071
 HEADER_BYTES_MAX = 512
 RECORD_BYTES_MAX = 1 << 20
 SETTLE_MS = 3_000
-"""An append that was refused for one that is not yet agreed on waits so long to know."""
+"""How long an append waits that was refused because an earlier one is not agreed on yet."""
 COUNT_AGAIN_MS = 2_000
 RECORD_BYTES_MIN = 64 << 10
 SMALL_BYTES = 128 << 10
@@ -118,7 +118,7 @@ class NatsRecordStore(RecordStore):
 
     @property
     def address(self) -> NatsUrl:
-        """Where the servers are, and who asks them."""
+        """Where the servers are, and the connection that asks them."""
         return self._url
 
     def has_stream(self, name: str) -> bool:
@@ -132,7 +132,7 @@ class NatsRecordStore(RecordStore):
         return server_rows(self._watch.seen, self.sick, self._watch.is_ours)
 
     def copies(self, topic: str, partitions: int) -> list[dict[str, Any]]:
-        """Who has copies of each partition's records; see status.py."""
+        """Which servers have copies of each partition's records; see status.py."""
         names = [records_stream(self._url, topic, number) for number in range(partitions)]
         return copy_rows(self._monitor.reports(), names)
 
@@ -345,7 +345,7 @@ class NatsRecordLog(RecordLog):
 
 
 def batches(contents: Sequence[bytes], takes_batches: bool) -> Iterator[list[bytes]]:
-    """Records that go together: small ones up to so many bytes; a large one goes alone."""
+    """Records in groups: small ones together up to a bound of bytes; a large one alone."""
     batch: list[bytes] = []
     byte_count = 0
     for content in contents:

@@ -19,7 +19,7 @@ from dejaqueue.errors import Refused, Unavailable
 
 NO_STREAM = 10059
 NO_PEERS = 10005
-"""Not so many servers are there as there are to be copies."""
+"""There are fewer servers than the copies that are wanted."""
 READABLE_BYTES = 80
 ATOMIC = "allow_atomic"
 """Setting of a stream that takes several messages at once or none of them."""
@@ -82,13 +82,13 @@ def make_stream(connection: NatsConnection, wanted: dict[str, Any]) -> dict[str,
     name = wanted["name"]
     for _ in range(MAKE_TRIES):
         # It may have been made by another broker just now, or be undone.
-        found = settled(lambda: stream_state(connection, name))
-        if found is not None:
+        state = settled(lambda: stream_state(connection, name))
+        if state is not None:
             break
         _create(connection, wanted)
     else:
         raise Unavailable(f"the stream {name} vanishes: a server could not make its copy")
-    config = found.get("config", {})
+    config = state.get("config", {})
     for setting, value in wanted.items():
         if setting == ATOMIC:
             continue  # a server that does not know it leaves it out, and is used without it
@@ -99,7 +99,7 @@ def make_stream(connection: NatsConnection, wanted: dict[str, Any]) -> dict[str,
                 f"the stream {name} has {setting} {has!r}, and the journal needs {value!r}; "
                 f"change it with the tools of NATS while nothing writes"
             )
-    return found
+    return state
 
 
 def _create(connection: NatsConnection, wanted: dict[str, Any]) -> None:
@@ -123,13 +123,13 @@ def stream_state(
             have been replaced, and not know what was acknowledged since.
     """
     try:
-        found = connection.look_up(f"STREAM.INFO.{name}", asked)
+        answer = connection.look_up(f"STREAM.INFO.{name}", asked)
     except ApiRefusal as error:
         if error.number == NO_STREAM:
             return None
         raise Unavailable(str(error)) from error
-    followers = (found.get("cluster") or {}).get("replicas") or []
+    followers = (answer.get("cluster") or {}).get("replicas") or []
     heard = 1 + sum(not one.get("offline") for one in followers)
     if 2 * heard <= 1 + len(followers):
         raise Unavailable(f"{name}: its leader hears {heard - 1} of {len(followers)} followers")
-    return found
+    return answer

@@ -30,7 +30,7 @@ log = logging.getLogger("dejaqueue.journal")
 
 PERIOD_MS = 30_000
 SURE_MS = 5_000
-"""What could be a copy that is behind, or a server that is starting, is sick after so long."""
+"""After this long, a copy that is behind or a server that is starting counts as sick."""
 SOON_MS = 1_000
 SUSPECTS_MAX = 100
 

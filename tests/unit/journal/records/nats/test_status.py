@@ -44,3 +44,9 @@ def test_copies_of_each_partition() -> None:
         "partition": 1, "server": "a", "role": "leader", "records": 5, "last": 5, "lag": 0,
     }  # fmt: skip
     assert (follower["role"], follower["last"], follower["lag"]) == ("follower", 4, 7)
+
+
+def test_a_copy_is_as_far_behind_as_the_leader_says_though_its_server_believes_to_lead() -> None:
+    stale = copy("c", last=4, leader="c", followers=("a", "b"), lags=(0, 0))
+    rows = copy_rows([report("a", copy("a")), report("b", copy("b")), report("c", stale)], ["q-1"])
+    assert {row["server"]: row["lag"] for row in rows} == {"a": 0, "b": 0, "c": 7}

@@ -1,0 +1,78 @@
+"""Covers: what is summed over partitions, and what makes no sum.
+
+Not covered: what each number means (tests/rules, docs/reference/metrics.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dejaqueue.broker.calls.stats import topic_stats
+from tests.rules.broker_fixture import TOPIC, BrokerFixture
+
+
+@pytest.fixture
+def fixture() -> Iterator[BrokerFixture]:
+    made = BrokerFixture(partitions=2)
+    yield made
+    made.stop()
+
+
+def send(fixture: BrokerFixture, partition: int, dues_ms: list[int]) -> None:
+    count = len(dues_ms)
+    columns = {
+        "payload": pa.array([b"x"] * count, pa.binary()),
+        "due": pa.array(dues_ms, pa.int64()),
+        "partition": pa.array([partition] * count, pa.int32()),
+    }
+    assert fixture.write("enqueue", columns).error is None
+
+
+def stats(fixture: BrokerFixture) -> dict[str, Any]:
+    return topic_stats(fixture.broker.runtime(TOPIC), fixture.now_ms)
+
+
+def test_an_empty_topic_counts_nothing_and_is_due_never(fixture: BrokerFixture) -> None:
+    found = stats(fixture)
+    assert (found["topic"], found["next_due_ms"], found["consumers"]) == (TOPIC, -1, [])
+    assert (found["scheduled"], found["ready"], found["enqueued"]) == (0, 0, 0)
+    assert [one["next_due_ms"] for one in found["partitions"]] == [-1, -1]
+
+
+def test_counts_of_partitions_add_up__each_with_its_own_beside(fixture: BrokerFixture) -> None:
+    now_ms = fixture.now_ms
+    send(fixture, 0, [now_ms + 10_000])
+    send(fixture, 1, [now_ms - 1, now_ms + 500_000])
+    found = stats(fixture)
+    assert (found["scheduled"], found["enqueued"], found["ready"]) == (3, 3, 1)
+    assert [one["scheduled"] for one in found["partitions"]] == [1, 2]
+    for name in ("appends", "journal_bytes", "due_within_1m"):
+        if name in found:
+            assert found[name] == sum(one[name] for one in found["partitions"])
+
+
+def test_the_next_due_time_is_the_earliest__and_not_that_of_an_empty_partition(
+    fixture: BrokerFixture,
+) -> None:
+    now_ms = fixture.now_ms
+    send(fixture, 1, [now_ms + 5])
+    assert stats(fixture)["next_due_ms"] == now_ms + 5
+    send(fixture, 0, [now_ms + 3])
+    assert stats(fixture)["next_due_ms"] == now_ms + 3
+
+
+@pytest.mark.parametrize("name", ["position", "ahead_ms", "set_by_ms"])
+def test_what_makes_no_sum_is_of_partitions_alone(fixture: BrokerFixture, name: str) -> None:
+    found = stats(fixture)
+    assert name not in found
+    assert all(name in one for one in found["partitions"])
+
+
+def test_who_consumes_is_listed(fixture: BrokerFixture) -> None:
+    fixture.consumer(consumer="reader")
+    [consumer] = stats(fixture)["consumers"]
+    assert consumer["consumer"] == "reader"

@@ -1,0 +1,160 @@
+"""Covers: stored rows become deliveries and pages: in order, texts in UTF-8, rows gone left out.
+
+Not covered: the wire (tests/integration), what is stored (tests/unit/broker/partition).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dejaqueue.broker.consumers.dispatch import Push
+from dejaqueue.broker.consumers.gathering import delivery_batches, peek_batch, read_stored, text_of
+from dejaqueue.engine.arrays import Int64s, Words
+from dejaqueue.engine.commands import Lease
+from dejaqueue.engine.effects import Leased
+from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
+from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
+from tests.unit.broker.cores import Served, sequences
+
+
+class Stored:
+    """A journal that has these columns for each row that is asked for, null where it has none."""
+
+    def __init__(self, columns: dict[str, list[bytes | None]]) -> None:
+        self.columns = columns
+        self.reads = 0
+
+    def read(self, locators: Int64s, names: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
+        self.reads += 1
+        arrays = []
+        for name in names:
+            stored = self.columns.get(name)
+            values = [None if stored is None else stored[place] for place in locators.tolist()]
+            column = pa.array(values, pa.binary())
+            arrays.append(
+                column
+                if name == "payload"
+                else pa.Array.from_buffers(pa.utf8(), len(column), column.buffers())
+            )
+        return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def journal_of(columns: dict[str, list[bytes | None]]) -> tuple[Journal, Stored]:
+    stored = Stored(columns)
+    return stored, stored  # type: ignore[return-value]
+
+
+def leased(first: int, count: int, **more: object) -> Leased:
+    """Rows whose locators are their numbers."""
+    numbers = np.arange(first, first + count, dtype=np.int64)
+    ones = np.ones(count, dtype=np.uint16)
+    return Leased(first, 1_000, numbers, ones, numbers + 100, numbers, **more)  # type: ignore[arg-type]
+
+
+def pushes(journal: Journal, *leases: Leased, partition: int = 2) -> list[Push]:
+    return [Push(partition, journal, one, 1_000) for one in leases]
+
+
+PAYLOADS: list[bytes | None] = [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_dispatches_of_a_partition_are_one_read__and_a_batch_each() -> None:
+    journal, stored = journal_of({"payload": PAYLOADS})
+    batches = delivery_batches(pushes(journal, leased(3, 2), leased(0, 3)))
+    assert stored.reads == 1
+    assert [batch.column("payload").to_pylist() for batch in batches] == [
+        [b"d", b"e"],
+        [b"a", b"b", b"c"],
+    ]
+    assert batches[0].column("id").to_pylist() == [(2 << 47) | 3, (2 << 47) | 4]
+    assert batches[0].column("due").to_pylist() == [103, 104]
+    assert all(batch.schema == DELIVERY for batch in batches)
+
+
+def test_rows_that_are_gone_are_left_out__and_no_others() -> None:
+    """The lease ended, and somebody else finished the row before it was sent."""
+    journal, _ = journal_of({"payload": [b"a", None, b"c", b"d", b"e"]})
+    first, second = delivery_batches(pushes(journal, leased(0, 3), leased(3, 2)))
+    assert first.column("payload").to_pylist() == [b"a", b"c"]
+    assert first.column("due").to_pylist() == [100, 102]
+    assert second.num_rows == 2
+    [none] = delivery_batches(pushes(journal, leased(1, 1)))
+    assert none.num_rows == 0
+
+
+def test_what_was_read_early_is_sent_as_it_was() -> None:
+    """It is done already: its rows are not in the journal any more."""
+    journal, stored = journal_of({"payload": PAYLOADS})
+    early = pa.RecordBatch.from_pylist([], DELIVERY)
+    push = Push(2, journal, leased(0, 1), 1, is_done=True, batch=early)
+    assert delivery_batches([push]) == [early]
+    assert stored.reads == 0
+
+
+def test_priorities_of_dispatches_without_any_are_the_default() -> None:
+    """The first message that has one comes at some time, between two dispatches of a read."""
+    journal, _ = journal_of({"payload": PAYLOADS})
+    some = leased(2, 2, priorities=np.array([3, 4], dtype=np.uint16))
+    first, second = delivery_batches(pushes(journal, leased(0, 2), some))
+    assert first.column("priority").to_pylist() == [DEFAULT_PRIORITY] * 2
+    assert second.column("priority").to_pylist() == [3, 4]
+    [none] = delivery_batches(pushes(journal, leased(0, 2)))
+    assert none.column("priority").to_pylist() == [DEFAULT_PRIORITY] * 2
+
+
+def test_groups_that_changed_since_are_those_of_now() -> None:
+    journal, _ = journal_of({"payload": PAYLOADS, "group": [b"old"] * 5})
+    now = Words(("", "new"), np.array([1, 0], dtype=np.int32))
+    both = [leased(0, 2, groups=now), leased(2, 2, groups=now)]
+    batches = delivery_batches(pushes(journal, *both))
+    assert [batch.column("group").to_pylist() for batch in batches] == [["new", None]] * 2
+    [as_stored] = delivery_batches(pushes(journal, leased(0, 1)))
+    assert as_stored.column("group").to_pylist() == ["old"]
+
+
+def test_texts_that_are_no_utf8_leave_mended__payloads_as_they_are() -> None:
+    """Everybody who reads the rows beside them would fail on them, for ever."""
+    journal, _ = journal_of({"payload": [b"\xff"], "key": [b"a\xffb"], "group": [b"fine"]})
+    batch = read_stored(journal, sequences(0))
+    assert batch.column("key").to_pylist() == ["a\ufffdb"]
+    assert batch.column("payload").to_pylist() == [b"\xff"]
+    assert batch.column("group").to_pylist() == ["fine"]
+
+
+def test_tags_and_headers_are_null_where_no_row_has_them() -> None:
+    journal, _ = journal_of({"payload": PAYLOADS})
+    [batch] = delivery_batches(pushes(journal, leased(0, 2)))
+    assert batch.column("tags").to_pylist() == [None, None]
+    assert batch.column("headers").to_pylist() == [None, None]
+
+
+def test_what_was_sent_is_what_is_delivered() -> None:
+    """Through a real core and its journal."""
+    served = Served()
+    served.send([b"a", b"b"], keys=["k", ""])
+    now_ms = served.core.now_ms()
+    effects = served.core.engine.apply(Lease(now_ms, 99, now_ms, 9, now_ms + 1_000))
+    assert effects.leased is not None
+    [batch] = delivery_batches([Push(0, served.core.journal, effects.leased, 9)])
+    batch.validate(full=True)
+    assert batch.column("payload").to_pylist() == [b"a", b"b"]
+    assert batch.column("key").to_pylist()[0] == "k"
+    assert batch.column("attempts").to_pylist() == [1, 1]
+
+
+def test_a_page_has_the_state_of_each_row__also_where_some_are_gone() -> None:
+    journal, _ = journal_of({"payload": [b"a", None, b"c"]})
+    ids, ones = sequences(0, 1, 2), np.ones(3, dtype=np.uint16)
+    batch = peek_batch(journal, ids, ids, ones, ids, ["scheduled", "leased", "dead"])
+    assert batch.schema == PEEK
+    assert batch.column("state").to_pylist() == ["scheduled", "dead"]
+
+
+@pytest.mark.parametrize("names", [("",), ("", "g"), ("g", "")])
+def test_no_group_is_null__not_an_empty_text(names: tuple[str, ...]) -> None:
+    indices = np.arange(len(names), dtype=np.int32)
+    assert text_of(Words(names, indices)).to_pylist() == [name or None for name in names]

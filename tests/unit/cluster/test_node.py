@@ -1,0 +1,284 @@
+"""Covers: what brokers take, give and refuse in rounds that a test goes itself, on a virtual clock.
+
+Not covered: the loops that go them, and everything that takes servers (tests/cluster).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.topic.threads import Running, Threads
+from dejaqueue.clock import Wake
+from dejaqueue.cluster import members, ownership
+from dejaqueue.cluster.node import ROUND_MS, Node
+from dejaqueue.coordinator.in_process import ProcessFacts
+from dejaqueue.errors import Elsewhere, Refused, Unavailable
+from dejaqueue.journal.records.memory import MemoryRecordStore
+from dejaqueue.journal.records.store import RecordJournalStore
+from dejaqueue.model import Topic
+from dejaqueue.settings import BrokerSettings, DispatchSettings
+from dejaqueue.testing.virtual_clock import VirtualClock
+
+LEASE_MS = 4_000
+
+
+class Loops(Threads):
+    """Leaves out the loops of a node: a test goes the rounds. What ends by itself is done."""
+
+    def start(self, name: str, run: Callable[[], None], *, daemon: bool = False) -> Running:
+        if name == "dejaq-bury":
+            run()
+        if name.startswith("dejaq-"):
+            return Over()
+        return super().start(name, run, daemon=daemon)
+
+
+class Over(Running):
+    def join(self) -> None:
+        """It is over."""
+
+
+class Passing(VirtualClock):
+    """What the test's own thread waits for comes at once; other threads wait for the test."""
+
+    def wait_until(self, instant_us: int | None, wake: Wake) -> bool:
+        if instant_us is None or threading.current_thread() is not threading.main_thread():
+            return super().wait_until(instant_us, wake)
+        self.advance(us=max(0, instant_us - self.now_us()))
+        return False
+
+
+class Cluster:
+    """Brokers on the same journals and facts, on one clock."""
+
+    def __init__(self) -> None:
+        self.clock = Passing()
+        self.records = MemoryRecordStore()
+        self.facts = ProcessFacts(self.clock)
+        self.nodes: dict[str, Node] = {}
+        self.brokers: dict[str, Broker] = {}
+        self.gone: list[str] = []
+
+    def start(self, name: str) -> Node:
+        node = Node(name, self.facts.open(), LEASE_MS, self.clock, Loops())
+        settings = BrokerSettings(dispatch=DispatchSettings(workers=1))
+        broker = Broker(settings, self.clock, store=RecordJournalStore(self.records), shared=node)
+        broker.start()
+        node.on_gone = self.gone.append
+        node.start(broker, f"dejaq://{name}:1", f"http://{name}:2")
+        self.nodes[name], self.brokers[name] = node, broker
+        return node
+
+    def rounds(self, count: int = 6) -> None:
+        """Everybody looks in turn, until all have seen what the others did."""
+        for _ in range(count):
+            for node in self.nodes.values():
+                node._see_topics()
+                node.round()
+
+    def make(self, *names: str) -> None:
+        """Topics in the catalogue; who serves them is found in rounds."""
+        catalogue = next(iter(self.nodes.values()))._catalogue
+        assert catalogue is not None
+        for name in names:
+            catalogue.create(Topic(name), exist_ok=False)
+
+    def served(self) -> dict[str, list[str]]:
+        return {
+            name: sorted(runtime.served_as for runtime in broker.runtimes())
+            for name, broker in self.brokers.items()
+        }
+
+    def stop(self) -> None:
+        for name in list(self.nodes):
+            self.nodes.pop(name).stop()
+            self.brokers.pop(name).stop()
+        self.facts.close()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster()
+    yield made
+    made.stop()
+
+
+TOPICS = [f"topic-{number}" for number in range(6)]
+
+
+def test_a_broker_that_is_alone_takes_every_topic(cluster: Cluster) -> None:
+    node = cluster.start("a")
+    cluster.make(*TOPICS)
+    cluster.rounds()
+    assert cluster.served() == {"a": TOPICS}
+    assert node.is_member
+    assert all(node.refusal(name) is None for name in TOPICS)
+
+
+def test_each_topic_is_served_by_one__and_the_others_know_by_whom(cluster: Cluster) -> None:
+    for name in "ab":
+        cluster.start(name)
+    cluster.make(*TOPICS)
+    cluster.rounds()
+    served = cluster.served()
+    assert sorted(served["a"] + served["b"]) == TOPICS
+    assert served["a"]
+    assert served["b"]
+    here, there = served["a"][0], served["b"][0]
+    refusal = cluster.nodes["a"].refusal(there)
+    assert isinstance(refusal, Elsewhere)
+    assert (refusal.url, cluster.nodes["a"].refusal(here)) == ("dejaq://b:1", None)
+    with pytest.raises(Elsewhere, match=rf"topic {there} is served by b at dejaq://b:1"):
+        cluster.brokers["a"].runtime(there)
+
+
+def test_who_joins_later_is_given_its_part(cluster: Cluster) -> None:
+    cluster.start("a")
+    cluster.make(*TOPICS)
+    cluster.rounds()
+    cluster.start("b")
+    cluster.rounds()
+    served = cluster.served()
+    assert served["b"]
+    assert sorted(served["a"] + served["b"]) == TOPICS
+
+
+def test_who_leaves_hands_everything_over(cluster: Cluster) -> None:
+    for name in "ab":
+        cluster.start(name)
+    cluster.make(*TOPICS)
+    cluster.rounds()
+    cluster.nodes.pop("b").stop()
+    cluster.brokers.pop("b").stop()
+    cluster.rounds()
+    assert cluster.served() == {"a": TOPICS}
+    assert cluster.gone == ["dejaq://b:1"], "what was passed on to it ends"
+
+
+def test_who_did_not_renew_takes_and_allows_nothing__and_the_others_take_over(
+    cluster: Cluster,
+) -> None:
+    """By its own clock it stops before the others may begin."""
+    for name in "ab":
+        cluster.start(name)
+    cluster.make(*TOPICS)
+    cluster.rounds()
+    lost = cluster.nodes["b"]
+    for _ in range(3):
+        cluster.clock.advance(ms=LEASE_MS // 2)
+        membership = cluster.nodes["a"]._membership
+        assert membership is not None
+        assert membership.renew()
+    assert not lost.is_member
+    refusal = lost.refusal(cluster.served()["b"][0])
+    assert isinstance(refusal, Unavailable)
+    assert "node b has lost touch with the cluster" in str(refusal)
+    assert lost.round() == ROUND_MS
+    lost._fence()
+    assert cluster.served()["b"] == []
+    del cluster.nodes["b"]
+    cluster.rounds()
+    assert cluster.served()["a"] == TOPICS
+    cluster.nodes["b"] = lost
+
+
+def test_a_topic_whose_journal_was_fenced_is_looked_for_before_it_is_opened_again(
+    cluster: Cluster,
+) -> None:
+    node = cluster.start("a")
+    cluster.make("t")
+    cluster.rounds()
+    node.fenced("t")
+    refusal = node.refusal("t")
+    assert isinstance(refusal, Elsewhere)
+    assert "topic t is between two owners" in str(refusal)
+    cluster.rounds()
+    assert node.refusal("t") is None
+
+
+def test_of_two_who_claim_one_wins__and_the_other_looks_again_soon(cluster: Cluster) -> None:
+    first, second = cluster.start("a"), cluster.start("b")
+    cluster.make("t")
+    for node in (first, second):
+        node.round()
+    winner = "a" if cluster.served()["a"] else "b"
+    loser = cluster.nodes["b" if winner == "a" else "a"]
+    membership = loser._membership
+    assert membership is not None
+    loser._view.owners.pop("t", None)
+    unit = loser._unit("t")
+    loser._view.owners.pop(unit, None)
+    assert not loser._claim(unit, membership.member.session)
+    assert [fact.key for fact in first.coordinator.list(ownership.PREFIX)] == [
+        ownership.key_of(unit)
+    ]
+
+
+def test_a_deleted_topic_is_let_go_of_and_buried__by_rounds_alone(cluster: Cluster) -> None:
+    node = cluster.start("a")
+    cluster.make("t", "stays")
+    cluster.rounds()
+    catalogue = node._catalogue
+    assert catalogue is not None
+    for name in ("t", "stays"):
+        cluster.brokers["a"].runtime(name).look(0, lambda core: core.number).result(10)
+    catalogue.delete("t")
+    cluster.rounds()
+    assert cluster.served() == {"a": ["stays"]}
+    assert not list(catalogue.leaving())
+    assert {journals.partition(".")[0] for journals, _ in cluster.records.logs} == {"stays"}
+    owners = [fact.key for fact in node.coordinator.list(ownership.PREFIX)]
+    assert owners == [ownership.key_of(node._unit("stays"))]
+
+
+def test_a_coordinator_that_forgot_the_members_is_not_believed(cluster: Cluster) -> None:
+    """It was restored from an older copy: who looks first would claim what the others serve."""
+    for name in "ab":
+        cluster.start(name)
+    cluster.make(*TOPICS)
+    cluster.rounds()
+    before, node = cluster.served(), cluster.nodes["a"]
+    for fact in node.coordinator.list(members.PREFIX):
+        node.coordinator.delete(fact.key)
+    assert node.round() == ROUND_MS
+    assert cluster.served() == before
+    for one in cluster.nodes.values():
+        membership = one._membership
+        assert membership is not None
+        membership.leave()
+
+
+def test_the_cluster_is_described_as_it_was_last_seen(cluster: Cluster) -> None:
+    for name in "ab":
+        cluster.start(name)
+    cluster.make("t", "u")
+    cluster.rounds()
+    found: dict[str, Any] = cluster.nodes["a"].describe("")
+    assert (found["node"], found["astray"]) == ("a", 0)
+    assert [one["node"] for one in found["nodes"]] == ["a", "b"]
+    served = cluster.served()
+    assert {one["topic"]: one["node"] for one in found["topics"]} == {
+        topic: name for name, topics in served.items() for topic in topics
+    }
+    assert [one["topic"] for one in cluster.nodes["a"].describe("t")["topics"]] == ["t"]
+
+
+def test_only_servers_of_jetstream_are_repaired_by_brokers(cluster: Cluster) -> None:
+    node = cluster.start("a")
+    with pytest.raises(Refused, match="only servers of JetStream"):
+        node.act("repair_node", {"node": "b"})
+    assert node.act("check_cluster", {"adopt": False}) == {"astray": []}
+
+
+def test_stopping_twice_or_before_the_start_is_fine() -> None:
+    facts = ProcessFacts(VirtualClock())
+    node = Node("a", facts.open(), LEASE_MS, VirtualClock(), Loops())
+    node.stop()
+    node.stop()
+    assert not node.is_member
+    assert isinstance(node.refusal("t"), Unavailable)

@@ -1,0 +1,216 @@
+"""Covers: a store of journals on a server: which are made, open and dropped; texts; closing.
+
+Not covered: a journal itself (test_journal.py), servers (tests/conformance).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dejaqueue.errors import BadRequest, JournalDamaged, Locked, Unavailable
+from dejaqueue.journal.interface import DOCUMENTS
+from dejaqueue.journal.records.memory import MemoryRecords, MemoryRecordStore
+from dejaqueue.journal.records.store import RecordJournalStore
+from dejaqueue.testing.journal_conformance import make_ack
+
+
+@pytest.fixture
+def records() -> MemoryRecordStore:
+    return MemoryRecordStore()
+
+
+MakeStore = Callable[..., RecordJournalStore]
+
+
+@pytest.fixture
+def make(records: MemoryRecordStore) -> Iterator[MakeStore]:
+    made: list[RecordJournalStore] = []
+
+    def store(mirror: Path | None = None) -> RecordJournalStore:
+        made.append(RecordJournalStore(records, mirror=mirror))
+        return made[-1]
+
+    yield store
+    for one in made:
+        one.close()
+
+
+def test_a_journal_is_open_once(make: MakeStore) -> None:
+    """Two owners in one process would share the copy on the disk."""
+    store = make()
+    journal = store.open("t", 0)
+    with pytest.raises(Unavailable, match=r"the journal of t/0 is open already"):
+        store.open("t", 0)
+    store.open("t", 1)
+    journal.close()
+    store.open("t", 0)
+
+
+def test_a_journal_that_could_not_be_opened_can_be_opened_later(
+    make: MakeStore, records: MemoryRecordStore
+) -> None:
+    store = make()
+    opened = records.open
+
+    def away(topic: str, partition: int) -> MemoryRecords:
+        raise Unavailable("the server is away")
+
+    records.open = away  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match="away"):
+        store.open("t", 0)
+    records.open = opened  # type: ignore[method-assign]
+    assert store.open("t", 0).tail == 0
+
+
+def test_what_was_made_is_known_with_its_text(make: MakeStore) -> None:
+    store = make()
+    store.make("a", "text of a")
+    store.make("a.b")
+    store.make("c", "text of c")
+    assert store.made() == {"a": "text of a", "a.b": "", "c": "text of c"}
+    assert store.made("a") == {"a": "text of a", "a.b": ""}
+    store.note("c", "another")
+    assert store.made("c") == {"c": "another"}
+
+
+def test_a_text_that_is_damaged_does_not_hide_the_topic(
+    make: MakeStore, records: MemoryRecordStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = make()
+    store.make("a", "text of a")
+    store.make("b", "text of b")
+    records.objects["texts/a"] = b"rotten"
+    with caplog.at_level(logging.WARNING):
+        assert store.made() == {"a": "", "b": "text of b"}
+    assert "what was kept beside journals is lost" in caplog.text
+
+
+def test_the_catalogue_is_checked__and_there_is_none_at_first(
+    make: MakeStore, records: MemoryRecordStore
+) -> None:
+    store = make()
+    assert store.load_catalog() is None
+    store.store_catalog("the catalogue")
+    assert store.load_catalog() == "the catalogue"
+    content = records.objects["catalogue"]
+    records.objects["catalogue"] = content.replace(b"the", b"The")
+    with pytest.raises(JournalDamaged):
+        store.load_catalog()
+
+
+def test_only_documents_that_there_are_have_a_place(make: MakeStore) -> None:
+    store = make()
+    store.store_document(DOCUMENTS[0], "keys")
+    assert store.load_document(DOCUMENTS[0]) == "keys"
+    for call in (store.load_document, lambda name: store.store_document(name, "")):
+        with pytest.raises(BadRequest, match=r"^document: "):
+            call("../catalogue")
+
+
+# --- dropping
+
+
+def test_what_is_dropped_is_gone_with_all_that_was_beside_it(
+    make: MakeStore, records: MemoryRecordStore, tmp_path: Path
+) -> None:
+    store = make(tmp_path)
+    store.make("t", "text")
+    store.make("t2", "stays")
+    for topic in ("t", "t2"):
+        journal = store.open(topic, 0)
+        journal.append([make_ack(1)], 0, 1)
+        journal.put_snapshot(1, "{}", [])
+        journal.close()
+    store.drop("t")
+    assert store.made() == {"t2": "stays"}
+    assert set(records.logs) == {("t2", 0)}
+    assert not [name for name in records.objects if "/t/" in name or name.endswith("/t")]
+    assert [path.name for path in (tmp_path / "topics").iterdir()] == ["t2"]
+    assert store.open("t", 0).tail == 0
+
+
+def test_a_topic_with_an_open_journal_is_not_dropped(make: MakeStore) -> None:
+    store = make()
+    store.make("t")
+    journal = store.open("t", 0)
+    with pytest.raises(Unavailable, match="journals of t are open"):
+        store.drop("t")
+    journal.close()
+    store.drop("t")
+    assert store.made() == {}
+
+
+def test_half_a_drop_is_finished_by_who_opens_the_topic_next(
+    make: MakeStore, records: MemoryRecordStore
+) -> None:
+    """The broker died between noting the drop and dropping; the topic is made again."""
+    first = make()
+    first.make("t", "text")
+    journal = first.open("t", 0)
+    journal.append([make_ack(1)], 0, 1)
+    journal.close()
+    dropped = records.drop
+
+    def dies(topic: str) -> None:
+        raise Unavailable("the process died here")
+
+    records.drop = dies  # type: ignore[method-assign]
+    with pytest.raises(Unavailable):
+        first.drop("t")
+    records.drop = dropped  # type: ignore[method-assign]
+    assert "dropped/t" in records.objects
+    second = make()
+    second.make("t")
+    assert second.open("t", 0).tail == 0
+    assert "dropped/t" not in records.objects
+
+
+def test_a_journal_that_was_never_made_leaves_nothing__if_only_made_ones_are_wanted(
+    make: MakeStore, records: MemoryRecordStore
+) -> None:
+    store = make()
+    with pytest.raises(Unavailable, match="journals of t were dropped, or never made"):
+        store.open("t", 0, only_made=True)
+    assert records.logs == {}
+    store.make("t")
+    assert store.open("t", 0, only_made=True).tail == 0
+
+
+def test_copies_of_topics_that_are_gone_are_tidied_away__but_not_open_ones(
+    make: MakeStore, tmp_path: Path
+) -> None:
+    store = make(tmp_path)
+    for topic in ("known", "gone", "open"):
+        journal = store.open(topic, 0)
+        journal.append([make_ack(1)], 0, 1)
+        if topic != "open":
+            journal.close()
+    store.tidy(["known"])
+    assert sorted(path.name for path in (tmp_path / "topics").iterdir()) == ["known", "open"]
+
+
+# --- the directory, and the end
+
+
+def test_a_directory_is_one_process_at_a_time(make: MakeStore, tmp_path: Path) -> None:
+    store = make(tmp_path)
+    with pytest.raises(Locked):
+        make(tmp_path)
+    store.close()
+    make(tmp_path)
+
+
+def test_a_closed_store_does_nothing_more__and_closing_twice_is_fine(make: MakeStore) -> None:
+    store = make()
+    journal = store.open("t", 0)
+    store.close()
+    store.close()
+    with pytest.raises(Unavailable):
+        journal.append([make_ack(1)], 0, 1)
+    for call in (store.load_catalog, store.made, lambda: store.open("t", 1)):
+        with pytest.raises(Unavailable, match="the store is closed"):
+            call()
