@@ -162,7 +162,7 @@ def accepts_stale_hands(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         leases, "held_mask", lambda table, places, attempts: table.states[places] == LEASED
     )
-    patch.setattr(apply, "held_mask", leases.held_mask, raising=False)
+    patch.setattr(apply, "held_mask", leases.held_mask)
 
 
 @mutant

@@ -44,6 +44,7 @@ class GoingBack:
 
         def restore() -> None:
             self.happened += 1
+            self._cluster.is_astray = True
             if self._cluster.plan.outage:
                 for machine in self._cluster.machines:
                     machine.die(power_cut=False)
@@ -64,6 +65,7 @@ class GoingBack:
                 if machine.node is not None:
                     found = machine.node.act("check_cluster", {"adopt": True})["astray"]
                     state["whole"] = not found
+                    self._cluster.is_astray = bool(found)
             except DejaQError:
                 pass
 
