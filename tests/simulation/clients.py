@@ -194,7 +194,11 @@ class Producer:
                 )
             except DejaQError as error:
                 reply = Reply(batch.number, error=error)
-                connection.to_client(lambda: self._answered(stream, reply))
+                if isinstance(error, TopicUnknown) and not getattr(self._machine, "is_made", True):
+                    # It may be made before the answer is there.
+                    connection.to_client(stream.connection.break_it)
+                else:
+                    connection.to_client(lambda: self._answered(stream, reply))
 
         connection.to_broker(arrive)
 

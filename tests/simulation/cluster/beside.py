@@ -50,7 +50,7 @@ NAMES = ("a", "b", "c", "d")
 RUN_US = 240 * SECOND
 DRAIN_US = 90 * SECOND
 """A turn whose owner died vanishes within a minute."""
-RESERVE_BYTES = 1 << 20
+RESERVE_BYTES = 4 << 20
 
 
 @dataclass

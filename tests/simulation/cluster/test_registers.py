@@ -30,11 +30,14 @@ def test_all_answers_are_one_order__where_once_they_were_not(seed: int) -> None:
 
 
 def test_what_is_judged_is_asked() -> None:
-    history = simulate_registers(2).history
-    done = Counter(type(one).__name__ for one in history.looks if one.outcome is Outcome.OK)
-    done += Counter(f"send {one.outcome.value}" for one in history.sends)
-    done += Counter(f"cancel {one.outcome.value}" for one in history.cancels)
-    done += Counter(f"decide {one.commit} {one.outcome.value}" for one in history.decisions)
+    done: Counter[str] = Counter()
+    for seed in (2, 3):
+        history = simulate_registers(seed).history
+        looks = (one for one in history.looks if one.outcome is Outcome.OK)
+        done += Counter(type(one).__name__ for one in looks)
+        done += Counter(f"send {one.outcome.value}" for one in history.sends)
+        done += Counter(f"cancel {one.outcome.value}" for one in history.cancels)
+        done += Counter(f"decide {one.commit} {one.outcome.value}" for one in history.decisions)
     wanted = ("Look", "send ok", "send refused", "send unknown", "cancel ok", "cancel refused")
     decided = ("decide True ok", "decide False ok", "decide True refused")
     assert [what for what in (*wanted, *decided) if not done[what]] == [], done
