@@ -561,9 +561,9 @@ def test_with_both_snapshots_damaged_the_journal_is_refused() -> None:
 
 def test_a_crash_anywhere_in_a_snapshot_leaves_the_one_before_or_the_new_one() -> None:
     def put(files: FileSystem) -> str:
-        journal = MemoryStore(file_system=files, segment_bytes=SEGMENT_BYTES).open("topic", 0)
         state = "none"
         try:
+            journal = MemoryStore(file_system=files, segment_bytes=SEGMENT_BYTES).open("topic", 0)
             fill(journal, np.random.default_rng(13), 10)
             for state in ("first", "second", "third"):
                 parts = [SnapshotFile(state, state.encode()), SnapshotFile("kept", b"kept")]

@@ -486,6 +486,7 @@ ELSEWHERE: dict[str, str] = {
 NOTHING_TO_REFUSE: dict[str, str] = {
     "FLIGHT_STREAMS_EXPECTED": "what quotas.streams_max has its default of",
     "FLIGHT_OPENINGS_PER_S": "what quotas.openings_per_s has its default of",
+    "INGRESS_BYTES_PER_S": "what quotas.bytes_per_s has its default of",
     "OIDC_REFRESH_MS": "when the broker asks an issuer",
     "OIDC_REFETCH_MS": "when the broker asks an issuer",
     "SEQUENCE_BITS": "the layout of an id",

@@ -6,6 +6,7 @@ what needs several processes (test_cluster.py) has one of its own, when this one
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -83,13 +84,23 @@ def forget_answers() -> None:
     A call that a timeout breaks off (or Ctrl-C) leaves its answer in the connection of this
     thread: every later call reads the answer of the one before, and all tests that follow fail.
     """
+    from py4j.protocol import Py4JError
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     gateway = SparkContext._gateway  # None before Spark has started
-    if gateway is not None:
-        connection = gateway._gateway_client.get_thread_connection()
-        if connection is not None:
-            connection.close()
+    if gateway is None:
+        return
+    connection = gateway._gateway_client.get_thread_connection()
+    if connection is not None:
+        connection.close()
+    session = SparkSession._instantiatedSession
+    if session is not None:
+        # A connection has a thread of its own in Java, which knows no session, and so none of the
+        # data sources that were registered.
+        with contextlib.suppress(Py4JError, OSError):  # Java may have ended
+            kind = SparkSession._get_j_spark_session_class(session._jvm)
+            kind.setActiveSession(session._jsparkSession)
 
 
 @pytest.fixture(scope="session")

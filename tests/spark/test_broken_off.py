@@ -37,4 +37,5 @@ def test_the_next_call_is_answered_by_its_own_answer(spark: SparkSession) -> Non
     for number in (7, 11, 13):
         assert machine.java.lang.Math.abs(-number) == number
     assert spark.range(5).count() == 5
+    assert spark.getActiveSession() is not None, "what was registered is known to it"
     assert kept.traceback

@@ -461,14 +461,14 @@ class RecordConformance(ABC):
             def reads() -> None:
                 try:
                     while not done.is_set():
-                        assert other.get_object(name) in contents
+                        assert patiently(lambda: other.get_object(name)) in contents
                 except BaseException as failure:  # noqa: BLE001  shown by the test
                     failures.append(failure)
 
             reader = threading.Thread(target=reads)
             reader.start()
             for turn in turns:
-                store.put_object(name, contents[turn])
+                patiently(lambda: store.put_object(name, contents[turn]))  # noqa: B023
             done.set()
             reader.join()
             assert not failures, failures
