@@ -17,8 +17,8 @@ ARGS ?=
 PYTEST_ARGS ?=
 # How many processes run all tests; more than processors, because tests mostly wait.
 TEST_PROCESSES ?= 3
-# Those of the quick lane compute, most of them.
-QUICK_PROCESSES ?= 2
+# The same for the quick lane.
+QUICK_PROCESSES ?= 3
 QUICK := tests/unit tests/rules tests/model tests/tidy
 # REQUIRE_ALL=1: nothing may be skipped; what CI sets.
 REQUIRE_ALL ?=
