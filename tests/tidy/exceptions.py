@@ -113,13 +113,3 @@ NAMES: dict[str, str] = {
     "src/dejaqueue/cli/serve.py::data": "the option --data",
     "src/dejaqueue/schema/keys.py::data": "Arrow's word for the bytes of a text column",
 }
-
-# Commits of figures in README.md that are not one clean commit of this release. `make figures`
-# measures them anew, at one; then this list is empty.
-FIGURES_OF_OTHER_COMMITS: set[str] = {
-    "09c4bad",
-    "17468ba-dirty",
-    "40ea4c6-dirty",
-    "71cb56d-dirty",
-    "a1f05f9",
-}
