@@ -72,6 +72,7 @@ class Kept:
         waits: while it is being deleted, what is served apart of it and was not let go yet.
         edition: how often it was changed.
         gone: what topics of this name that were deleted were called in the store, the newest last.
+        start: the slot of its first shard (placement.py).
     """
 
     topic: Topic
@@ -83,6 +84,7 @@ class Kept:
     waits: tuple[str, ...] = ()
     edition: int = 0
     gone: tuple[str, ...] = ()
+    start: int = 0
 
     @classmethod
     def of(cls, fact: Fact) -> Kept:
@@ -99,6 +101,7 @@ class Kept:
                 tuple(values.get("waits", ())),
                 values.get("edition", 0),
                 tuple(values.get("gone", ())),
+                values["start"],
             )
         except (ValueError, KeyError, TypeError) as wrong:
             raise JournalDamaged(f"coordinator, fact {fact.key}: {wrong}") from wrong
@@ -111,6 +114,7 @@ class Kept:
             "counts": list(self.counts),
             "journals": self.journals,
             "edition": self.edition,
+            "start": self.start,
         }
         if self.state is State.MAKING:
             values["maker"] = self.maker
@@ -131,6 +135,8 @@ class ClusterCatalogue(Catalogue):
 
     Attributes:
         maker: the life of this broker, for what it makes.
+        start_of: where the first shard of a new topic is to lie.
+        version: grows whenever anything changed of what is known.
     """
 
     def __init__(
@@ -144,6 +150,8 @@ class ClusterCatalogue(Catalogue):
         self._clock: Clock = clock or SteadyClock()
         self._heard_us = 0
         self.maker = ""
+        self.start_of: Callable[[Topic], int] = lambda topic: 0
+        self.version = 0
         self._making: dict[str, Topic] = {}
         """What this broker is making just now."""
         self._kept: dict[str, Kept] = {}
@@ -197,6 +205,7 @@ class ClusterCatalogue(Catalogue):
         if kept == self._kept:
             return
         self._kept = kept
+        self.version += 1
         living = {name: one for name, one in kept.items() if one.state is State.LIVING}
         self._counts = {name: one.counts for name, one in living.items()}
         self._topics = {name: one.topic for name, one in living.items()}
@@ -242,10 +251,10 @@ class ClusterCatalogue(Catalogue):
         """What topics that are there, or come or go, are called in the store of journals."""
         return {one.journals for one in self._kept.values() if one.state is not State.DELETED}
 
-    def placed(self) -> Mapping[str, Topic]:
-        """Topics by name whose unit matters: those that are being deleted are let go by owners."""
+    def placed(self) -> Mapping[str, Kept]:
+        """Topics by name whose slot matters: those that are being deleted are let go by owners."""
         return {
-            name: one.topic
+            name: one
             for name, one in self._kept.items()
             if one.state in (State.LIVING, State.DELETING)
         }
@@ -307,7 +316,17 @@ class ClusterCatalogue(Catalogue):
         revision = 0 if before is None else before.revision
         gone = () if before is None else before.gone
         state = State.MAKING
-        kept = Kept(topic, (topic.partitions,), journals, revision, state, self.maker, gone=gone)
+        start = self.start_of(topic)
+        kept = Kept(
+            topic,
+            (topic.partitions,),
+            journals,
+            revision,
+            state,
+            self.maker,
+            gone=gone,
+            start=start,
+        )
         self._making[name] = topic
         try:
             made = self._write(kept)
