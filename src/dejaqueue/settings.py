@@ -415,8 +415,8 @@ class ClusterSettings(Group):
         ge=1,
         le=4_096,
         description="Into how many slots the topics of a cluster are dealt; each slot is served by "
-        "one broker at a time. Several for each broker that there will ever be: only the broker that "
-        "makes the cluster asks, and it stays so for its life. Cannot change live.",
+        "one broker at a time. Several for each broker that there will ever be: only the broker "
+        "that makes the cluster asks, and it stays so for its life. Cannot change live.",
     )
     secret_file: str = Field(
         default="",
