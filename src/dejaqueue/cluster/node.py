@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dejaqueue.access.key_ring import KeyRing
@@ -111,6 +112,7 @@ class Node:
         self.astray: list[Astray] = []
         self._adopts = adopts
         self._burying: set[str] = set()
+        self._finishing: set[str] = set()
         self._tidied: set[str] = set()
         self._mine: dict[str, int] = {}
         """Units that a round has found to be ours, with the revision of their facts."""
@@ -418,7 +420,7 @@ class Node:
         owners = owners_of(self.coordinator.list(ownership.PREFIX))
         self._forget_gone(living)
         self._view = View(living, owners)
-        catalogue.give_up([member.session for member in living.values()])
+        self._finish_abandoned(catalogue, [member.session for member in living.values()])
         units = self._units(catalogue)
         plan = ownership.plan(self.name, session, self._view, units)
         for unit in plan.drop:
@@ -494,7 +496,23 @@ class Node:
                 units.setdefault(unit_of(name, placed), [])
         return units
 
-    # --- topics that are deleted ----------------------------------------------------------------
+    # --- topics that nobody goes on making, and that are deleted --------------------------------
+
+    def _finish_abandoned(self, catalogue: ClusterCatalogue, living: Sequence[str]) -> None:
+        """Apart, since the journals' server is asked, which may hang."""
+        for topic in catalogue.abandoned(living):
+            if topic not in self._finishing:
+                self._finishing.add(topic)
+                self._where.start("dejaq-bury", partial(self._finish_one, catalogue, topic, living))
+
+    def _finish_one(self, catalogue: ClusterCatalogue, topic: str, living: Sequence[str]) -> None:
+        try:
+            catalogue.finish(topic, living)
+            self._see_topics()
+        except DejaQError as error:  # a later round tries again
+            log.warning("topic %s, which nobody goes on making, stays for now: %s", topic, error)
+        finally:
+            self._finishing.discard(topic)
 
     def _let_deleted_go(self, catalogue: ClusterCatalogue, mine: set[str]) -> bool:
         """Say of topics that are being deleted that they are let go of; False: one is not yet.
