@@ -88,6 +88,8 @@ def _of_journals(
     known = catalogue.look(name)
     if known is None:
         lack = Lack.FACT
+    elif known.journals in kept.gone:
+        lack = Lack.EDITION  # this one was made when that one was deleted
     elif known.journals != journals or known.state is State.DELETED:
         # Journals of a topic that was deleted are dropped before its name is free again.
         is_there = journals in store.made()

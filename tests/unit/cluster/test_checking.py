@@ -156,6 +156,31 @@ def test_a_topic_that_is_made_while_it_is_looked_for_is_not_astray(
     assert check(broker, site.store, adopt=False) == []
 
 
+@pytest.mark.parametrize("restored", [State.LIVING, State.DELETING, State.DELETED])
+def test_a_topic_that_was_made_again_after_the_copy_is_known_again(
+    site: Site, restored: State
+) -> None:
+    """The coordinator has the one before, of which the journals of this one know."""
+    broker = site.broker()
+    broker.create(Topic("t"), exist_ok=False)
+    copies = {State.LIVING: site.copy()}
+    broker.delete("t")
+    copies[State.DELETING] = site.copy()
+    broker.let_go("t", "t")
+    site.store.drop(broker.kept("t").journals)  # type: ignore[union-attr]
+    broker.buried("t")
+    copies[State.DELETED] = site.copy()
+    broker.create(Topic("t", partitions=2), exist_ok=False)
+    journals = broker.journals("t")
+    site.restore(copies[restored])
+    fresh = site.broker()
+    lacks = {one.lack for one in check(fresh, site.store, adopt=False)}
+    assert Lack.EDITION in lacks
+    assert check(fresh, site.store, adopt=True) == [Astray("t", journals, Lack.EDITION, True)]
+    assert fresh.get("t") == site.broker().get("t") == Topic("t", partitions=2)
+    assert check(site.broker(), site.store, adopt=True) == []
+
+
 def test_a_broker_that_knows_better_goes_on(site: Site) -> None:
     broker = site.broker()
     copy = site.copy()
