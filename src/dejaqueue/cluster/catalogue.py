@@ -25,6 +25,7 @@ from typing import Any
 
 from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.clock import Clock, SteadyClock
+from dejaqueue.cluster.placement import unit_of
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact
 from dejaqueue.errors import (
     DejaQError,
@@ -250,6 +251,17 @@ class ClusterCatalogue(Catalogue):
             if one.state in (State.LIVING, State.DELETING)
         }
 
+    def units(self) -> dict[str, list[str]]:
+        """Units, and what is to be served of each; none of what is being deleted."""
+        placed = self.placed()
+        units: dict[str, list[str]] = {}
+        for name in [shard for topic in self.by_name().values() for shard in topic.shards]:
+            units.setdefault(unit_of(name, placed), []).append(name)
+        for one in self._kept.values():
+            for name in one.waits if one.state is State.DELETING else ():
+                units.setdefault(unit_of(name, placed), [])
+        return units
+
     # --- changes --------------------------------------------------------------------------------
 
     def create(self, topic: Topic, *, exist_ok: bool) -> Topic:
@@ -455,6 +467,11 @@ class ClusterCatalogue(Catalogue):
             return replace(found, waits=tuple(one for one in found.waits if one != shard))
 
         self._change(name, without)
+
+    def bury(self, kept: Kept) -> None:
+        """Drop the journals of a deleted topic that everybody has let go of. Raises Unavailable."""
+        self._store.drop(kept.journals)
+        self.buried(kept.topic.name)
 
     def buried(self, name: str) -> None:
         """The journals of a deleted topic are dropped: leave a tombstone."""

@@ -32,7 +32,7 @@ from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.cluster import members, ownership
 from dejaqueue.cluster.care import Care
 from dejaqueue.cluster.catalogue import PREFIX as TOPICS
-from dejaqueue.cluster.catalogue import ClusterCatalogue, Kept
+from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.cluster.checking import Astray, check
 from dejaqueue.cluster.clocks import ClockComparison
 from dejaqueue.cluster.disk import Disk, disks_of
@@ -111,8 +111,8 @@ class Node:
         self.care: Care | None = None
         self.astray: list[Astray] = []
         self._adopts = adopts
-        self._burying: set[str] = set()
-        self._finishing: set[str] = set()
+        self._busy: set[str] = set()
+        """Topics whose journals are looked at or dropped just now."""
         self._tidied: set[str] = set()
         self._mine: dict[str, int] = {}
         """Units that a round has found to be ours, with the revision of their facts."""
@@ -420,8 +420,10 @@ class Node:
         owners = owners_of(self.coordinator.list(ownership.PREFIX))
         self._forget_gone(living)
         self._view = View(living, owners)
-        self._finish_abandoned(catalogue, [member.session for member in living.values()])
-        units = self._units(catalogue)
+        sessions = [member.session for member in living.values()]
+        for topic in catalogue.abandoned(sessions):
+            self._apart(topic, partial(catalogue.finish, topic, sessions))
+        units = catalogue.units()
         plan = ownership.plan(self.name, session, self._view, units)
         for unit in plan.drop:
             self._stop_serving(unit, units[unit], drain=False)
@@ -484,35 +486,24 @@ class Node:
         membership = self._membership
         return 0 if membership is None else membership.member.apart_us
 
-    def _units(self, catalogue: ClusterCatalogue) -> dict[str, list[str]]:
-        """Units, and what is to be served of each; none of what is being deleted."""
-        topics, placed = catalogue.by_name(), catalogue.placed()
-        units: dict[str, list[str]] = {}
-        for name in [shard for topic in topics.values() for shard in topic.shards]:
-            units.setdefault(unit_of(name, placed), []).append(name)
-        for topic in catalogue.leaving():
-            kept = catalogue.kept(topic)
-            for name in () if kept is None else kept.waits:
-                units.setdefault(unit_of(name, placed), [])
-        return units
-
     # --- topics that nobody goes on making, and that are deleted --------------------------------
 
-    def _finish_abandoned(self, catalogue: ClusterCatalogue, living: Sequence[str]) -> None:
-        """Apart, since the journals' server is asked, which may hang."""
-        for topic in catalogue.abandoned(living):
-            if topic not in self._finishing:
-                self._finishing.add(topic)
-                self._where.start("dejaq-bury", partial(self._finish_one, catalogue, topic, living))
+    def _apart(self, topic: str, call: Callable[[], None]) -> None:
+        """Do one thing at a time with journals of a topic, beside the rounds: it may hang."""
+        if topic in self._busy:
+            return
+        self._busy.add(topic)
 
-    def _finish_one(self, catalogue: ClusterCatalogue, topic: str, living: Sequence[str]) -> None:
-        try:
-            catalogue.finish(topic, living)
-            self._see_topics()
-        except DejaQError as error:  # a later round tries again
-            log.warning("topic %s, which nobody goes on making, stays for now: %s", topic, error)
-        finally:
-            self._finishing.discard(topic)
+        def run() -> None:
+            try:
+                call()
+            except DejaQError as error:
+                log.warning("what is left of topic %s stays for now: %s", topic, error)
+            finally:
+                self._busy.discard(topic)
+                self._see_topics()
+
+        self._where.start("dejaq-bury", run)
 
     def _let_deleted_go(self, catalogue: ClusterCatalogue, mine: set[str]) -> bool:
         """Say of topics that are being deleted that they are let go of; False: one is not yet.
@@ -538,28 +529,14 @@ class Node:
         staying = [member.node for member in self._view.members.values() if not member.leaving]
         for topic in catalogue.leaving():
             kept = catalogue.kept(topic)
-            if kept is None or kept.waits or topic in self._burying:
+            if kept is None or kept.waits:
                 continue
             if preferred(self._unit(topic), staying) == self.name:
-                self._burying.add(topic)
-                self._where.start("dejaq-bury", lambda kept=kept: self._bury_one(kept))  # type: ignore[misc]
+                self._apart(topic, partial(catalogue.bury, kept))
         words = catalogue.words()
         if self._tidied - words:
             self._broker.store.tidy(words)
         self._tidied = words
-
-    def _bury_one(self, kept: Kept) -> None:
-        assert self._broker is not None
-        assert self._catalogue is not None
-        name = kept.topic.name
-        try:
-            self._broker.store.drop(kept.journals)
-            self._catalogue.buried(name)
-        except DejaQError as error:
-            log.warning("what is left of topic %s stays for now: %s", name, error)
-        finally:
-            self._burying.discard(name)
-            self._see_topics()
 
     def _forget_units(self, units: dict[str, list[str]], session: str) -> None:
         """Let owners of what is not there any more be forgotten."""
