@@ -31,7 +31,7 @@ from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.cluster import members, ownership
 from dejaqueue.cluster.care import Care
 from dejaqueue.cluster.catalogue import PREFIX as TOPICS
-from dejaqueue.cluster.catalogue import ClusterCatalogue, Kept
+from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.cluster.checking import Astray, check
 from dejaqueue.cluster.claims import Claims
 from dejaqueue.cluster.clocks import ClockComparison
@@ -118,7 +118,8 @@ class Node:
         self._slots = slots
         self._layout = Layout()
         self._claims = Claims(name, coordinator, self._where)
-        self._burying: set[str] = set()
+        self._busy: set[str] = set()
+        """Topics whose journals are looked at or dropped just now."""
         self._tidied: set[str] = set()
         self._mine: dict[int, int] = {}
         """Slots that a round has found to be ours, with the revision of their facts."""
@@ -436,7 +437,9 @@ class Node:
         owners = owners_of(self.coordinator.list(ownership.PREFIX))
         self._forget_gone(living)
         self._view = View(living, owners)
-        catalogue.give_up([member.session for member in living.values()])
+        sessions = [member.session for member in living.values()]
+        for topic in catalogue.abandoned(sessions):
+            self._apart(topic, partial(catalogue.finish, topic, sessions))
         plan, served = ownership.plan(self.name, session, self._view, self._slots), self._served()
         for slot in plan.drop:
             self._stop_serving(slot, served.pop(slot, ()), drain=False)
@@ -506,7 +509,24 @@ class Node:
             served.setdefault(self._slot(runtime.served_as), []).append(runtime.served_as)
         return served
 
-    # --- topics that are deleted ----------------------------------------------------------------
+    # --- topics that nobody goes on making, and that are deleted --------------------------------
+
+    def _apart(self, topic: str, call: Callable[[], None]) -> None:
+        """Do one thing at a time with journals of a topic, beside the rounds: it may hang."""
+        if topic in self._busy:
+            return
+        self._busy.add(topic)
+
+        def run() -> None:
+            try:
+                call()
+            except DejaQError as error:
+                log.warning("what is left of topic %s stays for now: %s", topic, error)
+            finally:
+                self._busy.discard(topic)
+                self._see_topics()
+
+        self._where.start("dejaq-bury", run)
 
     def _let_deleted_go(self, catalogue: ClusterCatalogue, mine: set[int]) -> bool:
         """Say of topics that are being deleted that they are let go of; False: one is not yet.
@@ -532,28 +552,14 @@ class Node:
         staying = [member.node for member in self._view.members.values() if not member.leaving]
         for topic in catalogue.leaving():
             kept = catalogue.kept(topic)
-            if kept is None or kept.waits or topic in self._burying:
+            if kept is None or kept.waits:
                 continue
             if preferred(topic, staying) == self.name:
-                self._burying.add(topic)
-                self._where.start("dejaq-bury", lambda kept=kept: self._bury_one(kept))  # type: ignore[misc]
+                self._apart(topic, partial(catalogue.bury, kept))
         words = catalogue.words()
         if self._tidied - words:
             self._broker.store.tidy(words)
         self._tidied = words
-
-    def _bury_one(self, kept: Kept) -> None:
-        assert self._broker is not None
-        assert self._catalogue is not None
-        name = kept.topic.name
-        try:
-            self._broker.store.drop(kept.journals)
-            self._catalogue.buried(name)
-        except DejaQError as error:
-            log.warning("what is left of topic %s stays for now: %s", name, error)
-        finally:
-            self._burying.discard(name)
-            self._see_topics()
 
     # --- taking and giving ----------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.threads import Running, Threads
 from dejaqueue.clock import Wake
 from dejaqueue.cluster import members, ownership
+from dejaqueue.cluster.catalogue import Kept, State
 from dejaqueue.cluster.node import ROUND_MS, Node
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.errors import Elsewhere, Refused, Unavailable
@@ -110,6 +111,21 @@ def cluster() -> Iterator[Cluster]:
 
 
 TOPICS = [f"topic-{number}" for number in range(6)]
+
+
+def test_what_a_dead_broker_was_making_is_served_if_its_journals_are_made(
+    cluster: Cluster,
+) -> None:
+    cluster.start("a")
+    catalogue, store = cluster.nodes["a"]._catalogue, cluster.brokers["a"].store
+    assert catalogue is not None
+    for name in ("made", "begun"):
+        catalogue._write(Kept(Topic(name), (1,), f"{name}.word", 0, State.MAKING, "dead"))
+    store.make("made.word")
+    cluster.rounds()
+    assert cluster.served() == {"a": ["made"]}
+    assert catalogue.kept("begun").state is State.DELETED  # type: ignore[union-attr]
+    assert set(store.made()) == {"made.word"}
 
 
 def test_a_broker_that_is_alone_takes_every_topic(cluster: Cluster) -> None:
