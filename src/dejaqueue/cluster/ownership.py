@@ -92,8 +92,8 @@ def plan(node: str, session: str, view: View, units: Mapping[str, object]) -> Pl
     """What a broker should do about these units; each is in one list at most."""
     found = Plan()
     members = [member for member in view.members.values() if not member.leaving]
-    able = [member.node for member in members if not member.apart]
-    able_or_here = [one.node for one in members if not one.apart or one.node == node]
+    able = [member.node for member in members if member.takes]
+    able_or_here = [one.node for one in members if one.takes or one.node == node]
     for unit in units:
         owner = view.owners.get(unit)
         wanted = preferred(unit, able)
