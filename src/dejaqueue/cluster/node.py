@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any
 
 from dejaqueue.access.key_ring import KeyRing
-from dejaqueue.broker import news
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.cluster_port import Disks
@@ -300,14 +299,15 @@ class Node:
             self._threads.append(self._where.start(name, run, daemon=True))
 
     def _join(self) -> None:
-        self._member = replace(
-            self._member, session=new_session(), leaving=False, apart=False, apart_us=0
-        )
+        url, http_url = self._member.url, self._member.http_url
+        self._member = Member(self.name, new_session(), url, http_url, __version__, comparing=True)
+        self.clocks.begin()
         self._member = self._with_clock(self._member, self.coordinator.list(members.PREFIX))
         lock = self._where.lock()
         membership = Membership(self.coordinator, self._member, self._lease_ms, self._clock, lock)
         # What an earlier life of this node left vanishes by itself.
         membership.join_within(2 * self._lease_ms + 1_000)
+        self.clocks.begin()  # waiting for an earlier life may have taken all the time there is
         self._membership = membership
         if self._catalogue is not None:
             self._catalogue.maker = self._member.session
@@ -470,21 +470,13 @@ class Node:
         before = membership.member
         after = self._with_clock(before, facts)
         after = replace(after, short=self.disk is not None and self.disk.is_short)
-        said = (before.apart, before.leaving, before.short)
-        if (after.apart, after.leaving, after.short) != said:
+        said = (before.comparing, before.apart, before.leaving, before.short)
+        if (after.comparing, after.apart, after.leaving, after.short) != said:
             membership.change(after)
 
     def _with_clock(self, member: Member, facts: list[Fact]) -> Member:
-        """This broker's member fact by what is known of the others' clocks. Raises Unavailable."""
         assert self._broker is not None
-        settings = self._broker.settings.clock
-        self.clocks.look(member.session, self._broker.clock)
-        joined = self.clocks.joined(facts, member)
-        apart_us = self.clocks.apart_us(joined, settings.step_ms_max * 1_000)
-        leaving = abs(apart_us) > settings.apart_ms_max * 1_000
-        if (apart_us != 0, leaving) != (member.apart, member.leaving):
-            news.clock_apart(self.name, apart_us, lets_go=leaving)
-        return replace(member, apart=apart_us != 0, leaving=leaving, apart_us=apart_us)
+        return self.clocks.judged(member, facts, self._broker.clock, self._broker.settings.clock)
 
     @property
     def disks(self) -> Disks:

@@ -92,9 +92,9 @@ def plan(node: str, session: str, view: View, slots: int) -> Plan:
     """What a broker should do about each slot; each is in one list."""
     made = Plan()
     members = [member for member in view.members.values() if not member.leaving]
-    wanted = dealt((member.node for member in members if not member.apart), slots)
-    # A clock that is apart keeps what it has.
-    kept = dealt((one.node for one in members if not one.apart or one.node == node), slots)
+    wanted = dealt((member.node for member in members if member.takes), slots)
+    # A clock that is apart, or was not compared yet, keeps what it has.
+    kept = dealt((one.node for one in members if one.takes or one.node == node), slots)
     for slot in range(slots):
         owner = view.owners.get(slot)
         if owner is not None and owner.session == session:

@@ -16,6 +16,7 @@ from dejaqueue.broker.topic.threads import Running, Threads
 from dejaqueue.clock import Wake
 from dejaqueue.cluster import members, ownership
 from dejaqueue.cluster.catalogue import Kept, State
+from dejaqueue.cluster.clocks import UNSURE_MS_MAX
 from dejaqueue.cluster.node import ROUND_MS, Node
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.errors import Elsewhere, Refused, Unavailable
@@ -77,11 +78,22 @@ class Cluster:
         return node
 
     def rounds(self, count: int = 6) -> None:
-        """Everybody looks in turn, until all have seen what the others did."""
+        """Everybody looks in turn, until all have seen what the others did.
+
+        Time passes while somebody compares its clock with the others': a look apart.
+        """
+        while self.turn():
+            self.clock.advance(ms=UNSURE_MS_MAX)
         for _ in range(count):
-            for node in self.nodes.values():
-                node._see_topics()
-                node.round()
+            self.turn()
+
+    def turn(self) -> bool:
+        """Everybody looks once. True: somebody has not compared its clock with the others' yet."""
+        for node in self.nodes.values():
+            node._see_topics()
+            node.round()
+        memberships = [node._membership for node in self.nodes.values()]
+        return any(one is not None and one.member.comparing for one in memberships)
 
     def make(self, *names: str) -> None:
         """Topics in the catalogue; who serves them is found in rounds."""
@@ -152,6 +164,40 @@ def test_each_topic_is_served_by_one__and_the_others_know_by_whom(cluster: Clust
     assert (refusal.url, cluster.nodes["a"].refusal(here)) == ("dejaq://b:1", None)
     with pytest.raises(Elsewhere, match=rf"topic {there} is served by b at dejaq://b:1"):
         cluster.brokers["a"].runtime(there)
+
+
+def test_who_comes_takes_nothing_before_it_has_compared_its_clock(cluster: Cluster) -> None:
+    cluster.start("a")
+    cluster.make(*TOPICS)
+    cluster.rounds()
+    cluster.start("b")
+    for _ in range(5):
+        assert cluster.turn()
+        assert cluster.served() == {"a": TOPICS, "b": []}, "nobody hands over to it either"
+    cluster.rounds()
+    assert cluster.served()["b"]
+
+
+def test_who_comes_waits_for_those_who_do_not_answer_no_longer_than_their_lease(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.start("a")
+    cluster.make(*TOPICS)
+    cluster.rounds()
+    node, began_us = cluster.start("b"), cluster.clock.now_us()
+    silent = cluster.nodes.pop("a")
+    while cluster.turn():
+        cluster.clock.advance(ms=UNSURE_MS_MAX)
+        assert silent._membership is not None
+        silent._membership.renew()
+        assert node._membership is not None
+        node._membership.renew()
+    waited_ms = (cluster.clock.now_us() - began_us) // 1_000
+    assert LEASE_MS <= waited_ms <= LEASE_MS + 2 * UNSURE_MS_MAX
+    assert "its clock was not compared with that of a" in caplog.text
+    cluster.nodes["a"] = silent
+    cluster.rounds()
+    assert cluster.served()["b"]
 
 
 def test_who_joins_later_is_given_its_part(cluster: Cluster) -> None:

@@ -92,6 +92,13 @@ def test_whose_clock_is_apart_claims_nothing_and_keeps_what_it_has() -> None:
     assert set(plan("a", "session-a", view(A, apart, owners=owners), COUNT).keep) == set(SLOTS)
 
 
+def test_who_compares_its_clock_claims_nothing_and_is_given_nothing() -> None:
+    comes = replace(B, comparing=True)
+    assert plan("b", "session-b", view(A, comes), COUNT).claim == []
+    owners = dict.fromkeys(SLOTS, OF_A)
+    assert set(plan("a", "session-a", view(A, comes, owners=owners), COUNT).keep) == set(SLOTS)
+
+
 def test_whose_clock_is_far_apart_hands_everything_over() -> None:
     far = replace(B, apart=True, leaving=True)
     owners = dict.fromkeys(SLOTS, OF_B)
