@@ -83,6 +83,7 @@ def test_who_dies_is_followed_when_its_lease_is_over(cluster: Cluster) -> None:
     for topic in TOPICS:
         cluster.brokers["a"].create_topic(Topic(topic))
         send(cluster.owner(topic), topic, ["kept"])
+    cluster.dealt()
     dead = cluster.brokers["b"]
     assert any(dead.serves(topic) for topic in TOPICS)
     cluster.lose_touch("b")
@@ -100,6 +101,7 @@ def test_an_owner_that_slept_too_long_can_store_nothing(cluster: Cluster) -> Non
     for topic in TOPICS:
         cluster.brokers["a"].create_topic(Topic(topic))
         send(cluster.owner(topic), topic, ["kept"])
+    cluster.dealt()
     slept = cluster.brokers["b"]
     topics = [topic for topic in TOPICS if slept.serves(topic)]
     assert topics

@@ -39,7 +39,7 @@ from dejaqueue.cluster.identity import agree
 from dejaqueue.cluster.layout import Layout
 from dejaqueue.cluster.members import Member, Membership, members_of, new_session
 from dejaqueue.cluster.ownership import View, owners_of
-from dejaqueue.cluster.placement import preferred, start_for
+from dejaqueue.cluster.placement import dealt, start_for
 from dejaqueue.cluster.shared_keys import PREFIX as KEYS
 from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.interface import Coordinator, Fact, Watch
@@ -542,11 +542,12 @@ class Node:
         """Drop the journals of topics that everybody has let go of: one broker does, any may."""
         assert self._broker is not None
         staying = [member.node for member in self._view.members.values() if not member.leaving]
+        buriers = dealt(staying, self._slots)
         for topic in catalogue.leaving():
             kept = catalogue.kept(topic)
             if kept is None or kept.waits:
                 continue
-            if preferred(topic, staying) == self.name:
+            if buriers and buriers[self._slot(topic)] == self.name:
                 self._apart(topic, partial(catalogue.bury, kept))
         words = catalogue.words()
         if self._tidied - words:

@@ -49,13 +49,8 @@ def _dealt(nodes: tuple[str, ...], slots: int) -> tuple[str, ...]:
     return tuple(owners)
 
 
-def preferred(name: str, nodes: Iterable[str]) -> str | None:
-    """The node that should do what one of them must do about a name; None if there is no node."""
-    return max(nodes, key=lambda node: (_weight(name, node), node), default=None)
-
-
-def _weight(name: int | str, node: str) -> int:
-    return xxhash.xxh3_64_intdigest(f"{node}\0{name}".encode())
+def _weight(slot: int, node: str) -> int:
+    return xxhash.xxh3_64_intdigest(f"{node}\0{slot}".encode())
 
 
 def slot_of(name: str, placed: Mapping[str, Placed], slots: int) -> int:

@@ -12,7 +12,6 @@ from dejaqueue.cluster.placement import (
     Placed,
     dealt,
     hashed_slot,
-    preferred,
     root_of,
     slot_of,
     start_for,
@@ -38,22 +37,13 @@ def moved(before: tuple[str, ...], after: tuple[str, ...]) -> int:
     return sum(one != other for one, other in zip(before, after, strict=True))
 
 
-def test_nobody_is_preferred_where_there_is_nobody() -> None:
-    assert preferred("t", []) is None
+def test_nobody_gets_anything_where_there_is_nobody() -> None:
     assert dealt([], SLOTS) == ()
     assert dealt(["a"], 3) == ("a", "a", "a")
 
 
 def test_everybody_comes_to_the_same_answer() -> None:
     assert dealt(["a", "b", "c"], SLOTS) == dealt(iter(["c", "a", "b"]), SLOTS)
-    for number in range(50):
-        assert preferred(f"t{number}", ["a", "b", "c"]) == preferred(f"t{number}", ["c", "a", "b"])
-
-
-def test_what_one_must_do_is_spread() -> None:
-    counts = Counter(preferred(f"t{number}", "abcd") for number in range(4_000))
-    assert set(counts) == set("abcd")
-    assert all(850 < count < 1_150 for count in counts.values())
 
 
 @pytest.mark.parametrize("slots", [1, 16, 64, 1_024])
