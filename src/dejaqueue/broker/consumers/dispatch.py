@@ -3,7 +3,7 @@
 Room: broker. A dispatcher per topic, shared by its partitions' workers and the consumers' streams.
 Holds: a consumer never has more rows on their way than it gave credit for; the turn goes round over
 consumers that have credit and were heard of lately.
-See: docs/concepts/leases.md.
+See: docs/concepts/leases.md; credit_queue.py for the partitions that wait.
 
 The one lock here is taken for a few lines at a time and never while another is held.
 """
@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.broker.consumers.credit_queue import CreditQueue
 from dejaqueue.broker.consumers.holders import Holders
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError, ResourceExhausted
@@ -112,16 +113,27 @@ class Dispatcher:
 
     Args:
         silence_us_max: a consumer not heard of for this long gets nothing new.
-        on_credit: called (without the lock) when rows could be taken that could not before.
+        wake, lane_of: as for CreditQueue; `wake` is called without the lock.
+        on_share: called, without the lock, when partitions of an exclusive topic change hands.
+
+    Attributes:
+        waiting: the partitions that wait for credit.
     """
 
-    def __init__(self, silence_us_max: int, on_credit: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        silence_us_max: int,
+        wake: Callable[[int], bool],
+        lane_of: Callable[[int], object] = lambda _number: 0,
+        on_share: Callable[[], None] = lambda: None,
+    ) -> None:
         self._lock = threading.Lock()
         self._consumers: list[Consumer] = []
         self._turn = 0
         self._number = 0
         self.silence_us_max = silence_us_max
-        self._on_credit = on_credit
+        self.waiting = CreditQueue(wake, lane_of)
+        self._on_share = on_share
         self._starved = False  # a partition found no credit, perhaps as another had reserved it
         self.filters: tuple[TagFilter | None, ...] = ()
         """What the consumers take, each filter once; None = anything."""
@@ -163,7 +175,7 @@ class Dispatcher:
         with self._lock:
             changed = self._share(now_us)
         if changed:
-            self._on_credit()
+            self._on_share()
 
     def next_share_us(self) -> int | None:
         """When a consumer of an exclusive topic may be found silent; None = no need to look."""
@@ -191,8 +203,11 @@ class Dispatcher:
 
     # --- consumers ----------------------------------------------------------------------------
 
-    def _note_filters(self) -> None:
+    def _note_filters(self) -> bool:
+        """Under the lock; True if they are others than before."""
+        before = self.filters
         self.filters = tuple(dict.fromkeys(consumer.wanted for consumer in self._consumers))
+        return self.filters != before
 
     def add(self, options: ConsumeStream, sink: Sink, now_us: int, ahead_ms: int) -> Consumer:
         """A new consumer, without credit yet. Raises ResourceExhausted over the limit."""
@@ -204,10 +219,12 @@ class Dispatcher:
             self._number += 1
             consumer = Consumer(self._number, options, sink, now_us, ahead_ms)
             self._consumers.append(consumer)
-            self._note_filters()
+            differ = self._note_filters()
             changed = self._share(now_us)
+        if differ:
+            self.waiting.look_again()
         if changed:
-            self._on_credit()
+            self._on_share()
         return consumer
 
     def remove(self, consumer: Consumer, now_us: int = 0) -> list[tuple[int, int]]:
@@ -221,7 +238,7 @@ class Dispatcher:
             held = list(consumer.leases)
             consumer.leases.clear()
         if changed:
-            self._on_credit()
+            self._on_share()
         return held
 
     def end_all(self, error: DejaQError) -> None:
@@ -236,7 +253,7 @@ class Dispatcher:
         with self._lock:
             consumer.credit = min(consumer.credit + rows, limits.CREDIT_MAX) if rows else 0
             consumer.seen_us = now_us
-        self._on_credit()
+        self.waiting.credit_came()
 
     def withdraw(self, consumer: Consumer, rows: int) -> int:
         """The consumer takes `rows` less than it gave credit for.
@@ -255,8 +272,26 @@ class Dispatcher:
         consumer.seen_us = now_us
         if was_silent:
             with self._lock:
-                self._share(now_us)
-            self._on_credit()
+                changed = self._share(now_us)
+            if changed:
+                self._on_share()
+            self.waiting.credit_came()
+
+    def holds_ahead(self, consumer: Consumer, ahead_ms: int) -> None:
+        """The consumer may be sent rows so far ahead of due from now on."""
+        consumer.ahead_ms = ahead_ms
+        self.waiting.credit_came()  # whoever has something for later may send it sooner now
+
+    def looked(self, partition: int, seen: int, *, waits: bool) -> None:
+        """A partition was stepped: whether it waits for credit. As for CreditQueue.looked."""
+        self.waiting.looked(partition, seen, waits=waits, has_credit=self._has_credit_left)
+
+    def _has_credit_left(self) -> bool:
+        """Anybody has, for whatever; if not, those who wait are woken when some is given back."""
+        with self._lock:
+            found = any(consumer.credit > 0 for consumer in self._consumers)
+            self._starved |= not found
+        return found
 
     def _served(self, partition: int, *, free: bool) -> list[Consumer]:
         """Who may get messages of the partition; under the lock."""
@@ -312,7 +347,7 @@ class Dispatcher:
             consumer.credit += rows
             starved, self._starved = self._starved, False
         if starved:
-            self._on_credit()
+            self.waiting.credit_came()
 
     def holds(self, consumer: Consumer, partition: int, leased: Leased) -> None:
         """Note a dispatch that goes to the consumer."""

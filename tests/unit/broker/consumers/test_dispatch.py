@@ -24,7 +24,12 @@ class NoSink:
 
 def make(count: int = 1, ahead_ms: int = 0) -> tuple[Dispatcher, list[Consumer], list[int]]:
     rings: list[int] = []
-    dispatcher = Dispatcher(SILENCE_US, lambda: rings.append(1))
+
+    def wake(number: int) -> bool:
+        rings.append(number)
+        return True
+
+    dispatcher = Dispatcher(SILENCE_US, wake)
     options = ConsumeStream("t", batch_rows_max=10)
     return dispatcher, [dispatcher.add(options, NoSink(), 0, ahead_ms) for _ in range(count)], rings
 
@@ -56,8 +61,9 @@ def test_the_turn_goes_round_over_those_with_credit() -> None:
 
 def test_rows_are_bound_by_credit_by_batch_and_by_what_is_wanted() -> None:
     dispatcher, (one,), rings = make()
+    dispatcher.looked(7, dispatcher.waiting.round, waits=True)
     dispatcher.credit(one, 13, 0)
-    assert rings == [1]
+    assert rings == [7]
     assert dispatcher.reserve(100, 0, holding=False) == (one, 10)
     assert dispatcher.reserve(100, 0, holding=False) == (one, 3)
     assert dispatcher.reserve(100, 0, holding=False) is None
@@ -70,8 +76,9 @@ def test_a_silent_consumer_is_passed_over_until_it_is_heard_again() -> None:
     dispatcher.credit(one, 10, 0)
     assert dispatcher.reserve(1, SILENCE_US + 1, holding=False) is None
     assert dispatcher.has_credit(SILENCE_US + 1) == (False, False)
+    dispatcher.looked(7, dispatcher.waiting.round, waits=True)
     dispatcher.seen(one, SILENCE_US + 2)
-    assert len(rings) == 2
+    assert rings == [7]
     assert dispatcher.reserve(1, SILENCE_US + 3, holding=False) == (one, 1)
 
 
@@ -119,18 +126,57 @@ def test_too_many_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
         dispatcher.add(ConsumeStream("t"), NoSink(), 0, 0)
 
 
-def test_credit_that_comes_back_rings_if_somebody_was_refused_meanwhile() -> None:
+def test_credit_that_comes_back_wakes_who_was_refused_meanwhile() -> None:
     dispatcher, (one,), rings = make()
     dispatcher.credit(one, 5, 0)
-    rings.clear()
+
+    def look(*, waits: bool) -> None:
+        dispatcher.looked(7, dispatcher.waiting.round, waits=waits)
+
+    look(waits=True)
     assert dispatcher.reserve(5, 0, holding=False) == (one, 5)
     dispatcher.give_back(one, 1)
     assert rings == []  # nobody missed it
     assert dispatcher.reserve(5, 0, holding=False) == (one, 1)
     assert dispatcher.reserve(5, 0, holding=False) is None
     dispatcher.give_back(one, 1)
-    assert rings == [1]
+    assert rings == [7]
     assert dispatcher.reserve(1, 0, holding=False) == (one, 1)
     assert dispatcher.has_credit(0) == (False, False)
+    look(waits=True)
     dispatcher.give_back(one, 1)
-    assert rings == [1, 1]
+    assert rings == [7, 7]
+
+
+def test_who_could_have_been_woken_is_woken_by_credit_that_comes_back() -> None:
+    dispatcher, (one,), rings = make()
+    for partition in (7, 8):
+        dispatcher.looked(partition, dispatcher.waiting.round, waits=True)
+    dispatcher.credit(one, 5, 0)
+    assert rings == [7]
+    assert dispatcher.reserve(5, 0, holding=False) == (one, 5), "by a partition of another lane"
+    dispatcher.looked(7, dispatcher.waiting.round, waits=False)
+    assert rings == [7], "there is no credit for 8"
+    dispatcher.give_back(one, 4)
+    assert rings == [7, 8]
+
+
+def test_a_consumer_that_may_be_sent_rows_earlier_wakes_who_waits_for_one() -> None:
+    dispatcher, (one,), rings = make()
+    dispatcher.looked(7, dispatcher.waiting.round, waits=True)
+    dispatcher.holds_ahead(one, 25)
+    assert (rings, one.ahead_ms) == ([7], 25)
+
+
+def test_a_consumer_of_other_messages_has_all_partitions_look() -> None:
+    dispatcher, _, rings = make(0)
+    dispatcher.waiting.occupy(7)
+    one = dispatcher.add(ConsumeStream("t"), NoSink(), 0, 0)
+    dispatcher.credit(one, 1, 0)
+    assert rings == [7]
+    dispatcher.looked(7, dispatcher.waiting.round, waits=False)
+    dispatcher.credit(dispatcher.add(ConsumeStream("t"), NoSink(), 0, 0), 1, 0)
+    assert rings == [7], "the second one takes what the first one takes"
+    tagged = ConsumeStream("t", tags_any=("red",))
+    dispatcher.credit(dispatcher.add(tagged, NoSink(), 0, 0), 1, 0)
+    assert rings == [7, 7]
