@@ -136,22 +136,26 @@ class _Turn:
         topic = self._system.new_topic()
         load = past_load(self._plan.rows, self._system.clock.now_ms(), self._seed)
         filled = self._system.fill(topic, load, self._seconds)
-        taken = [0] * count
-        self._note(f"consumers_{count}", partial(self._drain, topic, filled.rows, taken))
-        if count > 1:
-            self._shares.append(min(taken) * count / max(1, sum(taken)))
-
-    def _drain(self, topic: str, rows: int, taken: list[int]) -> Measured:
-        """A thread for each of `taken`, which counts what each of them has acked."""
+        # Paused until all of them are there, so that their coming is not measured.
+        self._system.client.pause_topic(topic)
         consumers = [
             self._system.client.consume_batches(
                 topic, batch_rows=BATCH_ROWS, prefetch=PREFETCH_ROWS, idle_ms=SILENCE_MS
             )
-            for _ in taken
+            for _ in range(count)
         ]
         for consumer in consumers:
             consumer.open()
+        taken = [0] * count
+        drain = partial(self._drain, topic, filled.rows, consumers, taken)
+        self._note(f"consumers_{count}", drain)
+        if count > 1:
+            self._shares.append(min(taken) * count / max(1, sum(taken)))
+
+    def _drain(self, topic: str, rows: int, consumers: list[Any], taken: list[int]) -> Measured:
+        """Each consumer on a thread of its own; `taken` says what each of them has acked."""
         watch = Stopwatch(self._seconds)
+        self._system.client.resume_topic(topic)
         done = threading.Event()
         mutex = threading.Lock()
         acked = 0

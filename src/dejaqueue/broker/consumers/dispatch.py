@@ -27,6 +27,12 @@ from dejaqueue.model import TagFilter
 from dejaqueue.wire.descriptors import ConsumeStream
 
 
+RUN_MAX = 8
+"""Dispatches that one consumer gets in a row at most, from a partition with a deep backlog: they are
+read together and sent by one thread. With 16 it costs the same, and consumers get less even parts.
+Nobody gets more in a row than each has been given on average, so a short backlog goes round."""
+
+
 @dataclass(frozen=True, slots=True)
 class Push:
     """Leased rows on their way to a consumer; the thread that sends them reads the payloads.
@@ -66,6 +72,20 @@ class HeldLease:
 
     rows: int
     lease_end_ms: int
+
+
+@dataclass(slots=True)
+class _Run:
+    """Dispatches of a partition that go to one consumer before the next has its turn.
+
+    Attributes:
+        left: how many more.
+        count: dispatches since there was last nothing to lease.
+    """
+
+    consumer: Consumer
+    left: int
+    count: int
 
 
 class Consumer:
@@ -137,6 +157,7 @@ class Dispatcher:
         self._starved = False  # a partition found no credit, perhaps as another had reserved it
         self.filters: tuple[TagFilter | None, ...] = ()
         """What the consumers take, each filter once; None = anything."""
+        self._runs: dict[int, _Run] = {}
         self._holders: Holders | None = None
         self._recheck_us = 0
 
@@ -312,6 +333,9 @@ class Dispatcher:
     ) -> tuple[Consumer, int] | None:
         """The next consumer in turn and how many rows it takes; its credit is taken off.
 
+        While a partition has a backlog, a consumer's turn is as many dispatches as each consumer
+        has had of that on average, and no more than RUN_MAX.
+
         Args:
             rows_max: rows to give at most.
             wanted: only consumers with this filter.
@@ -324,22 +348,46 @@ class Dispatcher:
         """
         with self._lock:
             consumers = self._served(partition, free=free)
+            run = self._runs.get(partition) if self._holders is None else None
+            if run is not None and run.left:
+                if self._can_take(run.consumer, now_us, wanted, holding=holding):
+                    run.left -= 1
+                    run.count += 1
+                    return run.consumer, self._taken(run.consumer, rows_max)
             count = len(consumers)
             for step in range(count):
                 index = (self._turn + step) % count
                 consumer = consumers[index]
-                if consumer.credit <= 0 or (holding and not consumer.ahead_ms):
-                    continue
-                if consumer.wanted != wanted:
-                    continue
-                if now_us - consumer.seen_us > self.silence_us_max:
+                if not self._can_take(consumer, now_us, wanted, holding=holding):
                     continue
                 self._turn = (index + 1) % count
-                rows = min(consumer.credit, rows_max, consumer.options.batch_rows_max)
-                consumer.credit -= rows
-                return consumer, rows
+                given = 0 if run is None else run.count
+                more = max(min(given // count, RUN_MAX) - 1, 0)
+                self._runs[partition] = _Run(consumer, more, given + 1)
+                return consumer, self._taken(consumer, rows_max)
             self._starved = True
         return None
+
+    def _can_take(
+        self, consumer: Consumer, now_us: int, wanted: TagFilter | None, *, holding: bool
+    ) -> bool:
+        return (
+            consumer.credit > 0
+            and not consumer.closed
+            and (not holding or consumer.ahead_ms > 0)
+            and consumer.wanted == wanted
+            and now_us - consumer.seen_us <= self.silence_us_max
+        )
+
+    def _taken(self, consumer: Consumer, rows_max: int) -> int:
+        """Take the credit for one dispatch; how many rows that is."""
+        rows = min(consumer.credit, rows_max, consumer.options.batch_rows_max)
+        consumer.credit -= rows
+        return rows
+
+    def has_no_more(self, partition: int) -> None:
+        """The partition has nothing to lease now: what comes later is dealt out one by one."""
+        self._runs.pop(partition, None)
 
     def give_back(self, consumer: Consumer, rows: int) -> None:
         """Reserved rows that were not used after all."""

@@ -56,6 +56,7 @@ def _dispatch_to(core: PartitionCore, dispatcher: Dispatcher, wanted: TagFilter 
     now_ms = core.now_ms()
     head_ms = core.engine.next_due_ms(wanted)
     if head_ms is None or head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100:
+        dispatcher.has_no_more(core.number)
         return False
     rows_max = _rows_max(core)
     holding = head_ms > now_ms

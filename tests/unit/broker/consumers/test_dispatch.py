@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.broker.consumers.dispatch import Consumer, Dispatcher, Push
+from dejaqueue.broker.consumers.dispatch import RUN_MAX, Consumer, Dispatcher, Push
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.wire.descriptors import ConsumeStream
@@ -57,6 +59,59 @@ def test_the_turn_goes_round_over_those_with_credit() -> None:
     turns = [dispatcher.reserve(1, 0, holding=False) for _ in range(4)]
     assert [turn[0] for turn in turns if turn is not None] == [one, three, one, three]
     assert two.credit == 0
+
+
+def take(dispatcher: Dispatcher, count: int, partition: int = 0) -> list[Consumer]:
+    """To whom so many dispatches go."""
+    found = []
+    for _ in range(count):
+        grant = dispatcher.reserve(1, 0, holding=False, partition=partition)
+        assert grant is not None
+        found.append(grant[0])
+    return found
+
+
+def runs_of(consumers: list[Consumer]) -> list[int]:
+    """How many dispatches in a row went to the same consumer."""
+    return [len(list(same)) for _, same in itertools.groupby(consumers, key=id)]
+
+
+def test_a_deep_backlog_is_dealt_out_in_longer_and_longer_turns__to_everybody() -> None:
+    dispatcher, consumers, _ = make(4)
+    for consumer in consumers:
+        dispatcher.credit(consumer, 1_000, 0)
+    found = take(dispatcher, 400)
+    runs = runs_of(found)
+    assert runs[:8] == [1] * 8, "a short backlog goes round one by one"
+    assert max(runs) == RUN_MAX
+    for at in range(1, len(found)):
+        given = [sum(one is consumer for one in found[:at]) for consumer in consumers]
+        assert max(given) - min(given) <= min(RUN_MAX, 1 + at // len(consumers))
+
+
+def test_after_a_backlog_turns_are_short_again() -> None:
+    dispatcher, consumers, _ = make(2)
+    for consumer in consumers:
+        dispatcher.credit(consumer, 1_000, 0)
+    assert max(runs_of(take(dispatcher, 100))) == RUN_MAX
+    assert runs_of(take(dispatcher, 4, partition=1)) == [1] * 4, "each partition has its own"
+    dispatcher.has_no_more(0)
+    assert runs_of(take(dispatcher, 4)) == [1] * 4
+
+
+def test_a_turn_ends_with_the_credit__and_with_the_consumer() -> None:
+    dispatcher, (one, two), _ = make(2)
+    dispatcher.credit(one, 1_000, 0)
+    dispatcher.credit(two, 1_000, 0)
+    while take(dispatcher, 1) != [one] or dispatcher.reserve(1, 0, holding=False) != (one, 1):
+        pass
+    dispatcher.withdraw(one, 1_000)
+    assert take(dispatcher, 1) == [two]
+    dispatcher.credit(one, 1_000, 0)
+    while take(dispatcher, 1) != [one] or dispatcher.reserve(1, 0, holding=False) != (one, 1):
+        pass
+    dispatcher.remove(one)
+    assert take(dispatcher, 1) == [two]
 
 
 def test_rows_are_bound_by_credit_by_batch_and_by_what_is_wanted() -> None:
