@@ -24,7 +24,9 @@ class Topic:
         self.woken.append(number)
         return True
 
-    def look(self, number: int, *, waits: bool, meanwhile: Callable[[], None] | None = None) -> None:
+    def look(
+        self, number: int, *, waits: bool, meanwhile: Callable[[], None] | None = None
+    ) -> None:
         """A step of a partition, from its beginning to its end."""
         seen = self.queue.round
         if meanwhile is not None:
