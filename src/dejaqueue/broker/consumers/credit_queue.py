@@ -46,15 +46,20 @@ class CreditQueue:
         self._lanes: dict[object, OrderedDict[int, int]] = defaultdict(OrderedDict)
         self._woken: set[int] = set()
         self._occupied: set[int] = set()
+        self._used: set[int] = set()  # those that were ever occupied while they are served
 
     @property
     def occupied(self) -> list[int]:
         """Partitions that may have something in them, in the order of their numbers."""
         return sorted(self._occupied.copy())
 
+    def expect(self, number: int) -> None:
+        """Nobody has looked yet what is in this partition."""
+        self._occupied.add(number)
+
     def occupy(self, number: int) -> None:
-        """The partition may have something in it from now on. On its worker, or before it has
-        one."""
+        """The partition may have something in it from now on. On its worker."""
+        self._used.add(number)
         self._occupied.add(number)
 
     def leave(self, number: int) -> None:
@@ -115,8 +120,7 @@ class CreditQueue:
             if self._wake(number):
                 return
             self._occupied.discard(number)
-            if self._wake(number):  # something came meanwhile
+            if number in self._used:  # something came meanwhile
                 self._occupied.add(number)
-                return
             with self._lock:
                 self._woken.discard(number)

@@ -26,11 +26,10 @@ from dejaqueue.journal.interface import Journal
 from dejaqueue.model import TagFilter
 from dejaqueue.wire.descriptors import ConsumeStream
 
-
 RUN_MAX = 8
-"""Dispatches that one consumer gets in a row at most, from a partition with a deep backlog: they are
-read together and sent by one thread. With 16 it costs the same, and consumers get less even parts.
-Nobody gets more in a row than each has been given on average, so a short backlog goes round."""
+"""Dispatches that one consumer gets in a row at most, from a partition with a deep backlog: they
+are read together and sent by one thread. With 16 it costs the same, and parts are less even. Nobody
+gets more in a row than each has been given on average, so a short backlog goes round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,11 +348,11 @@ class Dispatcher:
         with self._lock:
             consumers = self._served(partition, free=free)
             run = self._runs.get(partition) if self._holders is None else None
-            if run is not None and run.left:
-                if self._can_take(run.consumer, now_us, wanted, holding=holding):
-                    run.left -= 1
-                    run.count += 1
-                    return run.consumer, self._taken(run.consumer, rows_max)
+            goes_on = run is not None and run.left > 0
+            if run and goes_on and self._can_take(run.consumer, now_us, wanted, holding=holding):
+                run.left -= 1
+                run.count += 1
+                return run.consumer, self._taken(run.consumer, rows_max)
             count = len(consumers)
             for step in range(count):
                 index = (self._turn + step) % count

@@ -169,7 +169,7 @@ class ServedTopic:
         )
         self._workers.append(worker)
         self.partitions.append(partition)
-        self.dispatcher.waiting.occupy(number)  # nobody knows yet what is in its journal
+        self.dispatcher.waiting.expect(number)
 
     def _share(self) -> None:
         exclusive = self.topic.assignment is Assignment.EXCLUSIVE
