@@ -80,10 +80,10 @@ def rows_of(found: Found) -> list[Row]:
     for case, pairs in found.items():
         base = case.rpartition("_")[0] + "_1"
         for at, suffix, unit in ((0, "", RATE), (1, "_us", COST)):
-            ratio = None
-            if case != base:
-                ones = zip(pairs, found[base], strict=True)
-                ratio = round(median(many[at] / one[at] for many, one in ones), 3)
+            rounds = zip(pairs, found[base], strict=True)
+            # Processor time is counted in steps of 10 ms: of a short case there may be none.
+            ratios = [many[at] / one[at] for many, one in rounds if one[at]]
+            ratio = round(median(ratios), 3) if ratios and case != base else None
             value = round(median(pair[at] for pair in pairs), 3)
             compared = None if ratio is None else base + suffix
             rows.append(Row(QUESTION, "dejaq", case + suffix, value, unit, ratio, compared))
