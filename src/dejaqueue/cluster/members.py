@@ -134,7 +134,10 @@ class Membership:
                 raise Unavailable("membership changed meanwhile", 100) from None
             # Ours, by a call whose answer was lost: put again, so that it can be renewed.
             value = self.member.to_bytes()
-            self._coordinator.put(self.key, value, found.revision, ttl_ms=self._lease_ms)
+            try:
+                self._coordinator.put(self.key, value, found.revision, ttl_ms=self._lease_ms)
+            except Conflict:  # it vanished meanwhile: that answer took as long as the lease
+                raise Unavailable("membership changed meanwhile", 100) from None
         self._renewed(began_us)
 
     def join_within(self, wait_ms: int) -> None:
