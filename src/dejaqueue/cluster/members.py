@@ -145,8 +145,11 @@ class Membership:
             if found is None:
                 raise Unavailable("membership changed meanwhile", 100) from None
             # Ours, by a call whose answer was lost: put again, so that it can be renewed.
-            revision = found.revision
-            self._place = self._coordinator.put(self.key, value, revision, ttl_ms=self._lease_ms)
+            revision, ttl_ms = found.revision, self._lease_ms
+            try:
+                self._place = self._coordinator.put(self.key, value, revision, ttl_ms=ttl_ms)
+            except Conflict:  # it vanished meanwhile: that answer took as long as the lease
+                raise Unavailable("membership changed meanwhile", 100) from None
         self._renewed(began_us)
 
     def join_within(self, wait_ms: int) -> None:
