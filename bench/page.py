@@ -26,6 +26,7 @@ TITLES = {
     "spark": "Spark",
     "journals": "Journals on servers",
     "cluster": "Three brokers",
+    "many": "Many consumers, partitions and topics",
     "parts": "Parts",
 }
 

@@ -29,6 +29,7 @@ QUESTIONS = (
     "spark",
     "journals",
     "cluster",
+    "many",
     "parts",
 )
 """All questions, in the order of the page."""

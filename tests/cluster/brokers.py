@@ -12,6 +12,7 @@ import pyarrow as pa
 from dejaqueue.broker.broker import Broker
 from dejaqueue.clock import SteadyClock, Wake
 from dejaqueue.cluster.node import Node
+from dejaqueue.cluster.placement import dealt
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.coordinator.interface import Coordinator, Fact, Watch
 from dejaqueue.errors import TryLater, Unavailable
@@ -154,6 +155,18 @@ class Cluster:
         """It is awake and in touch again."""
         self.clocks[name].stands_at_us = 0
         self.coordinators[name].is_away = False
+
+    def dealt(self) -> None:
+        """Return when each broker has the slots that it should have."""
+
+        def is_dealt() -> bool:
+            nodes = self.nodes.values()
+            owners = [{slot: o.node for slot, o in node._view.owners.items()} for node in nodes]
+            slots = next(iter(nodes))._slots
+            wanted = dict(enumerate(dealt(self.nodes, slots)))
+            return all(seen == wanted for seen in owners)
+
+        until(is_dealt, "slots where they should be")
 
     def owners(self, topic: str) -> list[str]:
         """Who serves a topic."""

@@ -135,6 +135,11 @@ class People:
             consumer.drains = True
             consumer.lose()  # a slow connection would take longer than the drain has
 
+    @property
+    def all(self) -> list[Producer | Transactor]:
+        """Those who ask for something and wait for the answer."""
+        return [*self.producers, *self.transactors]
+
     def check_idle(self) -> None:
         """Everybody was answered."""
         assert all(producer.idle for producer in self.producers), "a send was never answered"

@@ -273,9 +273,11 @@ class Broker:
             topic = self._catalogue.get(topic_of(name))
             if name not in self.served_names(topic):
                 raise in_shards(topic, 1 if self.node is None else topic.spread)
-            if self.node is not None:
+            if self.node is None:
+                raise Unavailable(f"topic {name} is being made", 50)
+            if self.node.refusal(name) is not None:
                 raise self.node.elsewhere(name)
-            raise Unavailable(f"topic {name} is being made", 50)
+            served = self._begin(name)  # it was made elsewhere a moment ago
         return served
 
     def served_names(self, topic: Topic) -> tuple[str, ...]:

@@ -72,6 +72,7 @@ class Kept:
         waits: while it is being deleted, what is served apart of it and was not let go yet.
         edition: how often it was changed.
         gone: what topics of this name that were deleted were called in the store, the newest last.
+        start: the slot of its first shard (placement.py).
     """
 
     topic: Topic
@@ -83,6 +84,7 @@ class Kept:
     waits: tuple[str, ...] = ()
     edition: int = 0
     gone: tuple[str, ...] = ()
+    start: int = 0
 
     @classmethod
     def of(cls, fact: Fact) -> Kept:
@@ -99,6 +101,7 @@ class Kept:
                 tuple(values.get("waits", ())),
                 values.get("edition", 0),
                 tuple(values.get("gone", ())),
+                values["start"],
             )
         except (ValueError, KeyError, TypeError) as wrong:
             raise JournalDamaged(f"coordinator, fact {fact.key}: {wrong}") from wrong
@@ -111,6 +114,7 @@ class Kept:
             "counts": list(self.counts),
             "journals": self.journals,
             "edition": self.edition,
+            "start": self.start,
         }
         if self.state is State.MAKING:
             values["maker"] = self.maker
@@ -131,6 +135,8 @@ class ClusterCatalogue(Catalogue):
 
     Attributes:
         maker: the life of this broker, for what it makes.
+        start_of: where the first shard of a new topic is to lie.
+        version: grows whenever anything changed of what is known.
     """
 
     def __init__(
@@ -144,6 +150,8 @@ class ClusterCatalogue(Catalogue):
         self._clock: Clock = clock or SteadyClock()
         self._heard_us = 0
         self.maker = ""
+        self.start_of: Callable[[Topic], int] = lambda topic: 0
+        self.version = 0
         self._making: dict[str, Topic] = {}
         """What this broker is making just now."""
         self._kept: dict[str, Kept] = {}
@@ -197,6 +205,7 @@ class ClusterCatalogue(Catalogue):
         if kept == self._kept:
             return
         self._kept = kept
+        self.version += 1
         living = {name: one for name, one in kept.items() if one.state is State.LIVING}
         self._counts = {name: one.counts for name, one in living.items()}
         self._topics = {name: one.topic for name, one in living.items()}
@@ -242,10 +251,10 @@ class ClusterCatalogue(Catalogue):
         """What topics that are there, or come or go, are called in the store of journals."""
         return {one.journals for one in self._kept.values() if one.state is not State.DELETED}
 
-    def placed(self) -> Mapping[str, Topic]:
-        """Topics by name whose unit matters: those that are being deleted are let go by owners."""
+    def placed(self) -> Mapping[str, Kept]:
+        """Topics by name whose slot matters: those that are being deleted are let go by owners."""
         return {
-            name: one.topic
+            name: one
             for name, one in self._kept.items()
             if one.state in (State.LIVING, State.DELETING)
         }
@@ -307,14 +316,24 @@ class ClusterCatalogue(Catalogue):
         revision = 0 if before is None else before.revision
         gone = () if before is None else before.gone
         state = State.MAKING
-        kept = Kept(topic, (topic.partitions,), journals, revision, state, self.maker, gone=gone)
+        start = self.start_of(topic)
+        kept = Kept(
+            topic,
+            (topic.partitions,),
+            journals,
+            revision,
+            state,
+            self.maker,
+            gone=gone,
+            start=start,
+        )
         self._making[name] = topic
         try:
             made = self._write(kept)
             try:
                 living = replace(made, state=State.LIVING)
                 self._store.make(journals, living.to_bytes().decode())
-                self._write(living)
+                self._say_it_lives(living)
             except BaseException:
                 with suppress(Conflict, DejaQError):  # else a round finds it
                     self._write(replace(made, state=State.DELETING))
@@ -323,6 +342,19 @@ class ClusterCatalogue(Catalogue):
             self._making.pop(name, None)
         self.read()
         return topic
+
+    def _say_it_lives(self, living: Kept) -> None:
+        """The journals of what is being made are marked; another broker may have said so already.
+
+        Raises Conflict, Unavailable.
+        """
+        try:
+            self._write(living)
+        except Conflict:  # by `finish` or `adopt`
+            known = self.ask(living.topic.name)
+            is_said = known is not None and known.journals == living.journals
+            if known is None or not is_said or known.state is not State.LIVING:
+                raise
 
     def _check_free(self, name: str) -> None:
         """Raise Refused if there are journals of a topic of this name, as when facts went back."""
@@ -443,6 +475,11 @@ class ClusterCatalogue(Catalogue):
 
         self._change(name, without)
 
+    def bury(self, kept: Kept) -> None:
+        """Drop the journals of a deleted topic that everybody has let go of. Raises Unavailable."""
+        self._store.drop(kept.journals)
+        self.buried(kept.topic.name)
+
     def buried(self, name: str) -> None:
         """The journals of a deleted topic are dropped: leave a tombstone."""
 
@@ -467,19 +504,41 @@ class ClusterCatalogue(Catalogue):
         self._store.drop(journals)
         return True
 
-    def give_up(self, living: Collection[str]) -> None:
-        """Delete what somebody began to make and does not: its maker is none of these lives."""
+    def abandoned(self, living: Collection[str]) -> tuple[str, ...]:
+        """Topics that somebody began to make and does not: their makers are none of these lives."""
+        return tuple(name for name, one in self._kept.items() if self._is_left(one, living))
 
-        def begin(found: Kept) -> Kept | None:
-            return replace(found, state=State.DELETING) if _is_left(found) else None
+    def finish(self, name: str, living: Collection[str]) -> None:
+        """Have an abandoned topic live if its journals are marked as made, and delete it otherwise.
 
-        def _is_left(found: Kept) -> bool:
-            if found.state is not State.MAKING or found.topic.name in self._making:
-                return False
-            return found.maker == self.maker or found.maker not in living
+        A maker whose fact says *making* may have been told that the topic lives, and messages may
+        have been acknowledged: a coordinator that was restored from a copy of that moment says so
+        again. Raises Unavailable.
+        """
 
-        for name in [name for name, one in self._kept.items() if _is_left(one)]:
-            self._change(name, begin)
+        def end(found: Kept) -> Kept | None:
+            if not self._is_left(found, living):
+                return None
+            text = self._store.made(found.journals).get(found.journals)
+            if text is None:
+                return replace(found, state=State.DELETING)
+            return replace(_as_noted(found, text), state=State.LIVING, revision=found.revision)
+
+        self._change(name, end)
+
+    def _is_left(self, found: Kept, living: Collection[str]) -> bool:
+        if found.state is not State.MAKING or found.topic.name in self._making:
+            return False
+        return found.maker == self.maker or found.maker not in living
+
+
+def _as_noted(found: Kept, text: str) -> Kept:
+    """A topic as it is noted beside its journals; without a note that is its own, as found."""
+    with suppress(JournalDamaged):
+        noted = Kept.of(Fact("texts/" + found.journals, text.encode(), 0))
+        if noted.journals == found.journals:
+            return noted
+    return found
 
 
 def _after_going_back(known: Kept, found: Kept | None) -> Kept:

@@ -29,6 +29,9 @@ from tests.simulation.cluster.plan import PLAIN, Plan
 from tests.simulation.cluster.server import Line, Server
 from tests.simulation.cluster.threads import FiberConcurrency, FiberThreads
 
+SLOTS = 8
+"""Of each simulated cluster: fewer than there are otherwise, since each is a call to claim."""
+
 KeysOf = Callable[["ClusterMachine", Coordinator, Fibers], SharedKeys]
 
 
@@ -105,7 +108,16 @@ class ClusterMachine(Machine):
             keys = cluster.keys_of(self, reader, fibers) if cluster.keys_of else None
             adopts, self.adopts = self.adopts, False
             clock = FiberClock(fibers)
-            node = Node(self.name, reader, plan.lease_ms, clock, threads, keys, adopts=adopts)
+            node = Node(
+                self.name,
+                reader,
+                plan.lease_ms,
+                clock,
+                threads,
+                keys,
+                slots=SLOTS,
+                adopts=adopts,
+            )
             broker = Broker(settings, self.clock, store, threads, node=node)
             broker.peers = SimulatedPeers(world, cluster, fibers.life)
             broker.start()

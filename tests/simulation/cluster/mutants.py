@@ -17,6 +17,7 @@ from dejaqueue.broker.transactions.coordinator import Coordinator
 from dejaqueue.broker.transactions.peers import TELL
 from dejaqueue.clock import Discipline
 from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue, Kept, State
+from dejaqueue.cluster.claims import Claims
 from dejaqueue.cluster.clocks import ClockComparison
 from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.ownership import View
@@ -95,13 +96,13 @@ def a_beginning_is_taken_for_the_whole(patch: pytest.MonkeyPatch) -> None:
 def a_conflict_is_taken_for_a_claim(patch: pytest.MonkeyPatch) -> None:
     """Everybody serves: the one owner of each moment is whoever opened last."""
     patch.setattr(Node, "refusal", lambda self, topic: None)
-    patch.setattr(Node, "_claim", lambda self, unit, session: unit in self._view.owners)
+    patch.setattr(Claims, "claim", lambda self, slot, session, owners: slot in owners)
 
 
 @mutant
 def who_comes_back_is_taken_for_who_was(patch: pytest.MonkeyPatch) -> None:
-    def living_owner(self: View, unit: str) -> Any:
-        owner = self.owners.get(unit)
+    def living_owner(self: View, slot: int) -> Any:
+        owner = self.owners.get(slot)
         return None if owner is None else self.members.get(owner.node)
 
     patch.setattr(View, "living_owner", living_owner)
@@ -206,11 +207,6 @@ def what_is_not_listed_is_gone(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(ClusterCatalogue, "read", read)
     patch.setattr(ClusterCatalogue, "ask", ask)
-
-
-@mutant
-def owners_of_what_is_gone_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Node, "_forget_units", lambda self, units, session: None)
 
 
 @mutant

@@ -18,7 +18,7 @@ from dejaqueue.broker import news
 from dejaqueue.broker.consumers.dispatch import Dispatcher
 from dejaqueue.broker.partition.admission import Admission
 from dejaqueue.broker.partition.inbox import Inbox
-from dejaqueue.broker.partition.leasing import dispatch, next_lease_us
+from dejaqueue.broker.partition.leasing import dispatch, outlook
 from dejaqueue.broker.partition.requests import Request
 from dejaqueue.broker.partition.taking import take_requests
 from dejaqueue.broker.shard.backlog import Backlog
@@ -102,6 +102,7 @@ class Partition:
         self._failed: DejaQError | None = None
         self._unreadable: DejaQError | None = None
         self._configured: Topic | None = None
+        self._waits = False
 
     # --- any thread -------------------------------------------------------------------------
 
@@ -134,10 +135,21 @@ class Partition:
         Returns:
             When to be called again, in clock µs; None = when rung.
         """
+        seen, self._waits = self._dispatcher.waiting.round, False
+        if not self.inbox.is_empty:
+            self._dispatcher.waiting.occupy(self.number)  # before anything is answered
+        try:
+            return self._step(busy=busy)
+        finally:
+            self._dispatcher.looked(self.number, seen, waits=self._waits)
+
+    def _step(self, *, busy: bool) -> int | None:
         if self._is_closed:  # rung just before it was closed: loading would open the journal again
             self.inbox.turn_away(Unavailable("the topic is closed", 1_000))
             return None
         if not self.loaded and not self._load():
+            # It is tried again when somebody has credit.
+            self._waits = self.opening is None and self._failed is None
             return self._next_try_us()
         has_more = False
         try:
@@ -186,10 +198,13 @@ class Partition:
 
     def _next_us(self) -> int | None:
         """When there is something to lease, or a chore to do, clock µs; None = when rung."""
-        wakes_us = (
-            next_lease_us(self.core, self._dispatcher),
-            self._chores.next_us(self.core),
-        )
+        found = outlook(self.core, self._dispatcher)
+        self._waits = found.waits
+        if found.is_empty:
+            self._dispatcher.waiting.leave(self.number)
+        else:
+            self._dispatcher.waiting.occupy(self.number)
+        wakes_us = (found.wake_us, self._chores.next_us(self.core))
         return min((wake_us for wake_us in wakes_us if wake_us is not None), default=None)
 
     def _configure(self) -> None:

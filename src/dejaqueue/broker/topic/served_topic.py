@@ -116,7 +116,9 @@ class ServedTopic:
         self.journals = service.journals
         self.shard = parse_shard(self.served_as)
         self.topic = share_of(topic) if self.shard else topic
-        self.dispatcher = Dispatcher(_silence_us(ports.settings), self.ring_all)
+        self.dispatcher = Dispatcher(
+            _silence_us(ports.settings), self._wake, self._worker_of, self.ring_all
+        )
         self.counting = counting
         self.write_reports = WriteReports()
         self.partitions = (
@@ -167,6 +169,7 @@ class ServedTopic:
         )
         self._workers.append(worker)
         self.partitions.append(partition)
+        self.dispatcher.waiting.expect(number)
 
     def _share(self) -> None:
         exclusive = self.topic.assignment is Assignment.EXCLUSIVE
@@ -224,13 +227,31 @@ class ServedTopic:
 
     def submit(self, partition_number: int, request: Request) -> None:
         """Leave a request for a partition."""
-        worker = self._workers[self.partitions.at(partition_number)]
+        worker = self._worker_of(partition_number)
         worker.submit(self.partitions[partition_number], request)
 
     def ring_all(self) -> None:
         """Have every partition look for something to do."""
         for worker, partition in zip(self._workers, self.partitions, strict=False):  # may grow
             worker.ring(partition)
+
+    def _worker_of(self, partition_number: int) -> PartitionWorker:
+        return self._workers[self.partitions.at(partition_number)]
+
+    def _wake(self, partition_number: int) -> bool:
+        """Have a partition look for somebody with credit; False = there is nothing in it."""
+        if not self.has_journal(partition_number):
+            return False
+        partition = self.partitions[partition_number]
+        self._worker_of(partition_number).ring(partition)
+        return True
+
+    def has_journal(self, partition_number: int) -> bool:
+        """False if nothing was ever stored in a partition: it need not be read to look for more."""
+        partition = self.partitions[partition_number]
+        if partition.loaded or not partition.inbox.is_empty:
+            return True
+        return not self._ports.store.is_unused(self.journals, partition_number)
 
     def look(
         self, partition_number: int, function: Callable[[PartitionCore], Answer]

@@ -164,6 +164,11 @@ class SegmentStore(JournalStore):
         """See JournalStore.taken_bytes."""
         return self._files.taken_bytes(self._directory(topic) / f"{partition:05d}")
 
+    def is_unused(self, topic: str, partition: int) -> bool:
+        """See JournalStore.is_unused."""
+        is_open = (topic, partition) in self._open
+        return not is_open and not self.taken_bytes(topic, partition)
+
     def _forget(self, topic: str, partition: int) -> None:
         self._open.pop((topic, partition), None)
 

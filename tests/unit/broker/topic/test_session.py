@@ -64,9 +64,11 @@ def test_it_has_looked_when_every_partition_has(broker: Broker) -> None:
 def test_a_partition_that_cannot_be_read_ends_the_look(failed: int) -> None:
     looks: list[Future[None]] = [Future() for _ in range(3)]
     topic = SimpleNamespace(
-        partitions=SimpleNamespace(numbers=range(3)),
+        has_journal=lambda number: number != 3,
         change=lambda number, _function: looks[number],
-        dispatcher=SimpleNamespace(add=lambda *_: None),
+        dispatcher=SimpleNamespace(
+            add=lambda *_: None, waiting=SimpleNamespace(occupied=[0, 1, 2, 3])
+        ),
     )
     clock = SimpleNamespace(now_us=lambda: 0)
     made: Any = ConsumerSession
