@@ -14,6 +14,7 @@ _FIELDS_OF_A_QUERY = "The fields of a query; the framework reads each from its o
 MANY_PARAMETERS: dict[str, str] = {
     "src/dejaqueue/cli/changes.py::move": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/messages.py::consume": _OPTIONS_OF_A_COMMAND,
+    "src/dejaqueue/cli/send.py::send": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/client/_aio/client.py::AsyncClient.consume": _CHOICES_OF_A_CONSUMER,
     "src/dejaqueue/client/_aio/client.py::AsyncClient.consume_batches": _CHOICES_OF_A_CONSUMER,
     "src/dejaqueue/client/_aio/client.py::AsyncClient.send": _FIELDS_OF_A_MESSAGE,

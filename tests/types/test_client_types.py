@@ -24,12 +24,14 @@ def program(when: datetime) -> int:
         client.create_topic("t", lease_ms=5_000)
         number: int = client.send("t", b"x", due=when, key="k", tags=["a"], headers={"a": "b"})
         client.send("t", "text", delay=timedelta(seconds=5))
+        client.send("t", json={"a": [1, None]})
         sent: SendResult = client.send_batch("t", pa.table({"payload": [b"x"]}))
         sent.raise_for_status()
         moved: RowStatus = client.move("t", id=number, due=when)
         cancelled: Settled = client.cancel("t", keys=["a", "b"])
         for message in client.consume("t", max_messages=1):
             one: Message = message
+            value = one.json()
             payload: bytes = one.payload
             when = one.due
             one.nack(delay=1.5)

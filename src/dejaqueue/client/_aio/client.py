@@ -27,6 +27,7 @@ from dejaqueue.client.consuming.consume_core import ConsumeSettings
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.credentials import Tls
 from dejaqueue.client.results import SendResult, Settled
+from dejaqueue.client.sending.content import NOTHING
 from dejaqueue.client.sending.inputs import delay_ms_of
 from dejaqueue.client.sending.sent import row_of
 from dejaqueue.client.transacting import TransactionCore
@@ -198,8 +199,9 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
     async def send(
         self,
         topic: str,
-        payload: bytes | str,
+        payload: bytes | str | None = None,
         *,
+        json: object = NOTHING,
         due: datetime | int | None = None,
         delay: timedelta | float | None = None,
         key: str | None = None,
@@ -217,6 +219,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         Args:
             topic: where to.
             payload: bytes; a str is encoded as UTF-8.
+            json: instead of `payload`: a value that JSON can say, sent as compact JSON in UTF-8.
             due: not before this: a datetime with a time zone, or UTC milliseconds. None = now.
             delay: instead of `due`: from now, a timedelta or seconds.
             key: your own id of it, unique among live messages of the topic (rule 11).
@@ -242,6 +245,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
                 message_id = await self.send(
                     topic,
                     payload,
+                    json=json,
                     due=due,
                     delay=delay,
                     key=key,
@@ -256,7 +260,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         needs_now = delay is not None or ttl is not None
         now_ms = await waiting.run(self._core.now_ms) if needs_now else 0
         texts = key, group, priority, tags, headers
-        row, kind = row_of(payload, due, delay, *texts, now_ms, expires, ttl)
+        row, kind = row_of(payload, due, delay, *texts, now_ms, expires, ttl, json)
         return await waiting.send_row(self._core.gather(topic, kind), row)
 
     async def send_batch(self, topic: str, messages: object, *, acks: str = "all") -> SendResult:

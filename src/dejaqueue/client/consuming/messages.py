@@ -17,6 +17,7 @@ import pyarrow as pa
 from dejaqueue.client.consuming.consume_core import ConsumeCore
 from dejaqueue.client.consuming.holding import Slice
 from dejaqueue.client.consuming.undecodable import refusal
+from dejaqueue.client.sending.content import json_in
 from dejaqueue.schema import texts
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
 
@@ -187,6 +188,14 @@ class MessageFields:
     def payload(self) -> bytes:
         """Its payload."""
         return self._columns.payloads[self._index]
+
+    def json(self) -> Any:
+        """The value that its payload says as JSON.
+
+        Raises:
+            BadRequest: the payload is no JSON in UTF-8; the text names the message's id.
+        """
+        return json_in(self.payload, self.id)
 
     @property
     def key(self) -> str | None:
