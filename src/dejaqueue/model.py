@@ -114,6 +114,8 @@ class RowStatus(IntEnum):
     """A live message has this key; its id is given (rule 11)."""
     KEPT = 5
     """A live message has this key and was kept; its id is given (rule 11). Not an error."""
+    CHANGED = 6
+    """The message is due at another time than `if_due` says: it stays as it is (rule 9)."""
 
     @property
     def ok(self) -> bool:

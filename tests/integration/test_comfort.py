@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 
+import pyarrow as pa
 import pytest
 
 from dejaqueue.broker.broker import Broker
@@ -16,6 +18,7 @@ from dejaqueue.clock import SystemClock
 from dejaqueue.errors import BadRequest
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.local import LocalTransport
+from dejaqueue.model import RowStatus
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.patience import PATIENCE_SECONDS
 
@@ -94,6 +97,35 @@ def test_payload_or_json(client: Client, topic: str) -> None:
         client.send(topic)
     with client.producer(topic) as producer, pytest.raises(BadRequest, match=r"json\.when"):
         producer.send(json={"when": object()})
+
+
+def test_moves_by_a_length_of_time(client: Client, topic: str) -> None:
+    due_ms = CLOCK.now_ms() + 3_600_000
+    client.send_batch(topic, [{"payload": b"x", "due": due_ms, "key": key} for key in "ab"])
+    assert client.move(topic, key="a", by=timedelta(minutes=-10)) is RowStatus.OK
+    assert client.move(topic, keys=["a", "b"], by=[60, -60]).ok
+    dues = dict(zip(*_columns(client.peek(topic), "key", "due"), strict=True))
+    assert dues == {"a": due_ms - 540_000, "b": due_ms - 60_000}
+    before_ms = CLOCK.now_ms()
+    assert client.move(topic, key="a", delay=7_200) is RowStatus.OK
+    moved_ms = client.peek(topic, keys=["a"])["due"][0].as_py()
+    assert before_ms + 7_200_000 <= moved_ms <= CLOCK.now_ms() + 7_200_001
+
+
+def test_changes_on_condition(client: Client, topic: str) -> None:
+    due_ms = CLOCK.now_ms() + 3_600_000
+    message_id = client.send(topic, b"x", due=due_ms)
+    assert client.move(topic, id=message_id, by=1, if_due=due_ms) is RowStatus.OK
+    assert client.move(topic, id=message_id, by=1, if_due=due_ms) is RowStatus.CHANGED
+    assert client.cancel(topic, id=message_id, if_due=due_ms) is RowStatus.CHANGED
+    seen = client.cancel(topic, ids=[message_id], if_due=due_ms + 1_000)
+    assert seen.ok
+    with pytest.raises(BadRequest, match=r"one of due, delay, by, got: 'delay, by'"):
+        client.move(topic, id=message_id, delay=1, by=1)
+
+
+def _columns(table: pa.Table, *names: str) -> list[list[object]]:
+    return [table[name].to_pylist() for name in names]
 
 
 def test_values_of_the_asynchronous_client(server: FlightServer) -> None:

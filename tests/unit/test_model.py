@@ -41,6 +41,7 @@ def test_numbers_on_the_wire_are_for_ever() -> None:
         ("LEASE_LOST", 3),
         ("DUPLICATE", 4),
         ("KEPT", 5),
+        ("CHANGED", 6),
     ]
     assert [(s.name, s.value) for s in MessageState] == [
         ("DONE", 0),

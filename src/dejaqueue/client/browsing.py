@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.client.changes import shift_ms_of
 from dejaqueue.client.sending.inputs import delay_ms_of, due_ms_of, int64s_of, texts_of
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import check_topic_name
@@ -167,18 +168,9 @@ def check_change(
     if due is not None:
         fields["due"] = due_ms_of(due)
     if by is not None:
-        fields["by_ms"] = _shift_ms(by)
+        fields["by_ms"] = shift_ms_of(by)
     changes = {"set_priority": set_priority, "set_group": set_group}
     return fields | {name: value for name, value in changes.items() if value is not None}
-
-
-def _shift_ms(by: timedelta | float) -> int:
-    """Milliseconds of a shift, which may be negative."""
-    if isinstance(by, timedelta):
-        by = by.total_seconds()
-    if isinstance(by, int | float) and by < 0:
-        return -delay_ms_of(-by, "by")
-    return delay_ms_of(by, "by")
 
 
 # --- calls, which block -----------------------------------------------------------------------

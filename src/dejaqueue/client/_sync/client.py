@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, overload
+from typing import Any
 
 from dejaqueue.client import tracing
 from dejaqueue.client._sync import waiting
 from dejaqueue.client._sync.browse import Browsing
+from dejaqueue.client._sync.changes import Changes
 from dejaqueue.client._sync.consumer import BatchConsumer, Consumer, check_consumer
 from dejaqueue.client._sync.cron import Cron
 from dejaqueue.client._sync.keys import Keys
@@ -26,7 +27,7 @@ from dejaqueue.client.browsing import tags_of
 from dejaqueue.client.consuming.consume_core import ConsumeSettings
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.credentials import Tls
-from dejaqueue.client.results import SendResult, Settled
+from dejaqueue.client.results import SendResult
 from dejaqueue.client.sending.content import NOTHING
 from dejaqueue.client.sending.inputs import delay_ms_of
 from dejaqueue.client.sending.sent import row_of
@@ -35,13 +36,13 @@ from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
 from dejaqueue.limits import PRODUCER_WINDOW_BATCHES
-from dejaqueue.model import CHANGEABLE, RowStatus, Topic, check_topic_name
+from dejaqueue.model import CHANGEABLE, Topic, check_topic_name
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 URL_DEFAULT = "dejaq://localhost:7464"
 
 
-class Client(Browsing, Letters, Keys):
+class Client(Browsing, Changes, Letters, Keys):
     """A connection to a DejaQ broker.
 
     Args:
@@ -320,108 +321,6 @@ class Client(Browsing, Letters, Keys):
             linger_ms=linger_ms,
             topic=topic,
         )
-
-    @overload
-    def move(
-        self,
-        topic: str,
-        *,
-        id: int | None = None,
-        key: str | None = None,
-        due: object = None,
-        priority: object = None,
-        group: object = None,
-    ) -> RowStatus: ...
-
-    @overload
-    def move(
-        self,
-        topic: str,
-        *,
-        ids: object = None,
-        keys: object = None,
-        due: object = None,
-        priority: object = None,
-        group: object = None,
-    ) -> Settled: ...
-
-    def move(
-        self,
-        topic: str,
-        *,
-        id: int | None = None,  # noqa: A002 - the field's name
-        ids: object = None,
-        key: str | None = None,
-        keys: object = None,
-        due: object = None,
-        priority: object = None,
-        group: object = None,
-    ) -> RowStatus | Settled:
-        """Give messages that are not leased yet another due time, priority or group, one or a
-        million (rule 9).
-
-        Args:
-            topic: whose messages.
-            id, ids, key, keys: exactly one of them: an id or key, or a column of them.
-            due: one due time for all, or one per row; None = as it is.
-            priority: one priority for all, or one per row; None = as it is.
-            group: one group for all ("" = none), or one per row; None = as it is.
-
-        Returns:
-            Of one message its status: OK, NOT_FOUND, or LEASED (too late); of `ids` or `keys`
-            a status per row.
-
-        Raises:
-            Unavailable: no broker in time, or the connection broke in the middle and the call,
-                sent again, found rows gone: whether it was this call is unknown.
-        """
-        named = {"id": id, "ids": ids, "key": key, "keys": keys}
-        settled = waiting.run(self._core.move, topic, named, due, priority, group)
-        return settled if ids is not None or keys is not None else settled.only()
-
-    @overload
-    def cancel(
-        self,
-        topic: str,
-        *,
-        id: int | None = None,
-        key: str | None = None,
-    ) -> RowStatus: ...
-
-    @overload
-    def cancel(
-        self,
-        topic: str,
-        *,
-        ids: object = None,
-        keys: object = None,
-    ) -> Settled: ...
-
-    def cancel(
-        self,
-        topic: str,
-        *,
-        id: int | None = None,  # noqa: A002 - the field's name
-        ids: object = None,
-        key: str | None = None,
-        keys: object = None,
-    ) -> RowStatus | Settled:
-        """Cancel messages that are not leased yet, one or a million (rule 9).
-
-        Args:
-            topic: whose messages.
-            id, ids, key, keys: exactly one of them, as for `move`.
-
-        Returns:
-            Of one message its status: OK, NOT_FOUND, or LEASED (too late); of `ids` or `keys`
-            a status per row.
-
-        Raises:
-            Unavailable: as for `move`.
-        """
-        named = {"id": id, "ids": ids, "key": key, "keys": keys}
-        settled = waiting.run(self._core.cancel, topic, named)
-        return settled if ids is not None or keys is not None else settled.only()
 
     def transaction(self, *, timeout: timedelta | float = 60) -> Transaction:
         """Sends and acks that count together, or not at all (rule 12).

@@ -107,24 +107,24 @@ def reason_of(reason: object) -> str:
 _SEPARATORS = {0x1E: " ", 0x1F: " "}
 
 
-def dues_of(due: object, rows: int) -> npt.NDArray[np.int64]:
+def dues_of(due: object, rows: int, field: str = "due") -> npt.NDArray[np.int64]:
     """A due time per row, from one for all, or from one for each. Raises BadRequest."""
     if isinstance(due, datetime | int):
-        return np.full(rows, due_ms_of(due), dtype=np.int64)
+        return np.full(rows, due_ms_of(due, field), dtype=np.int64)
     if isinstance(due, pa.Array | pa.ChunkedArray):
         column = _cast(due, messages.SEND.field("due"))
         dues = np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
     elif isinstance(due, np.ndarray):
-        return dues_of(_numpy_array(due, "due"), rows)
+        return dues_of(_numpy_array(due, field), rows, field)
     elif isinstance(due, Sequence) and not isinstance(due, str | bytes):
-        dues = np.array([due_ms_of(one) for one in due], dtype=np.int64)
+        dues = np.array([due_ms_of(one, field) for one in due], dtype=np.int64)
     elif hasattr(due, "__arrow_c_array__") or hasattr(due, "__arrow_c_stream__"):
-        return dues_of(pa.chunked_array(due), rows)
+        return dues_of(pa.chunked_array(due), rows, field)
     else:
-        raise BadRequest("due", "one due time, or one per row", due)
+        raise BadRequest(field, "one due time, or one per row", due)
     if len(dues) != rows:
-        raise BadRequest("due", f"one due time, or one for each of the {rows} rows", len(dues))
-    check_instants("due", dues)
+        raise BadRequest(field, f"one due time, or one for each of the {rows} rows", len(dues))
+    check_instants(field, dues)
     return dues
 
 
