@@ -124,6 +124,32 @@ def test_changes_on_condition(client: Client, topic: str) -> None:
         client.move(topic, id=message_id, delay=1, by=1)
 
 
+def test_one_message_as_it_is(client: Client, topic: str) -> None:
+    due_ms = CLOCK.now_ms() + 3_600_000
+    message_id = client.send(topic, json=[1], due=due_ms, key="k", tags=["t"], headers={"a": "b"})
+    found = client.get(topic, key="k")
+    assert found is not None
+    assert found == client.get(topic, id=message_id)
+    assert (found.id, found.state, found.due_ms, found.attempts) == (
+        *(message_id, "scheduled", due_ms),
+        0,
+    )
+    assert (found.json(), found.tags, found.headers) == ([1], ("t",), (("a", "b"),))
+    client.cancel(topic, key="k")
+    assert client.get(topic, key="k") is None
+    assert client.get(topic, id=message_id) is None
+    client.send(topic, b"now", key="k")
+    with client.consume(topic, max_messages=1, idle_ms=IDLE_MS) as messages:
+        message = next(messages)
+        leased = client.get(topic, key="k")
+        assert leased is not None
+        assert (leased.state, leased.attempts, leased.payload) == ("leased", 1, b"now")
+        message.ack()
+    for names in ({}, {"id": 1, "key": "k"}, {"key": 5}):
+        with pytest.raises(BadRequest):
+            client.get(topic, **names)  # type: ignore[arg-type]
+
+
 def _columns(table: pa.Table, *names: str) -> list[list[object]]:
     return [table[name].to_pylist() for name in names]
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from dejaqueue import RowStatus
 from dejaqueue.client import (
-    AsyncClient, Client, DueHistogram, Message, MessageBatch, SendResult, Settled, Where
+    AsyncClient, Client, DueHistogram, Message, MessageBatch, MessageView, SendResult, Settled,
+    Where
 )
 
 def program(when: datetime) -> int:
@@ -48,6 +49,9 @@ def program(when: datetime) -> int:
             sent = producer.send_batch([b"a"]).result()
             number = producer.send(b"x").result()
         table: pa.Table = client.peek("t", limit=10, due_from=when, tags_any=["a"])
+        seen: MessageView | None = client.get("t", key="k")
+        if seen is not None:
+            moved = client.cancel("t", id=seen.id, if_due=seen.due)
         states: dict[str, int] = client.counts("t")
         found: DueHistogram = client.histogram("t", bucket=60, due_from=when, due_to=when)
         moved = client.move("t", id=1, priority=5, group="a")

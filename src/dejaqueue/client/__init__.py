@@ -22,6 +22,7 @@ from dejaqueue.client._sync.transaction import Transaction
 from dejaqueue.client.browsing import DueHistogram, Where
 from dejaqueue.client.consuming.lateness import LatenessHistogram
 from dejaqueue.client.credentials import Tls
+from dejaqueue.client.message_view import MessageView
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.sent import Sent
 
@@ -42,6 +43,7 @@ __all__ = [
     "LatenessHistogram",
     "Message",
     "MessageBatch",
+    "MessageView",
     "Producer",
     "SendResult",
     "Sent",

@@ -144,6 +144,16 @@ def check_peek(
     return {"op": "peek", **fields}
 
 
+def check_get(topic: str, message_id: int | None, key: str | None) -> dict[str, Any]:
+    """The ticket of a look at one message. Raises BadRequest."""
+    if (message_id is None) == (key is None):
+        raise BadRequest("id", "one of id and key", None if key is None else "both")
+    if key is not None and not isinstance(key, str):
+        raise BadRequest("key", "a text", key)
+    ids = None if message_id is None else [message_id]
+    return check_peek(topic, 1, ids, None if key is None else [key], {})
+
+
 def check_histogram(
     topic: str, bucket: timedelta | float, where: dict[str, Any], *, exact: bool
 ) -> dict[str, Any]:
