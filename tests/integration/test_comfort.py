@@ -147,7 +147,7 @@ def test_one_message_as_it_is(client: Client, topic: str) -> None:
         message.ack()
     for names in ({}, {"id": 1, "key": "k"}, {"key": 5}):
         with pytest.raises(BadRequest):
-            client.get(topic, **names)  # type: ignore[arg-type]
+            client.get(topic, **names)
 
 
 def _columns(table: pa.Table, *names: str) -> list[list[object]]:

@@ -14,15 +14,19 @@ from datetime import datetime, timedelta
 
 import pyarrow as pa
 
-from dejaqueue import RowStatus
+from dejaqueue import RowStatus, TopicKind
 from dejaqueue.client import (
     AsyncClient, Client, DueHistogram, Message, MessageBatch, MessageView, SendResult, Settled,
-    Where
+    TopicSettings, Where
 )
 
 def program(when: datetime) -> int:
     with Client("dejaq://localhost", name="me") as client:
-        client.create_topic("t", lease_ms=5_000)
+        client.create_topic("t", lease_ms=5_000, kind="fair", weights={"a": 2})
+        client.create_topic("t", kind=TopicKind.FAIR, partitions="auto", exist_ok=False)
+        client.alter_topic("t", paused=True, on_duplicate="keep")
+        settings: TopicSettings = {"lease_ms": 5_000}
+        client.create_topic("t", **settings)
         number: int = client.send("t", b"x", due=when, key="k", tags=["a"], headers={"a": "b"})
         client.send("t", "text", delay=timedelta(seconds=5))
         client.send("t", json={"a": [1, None]})
@@ -88,6 +92,9 @@ def wrong(client: Client) -> None:
     client.producer("t").send(b"x").outcome()
     client.peek("t", colour="red")
     client.move_where("t", by="1h")
+    client.create_topic("t", leese_ms=5)
+    client.create_topic("t", kind="fare")
+    client.alter_topic("t", kind="fair")
 
 def wrong_answers(message: Message, batch: MessageBatch) -> None:
     status: RowStatus = message.ack(wait=False)
@@ -114,4 +121,4 @@ def test_a_program_as_in_the_docs_is_accepted(tmp_path: Path) -> None:
 def test_mistakes_are_found(tmp_path: Path) -> None:
     errors = check(tmp_path, REFUSED)
     wrong_lines = {int(line.split(":")[1]) for line in errors}
-    assert wrong_lines == {6, 7, 8, 9, 10, 11, 12, 15, 16, 19}, errors
+    assert wrong_lines == {6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 18, 19, 22}, errors

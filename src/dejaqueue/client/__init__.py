@@ -25,6 +25,7 @@ from dejaqueue.client.credentials import Tls
 from dejaqueue.client.message_view import MessageView
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.sent import Sent
+from dejaqueue.client.topic_settings import TopicSettings
 
 __all__ = [
     "AsyncBatchConsumer",
@@ -49,6 +50,7 @@ __all__ = [
     "Sent",
     "Settled",
     "Tls",
+    "TopicSettings",
     "Transaction",
     "Where",
 ]

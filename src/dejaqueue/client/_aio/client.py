@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from dejaqueue.client import tracing
 from dejaqueue.client._aio import waiting
@@ -31,12 +31,13 @@ from dejaqueue.client.results import SendResult
 from dejaqueue.client.sending.content import NOTHING
 from dejaqueue.client.sending.inputs import delay_ms_of
 from dejaqueue.client.sending.sent import row_of
+from dejaqueue.client.topic_settings import LiveSettings, TopicSettings
 from dejaqueue.client.transacting import TransactionCore
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
 from dejaqueue.limits import PRODUCER_WINDOW_BATCHES
-from dejaqueue.model import CHANGEABLE, Topic, check_topic_name
+from dejaqueue.model import CHANGEABLE, Topic, check_topic_name, no_setting
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 URL_DEFAULT = "dejaq://localhost:7464"
@@ -107,7 +108,9 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
 
     # --- topics --------------------------------------------------------------------------------
 
-    async def create_topic(self, name: str, *, exist_ok: bool = True, **settings: Any) -> Topic:
+    async def create_topic(
+        self, name: str, *, exist_ok: bool = True, **settings: Unpack[TopicSettings]
+    ) -> Topic:
         """Create a topic.
 
         Args:
@@ -122,12 +125,16 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         body = {"name": name, **settings, "exist_ok": exist_ok}
         return Topic.from_answer(await self._action("create_topic", body))
 
-    async def alter_topic(self, name: str, **settings: Any) -> Topic:
-        """Change settings of a topic while messages flow; those it can are `CHANGEABLE`."""
+    async def alter_topic(self, name: str, **settings: Unpack[LiveSettings]) -> Topic:
+        """Change settings of a topic while messages flow; those it can are `CHANGEABLE`.
+
+        Raises:
+            BadRequest: a name or a value is wrong. TopicUnknown: there is no such topic.
+        """
         check_topic_name(name)
         for field in settings:
             if field not in CHANGEABLE:
-                raise BadRequest(f"topic.{field}", f"one of {', '.join(CHANGEABLE)}", field)
+                raise no_setting(field, CHANGEABLE, field)
         return Topic.from_answer(await self._action("alter_topic", {"name": name, **settings}))
 
     async def delete_topic(self, name: str) -> None:
