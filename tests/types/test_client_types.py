@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from dejaqueue import RowStatus, TopicKind
 from dejaqueue.client import (
-    AsyncClient, Client, DueHistogram, Message, MessageBatch, MessageView, SendResult, Settled,
-    TopicSettings, Where
+    AsyncClient, AsyncMessage, Client, DueHistogram, Message, MessageBatch, MessageView,
+    SendResult, Settled, TopicSettings, Where
 )
 
 def program(when: datetime) -> int:
@@ -63,8 +63,13 @@ def program(when: datetime) -> int:
         number = client.move_where("t", by=timedelta(hours=1), group="a", due_to=when)
         where: Where = {"group": "a", "state": "ready"}
         number += client.cancel_where("t", dry_run=True, **where) + client.purge("t") + len(found)
-        client.consume("t", tags_any=("a", "b"), tags_none=["c"])
+        client.consume("t", tags_any=("a", "b"), tags_none=["c"]).drain()
+        client.run("t", lambda message: print(message.key), concurrency=8, idle_ms=5)
+        client.drain()
         return number + cancelled.ok_count + len(payload) + int(table.num_rows)
+
+async def handle(message: AsyncMessage) -> None:
+    print(message.id)
 
 async def coroutine() -> int:
     async with AsyncClient() as client:
@@ -73,6 +78,7 @@ async def coroutine() -> int:
             status: RowStatus = await message.ack()
             status = await message.nack(dead=True)
             await message.ack(wait=False)
+        await client.run("t", handle, concurrency=8)
         async with client.producer("t") as producer:
             sent = await producer.send(b"x")
             number = await sent
@@ -92,6 +98,7 @@ def wrong(client: Client) -> None:
     client.producer("t").send(b"x").outcome()
     client.peek("t", colour="red")
     client.move_where("t", by="1h")
+    client.run("t", print, colour="red")
     client.create_topic("t", leese_ms=5)
     client.create_topic("t", kind="fare")
     client.alter_topic("t", kind="fair")
@@ -121,4 +128,4 @@ def test_a_program_as_in_the_docs_is_accepted(tmp_path: Path) -> None:
 def test_mistakes_are_found(tmp_path: Path) -> None:
     errors = check(tmp_path, REFUSED)
     wrong_lines = {int(line.split(":")[1]) for line in errors}
-    assert wrong_lines == {6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 18, 19, 22}, errors
+    assert wrong_lines == {6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 19, 20, 23}, errors

@@ -205,6 +205,11 @@ class ClientCore:
         self._consumers.add(core)
         return core
 
+    def drain(self) -> None:
+        """Let all consumers finish; returns at once."""
+        for consumer in list(self._consumers):
+            consumer.drain()
+
     def now_ms(self) -> int:
         """The broker's time, measured within the last minute; may block for a call or three."""
         now_us = self.clock.now_us()

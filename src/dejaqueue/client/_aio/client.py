@@ -7,7 +7,7 @@ See: client/core.py for what does not wait; docs/wire.md for what travels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
@@ -17,7 +17,12 @@ from dejaqueue.client import tracing
 from dejaqueue.client._aio import waiting
 from dejaqueue.client._aio.browse import AsyncBrowsing
 from dejaqueue.client._aio.changes import AsyncChanges
-from dejaqueue.client._aio.consumer import AsyncBatchConsumer, AsyncConsumer, check_consumer
+from dejaqueue.client._aio.consumer import (
+    AsyncBatchConsumer,
+    AsyncConsumer,
+    AsyncMessage,
+    check_consumer,
+)
 from dejaqueue.client._aio.cron import AsyncCron
 from dejaqueue.client._aio.keys import AsyncKeys
 from dejaqueue.client._aio.letters import AsyncLetters
@@ -25,6 +30,7 @@ from dejaqueue.client._aio.producer import AsyncProducer
 from dejaqueue.client._aio.transaction import AsyncTransaction
 from dejaqueue.client.browsing import tags_of
 from dejaqueue.client.consuming.consume_core import ConsumeSettings
+from dejaqueue.client.consuming.work import WorkOptions, check_concurrency, prefetch_of
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.credentials import Tls
 from dejaqueue.client.results import SendResult
@@ -439,3 +445,29 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)
         return AsyncBatchConsumer(core, batch_rows, idle_ms, max_messages)
+
+    async def run(
+        self,
+        topic: str,
+        handler: Callable[[AsyncMessage], Awaitable[object]],
+        *,
+        concurrency: int = 1,
+        **options: Unpack[WorkOptions],
+    ) -> None:
+        """Work on the messages of a topic: ack when `handler` returns, nack when it raises.
+
+        Ends after `drain`, `idle_ms` or `max_messages`; see `AsyncConsumer.run`.
+
+        Args:
+            topic: whose messages.
+            handler: called with each message at its time.
+            concurrency: how many messages are at work at the same time, at most.
+            options: as for `consume`; `prefetch` is 4 for each handler by default, 16 at least.
+        """
+        options.setdefault("prefetch", prefetch_of(check_concurrency(concurrency)))
+        await self.consume(topic, **options).run(handler, concurrency=concurrency)
+
+    def drain(self) -> None:
+        """Drain all consumers of this client: each `run` and each iteration ends when what is at
+        work is done. Returns at once; from any thread, and from a signal's handler."""
+        self._core.drain()

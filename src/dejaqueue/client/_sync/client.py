@@ -7,7 +7,7 @@ See: client/core.py for what it does; docs/wire.md for what travels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
@@ -17,7 +17,12 @@ from dejaqueue.client import tracing
 from dejaqueue.client._sync import waiting
 from dejaqueue.client._sync.browse import Browsing
 from dejaqueue.client._sync.changes import Changes
-from dejaqueue.client._sync.consumer import BatchConsumer, Consumer, check_consumer
+from dejaqueue.client._sync.consumer import (
+    BatchConsumer,
+    Consumer,
+    Message,
+    check_consumer,
+)
 from dejaqueue.client._sync.cron import Cron
 from dejaqueue.client._sync.keys import Keys
 from dejaqueue.client._sync.letters import Letters
@@ -25,6 +30,7 @@ from dejaqueue.client._sync.producer import Producer
 from dejaqueue.client._sync.transaction import Transaction
 from dejaqueue.client.browsing import tags_of
 from dejaqueue.client.consuming.consume_core import ConsumeSettings
+from dejaqueue.client.consuming.work import WorkOptions, check_concurrency, prefetch_of
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.credentials import Tls
 from dejaqueue.client.results import SendResult
@@ -437,3 +443,29 @@ class Client(Browsing, Changes, Letters, Keys):
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)
         return BatchConsumer(core, batch_rows, idle_ms, max_messages)
+
+    def run(
+        self,
+        topic: str,
+        handler: Callable[[Message], object],
+        *,
+        concurrency: int = 1,
+        **options: Unpack[WorkOptions],
+    ) -> None:
+        """Work on the messages of a topic: ack when `handler` returns, nack when it raises.
+
+        Ends after `drain`, `idle_ms` or `max_messages`; see `Consumer.run`.
+
+        Args:
+            topic: whose messages.
+            handler: called with each message at its time.
+            concurrency: how many messages are at work at the same time, at most.
+            options: as for `consume`; `prefetch` is 4 for each handler by default, 16 at least.
+        """
+        options.setdefault("prefetch", prefetch_of(check_concurrency(concurrency)))
+        self.consume(topic, **options).run(handler, concurrency=concurrency)
+
+    def drain(self) -> None:
+        """Drain all consumers of this client: each `run` and each iteration ends when what is at
+        work is done. Returns at once; from any thread, and from a signal's handler."""
+        self._core.drain()

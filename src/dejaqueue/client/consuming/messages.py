@@ -55,6 +55,18 @@ def row_at(rows: Slice, at: int) -> Slice:
     return Slice(rows.lease, rows.batch, rows.ids[one], rows.dues_ms[one], rows.attempts[one])
 
 
+def rows_from(rows: Slice, first: int) -> Slice:
+    """The rows from this one on, to settle them."""
+    rest = slice(first, None)
+    return Slice(
+        rows.lease,
+        rows.batch.slice(first),
+        rows.ids[rest],
+        rows.dues_ms[rest],
+        rows.attempts[rest],
+    )
+
+
 class MessageColumns:
     """The rows of a slice, column by column.
 
@@ -155,13 +167,15 @@ class MessageFields:
 
     Attributes:
         lateness_us: from its due time until it was handed over, microseconds.
+        is_settled: it was acked or nacked here, or given to a transaction.
     """
 
-    __slots__ = ("_columns", "_index", "lateness_us")
+    __slots__ = ("_columns", "_index", "is_settled", "lateness_us")
 
     def __init__(self, columns: MessageColumns, index: int, lateness_us: int) -> None:
         self._columns = columns
         self._index = index
+        self.is_settled = False
         self.lateness_us = lateness_us
 
     @property
@@ -239,6 +253,7 @@ class MessageFields:
 
     def _handled(self) -> None:
         """It is settled by whoever has it."""
+        self.is_settled = True
         last = self._columns.last
         if last is not None and last.is_row(self._index):
             last.is_handled = True

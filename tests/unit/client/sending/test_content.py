@@ -1,6 +1,6 @@
 """What a message carries: bytes, texts, and values as JSON.
 
-Not covered: what the clients make of it (tests/integration/test_json_payloads.py).
+Not covered: what the clients make of it (tests/integration/test_comfort.py).
 """
 
 from __future__ import annotations
