@@ -6,6 +6,7 @@ from __future__ import annotations
 LONG_FILES: dict[str, str] = {}
 
 _FIELDS_OF_A_MESSAGE = "The fields of a message, by the names that users give them."
+_FIELDS_OF_A_CHANGE = "What names messages and what changes of them, each by its name."
 _CHOICES_OF_A_CONSUMER = "What a consumer may choose, each with a default and by its name."
 _OPTIONS_OF_A_COMMAND = "The options of a command; the library that reads them passes each by name."
 _FIELDS_OF_A_QUERY = "The fields of a query; the framework reads each from its own parameter."
@@ -14,6 +15,9 @@ _FIELDS_OF_A_QUERY = "The fields of a query; the framework reads each from its o
 MANY_PARAMETERS: dict[str, str] = {
     "src/dejaqueue/cli/changes.py::move": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/messages.py::consume": _OPTIONS_OF_A_COMMAND,
+    "src/dejaqueue/cli/send.py::send": _OPTIONS_OF_A_COMMAND,
+    "src/dejaqueue/client/_aio/changes.py::AsyncChanges.move": _FIELDS_OF_A_CHANGE,
+    "src/dejaqueue/client/_sync/changes.py::Changes.move": _FIELDS_OF_A_CHANGE,
     "src/dejaqueue/client/_aio/client.py::AsyncClient.consume": _CHOICES_OF_A_CONSUMER,
     "src/dejaqueue/client/_aio/client.py::AsyncClient.consume_batches": _CHOICES_OF_A_CONSUMER,
     "src/dejaqueue/client/_aio/client.py::AsyncClient.send": _FIELDS_OF_A_MESSAGE,

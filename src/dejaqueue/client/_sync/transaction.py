@@ -47,7 +47,7 @@ class Transaction:
         elif self._core.outcome is None:
             self.commit()
 
-    def send(self, topic: str, payload: bytes | str, **fields: Any) -> int:
+    def send(self, topic: str, payload: bytes | str | None = None, **fields: Any) -> int:
         """Stage one message; its id. `fields` are the arguments of the client's `send`.
 
         Each call is a batch of its own: for many messages `send_batch` is faster by far.
@@ -56,7 +56,7 @@ class Transaction:
             DuplicateKey: a live or staged message has this key; the others still count.
             BadRequest, ResourceExhausted, Unavailable, Refused: now the whole can't be committed.
         """
-        message = {"payload": payload, **fields}
+        message = fields if payload is None else {"payload": payload, **fields}
         result = waiting.run(self._core.send_batch, topic, [message])
         result.raise_for_status()
         return int(result.ids[0])

@@ -17,6 +17,7 @@ import pyarrow as pa
 from dejaqueue.client.consuming.consume_core import ConsumeCore
 from dejaqueue.client.consuming.holding import Slice
 from dejaqueue.client.consuming.undecodable import refusal
+from dejaqueue.client.sending.content import json_in
 from dejaqueue.schema import texts
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
 
@@ -52,6 +53,18 @@ def row_at(rows: Slice, at: int) -> Slice:
         return rows
     one = slice(at, at + 1)
     return Slice(rows.lease, rows.batch, rows.ids[one], rows.dues_ms[one], rows.attempts[one])
+
+
+def rows_from(rows: Slice, first: int) -> Slice:
+    """The rows from this one on, to settle them."""
+    rest = slice(first, None)
+    return Slice(
+        rows.lease,
+        rows.batch.slice(first),
+        rows.ids[rest],
+        rows.dues_ms[rest],
+        rows.attempts[rest],
+    )
 
 
 class MessageColumns:
@@ -154,13 +167,15 @@ class MessageFields:
 
     Attributes:
         lateness_us: from its due time until it was handed over, microseconds.
+        is_settled: it was acked or nacked here, or given to a transaction.
     """
 
-    __slots__ = ("_columns", "_index", "lateness_us")
+    __slots__ = ("_columns", "_index", "is_settled", "lateness_us")
 
     def __init__(self, columns: MessageColumns, index: int, lateness_us: int) -> None:
         self._columns = columns
         self._index = index
+        self.is_settled = False
         self.lateness_us = lateness_us
 
     @property
@@ -187,6 +202,14 @@ class MessageFields:
     def payload(self) -> bytes:
         """Its payload."""
         return self._columns.payloads[self._index]
+
+    def json(self) -> Any:
+        """The value that its payload says as JSON.
+
+        Raises:
+            BadRequest: the payload is no JSON in UTF-8; the text names the message's id.
+        """
+        return json_in(self.payload, self.id)
 
     @property
     def key(self) -> str | None:
@@ -230,6 +253,7 @@ class MessageFields:
 
     def _handled(self) -> None:
         """It is settled by whoever has it."""
+        self.is_settled = True
         last = self._columns.last
         if last is not None and last.is_row(self._index):
             last.is_handled = True
