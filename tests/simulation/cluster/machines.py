@@ -32,6 +32,15 @@ from tests.simulation.cluster.threads import FiberConcurrency, FiberThreads
 KeysOf = Callable[["ClusterMachine", Coordinator, Fibers], SharedKeys]
 
 
+HANG_LOOK_US = 5_000
+
+
+def _wait_while(fibers: Fibers, is_so: Callable[[], bool]) -> None:
+    """Wait while something is true, where there is somebody who may."""
+    if getcurrent() is not fibers.hub:
+        fibers.pass_until(lambda: not is_so(), HANG_LOOK_US)
+
+
 def _pass(fibers: Fibers, longest_us: int) -> None:
     """Wait, where there is somebody who may."""
     if getcurrent() is not fibers.hub:
@@ -89,10 +98,11 @@ class ClusterMachine(Machine):
         )
         plan = cluster.plan
         self.line = Line(world, fibers.life, cluster.server, cluster.trouble, plan.late_us_max)
+        self.line.waits_while = partial(_wait_while, fibers)
         late_us_max = cluster.facts_us_max
         if cluster.append_us_max:
             self.line.takes_time = partial(_pass, fibers, cluster.append_us_max)
-        threads = FiberThreads(fibers)
+        threads = FiberThreads(fibers, is_apart=plan.is_apart)
         try:
             reader = LateReader(cluster.facts, cluster.times, world, fibers, late_us_max)
             self.coordinator = reader
