@@ -45,12 +45,14 @@ class ClusterFaults:
         # Drawn apart: other seeds, those that once found something among them, go on as they did.
         self._clocks = random.Random(f"{world.seed} clocks")
         self._goes_wrong = self._clocks.random() < 0.3
+        self._sleeps = random.Random(f"{world.seed} sleeps")
+        self._sleeps_in_appends = cluster.plan.is_apart and self._sleeps.random() < 0.3
         self.calm_until_us = 0
         self._kinds: list[tuple[float, Callable[[], None]]] = [
             (20, lambda: self._one().die(power_cut=False)),
             (12, lambda: self._one().stop()),
             (15, self._dies_in_an_append),
-            (20, lambda: self._one().pause(world.between(10_000, 5 * second))),
+            (20, self._sleep),
             (15, lambda: self._cut(facts=True)),
             (20, lambda: self._cut(records=True)),
             (15, lambda: self._cut(facts=True, records=True)),
@@ -139,6 +141,21 @@ class ClusterFaults:
         machine = self._one()
         if machine.line is not None:
             machine.line.dies_at = self._world.between(1, 20)
+
+    def _sleep(self) -> None:
+        """Now; or when an append was made, and the broker does not know it yet."""
+        machine = self._one()
+        duration_us = self._world.between(10_000, 5 * self._second)
+        line = machine.line
+        if line is None or not self._sleeps_in_appends:
+            machine.pause(duration_us)
+            return
+
+        def fall_asleep() -> None:
+            machine.pause(duration_us)
+            machine.pass_time(1_000)
+
+        line.sleeps_at, line.falls_asleep = self._sleeps.randint(1, 10), fall_asleep
 
     def _later(self, longest_us: int, call: Callable[[], None]) -> None:
         self._world.after(self._world.between(10_000, longest_us), call)

@@ -176,6 +176,10 @@ class ClusterMachine(Machine):
         is_awake = self.life.paused_until_us <= self.world.now_us
         return is_member and is_awake and coordinator is not None and not coordinator.is_cut
 
+    def pass_time(self, longest_us: int) -> None:
+        """Have whoever is running in this broker wait for a moment, if it may."""
+        _pass(self._fibers, longest_us)
+
     def pause(self, duration_us: int) -> None:
         """Do nothing for so long, and know nothing of it."""
         self.life.paused_until_us = self.world.now_us + duration_us

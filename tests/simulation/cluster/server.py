@@ -54,6 +54,9 @@ class Line(RecordStore):
     Attributes:
         is_cut: nothing gets through.
         dies_at: appends until the broker dies in one; None = never.
+        sleeps_at: appends until the broker falls asleep when one was made, before it hears of that;
+            None = never.
+        falls_asleep: called then.
         takes_time: called on the way to an append, and on the way back.
         waits_while: called by whoever has to wait while something is true.
     """
@@ -68,6 +71,8 @@ class Line(RecordStore):
         self._trouble, self.late_us_max = trouble, late_us_max
         self.is_cut = False
         self.dies_at: int | None = None
+        self.sleeps_at: int | None = None
+        self.falls_asleep: Callable[[], None] = lambda: None
         self.takes_time: Callable[[], None] = lambda: None
         self.waits_while: Callable[[Callable[[], bool]], None] = lambda is_so: None
 
@@ -75,6 +80,7 @@ class Line(RecordStore):
         """Everything gets through, at once."""
         self.takes_time = lambda: None
         self.is_cut, self.dies_at, self._trouble = False, None, 0.0
+        self.sleeps_at = None
 
     def is_lost(self) -> bool:
         """True if what is asked now gets no answer. Raises Gone."""
@@ -169,6 +175,11 @@ class _Log(RecordLog):
         line.takes_time()
         if not line.is_lost():
             self._kept.append(after, copies)
+            if line.sleeps_at is not None:
+                line.sleeps_at -= 1
+                if line.sleeps_at <= 0:
+                    line.sleeps_at = None
+                    line.falls_asleep()
             line.takes_time()
             return
         server.lost += 1
