@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,8 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.partition import partition
 from dejaqueue.broker.shard import opening
 from dejaqueue.broker.shard.commit import Commits
+from dejaqueue.broker.shard.opening import JournalDoor
+from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.transactions.coordinator import Coordinator
 from dejaqueue.broker.transactions.peers import TELL
 from dejaqueue.clock import Discipline
@@ -234,3 +237,36 @@ def who_is_elsewhere_knows_it_already(patch: pytest.MonkeyPatch) -> None:
 @mutant
 def what_an_older_coordinator_lacks_is_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("dejaqueue.cluster.node.check", lambda *args, **named: [])
+
+
+# --- journals that hang ---------------------------------------------------------------------------
+
+
+@mutant
+def appends_hold_their_worker(patch: pytest.MonkeyPatch) -> None:
+    """Also where the journal is on a server."""
+    patch.setattr(Commits, "is_apart", property(lambda self: False))
+
+
+@mutant
+def journals_are_opened_by_their_worker(patch: pytest.MonkeyPatch) -> None:
+    inner = JournalDoor.__init__
+
+    def init(self: JournalDoor, *given: Any, executor: Any = None, **named: Any) -> None:
+        inner(self, *given, executor=None, **named)
+
+    patch.setattr(JournalDoor, "__init__", init)
+
+
+@mutant
+def partitions_are_closed_by_their_worker(patch: pytest.MonkeyPatch) -> None:
+    def close_one(
+        self: ServedTopic, worker: Any, partition: Any, close: Any, done: Future[None]
+    ) -> None:
+        try:
+            close(partition)
+        finally:
+            worker.forget(partition)
+            done.set_result(None)
+
+    patch.setattr(ServedTopic, "_close_one", close_one)

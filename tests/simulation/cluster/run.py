@@ -18,6 +18,7 @@ from tests.checker.judge import judge
 from tests.simulation.cluster.coordinators import coordinators_in_fibers
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.going_back import GoingBack
+from tests.simulation.cluster.hanging import Hanging
 from tests.simulation.cluster.machines import Cluster
 from tests.simulation.cluster.membership import Membership
 from tests.simulation.cluster.plan import Plan, choose_plan
@@ -79,9 +80,8 @@ def simulate_cluster(seed: int, haste: int = 1, plan: Plan | None = None) -> Run
     plan = plan or choose_plan(seed, haste)
     Writer._spread = itertools.count()
     random = world.random
-    cluster = Cluster(
-        world, random.choice([2, 3, 3, 4]), random.choice([0.0, 0.0, 0.01, 0.05]), plan
-    )
+    count, trouble = random.choice([2, 3, 3, 4]), random.choice([0.0, 0.0, 0.01, 0.05])
+    cluster = Cluster(world, count, 0.0 if plan.hangs else trouble, plan)
     scenario = choose(world)
     far = None
     if scenario.transacts and world.chance(0.7):
@@ -101,13 +101,16 @@ def simulate_cluster(seed: int, haste: int = 1, plan: Plan | None = None) -> Run
         world.after(world.between(0, SECOND), people.consumers[-1].begin)
         for transactor in people.transactors:
             transactor.far = (far.name, far.partitions)
-    names = REMADE[: random.choice([0, 0, 1, 2, 3])]
+    names = REMADE[: max(random.choice([0, 0, 1, 2, 3]), 2 * plan.hangs)]
     remakers = [Remaker(name, world, cluster, world.chance(0.5)) for name in names]
     for remaker in remakers:
         world.after(world.between(0, 2 * SECOND), remaker.act)
     end_us = world.now_us + random.choice([4, 8, 12]) * SECOND // plan.haste
     faults = ClusterFaults(world, cluster, scenario, people.consumers, people.producers, end_us)
     faults.begin()
+    hanging = Hanging(world, cluster, faults, end_us)
+    if plan.hangs:
+        hanging.begin()
     if plan.moves:
         Membership(world, cluster, end_us).begin()
     # Of topics that are made and deleted over and over an operator could not say what is right.
@@ -130,7 +133,7 @@ def simulate_cluster(seed: int, haste: int = 1, plan: Plan | None = None) -> Run
         remaker.look()
     world.run(world.now_us + 5 * SECOND)
     faults_seen = [fault for remaker in remakers for fault in remaker.faults]
-    faults_seen += leftovers(cluster)
+    faults_seen += [*hanging.faults, *leftovers(cluster)]
     for machine in cluster.machines:
         machine.stop()
     until_us = world.now_us + 10 * SECOND

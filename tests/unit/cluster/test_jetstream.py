@@ -112,6 +112,13 @@ def test_a_stream_that_lost_its_leader_is_a_flaw() -> None:
     assert flaw(*reports) == f"{RECORDS} has no leader"
 
 
+def test_a_stream_without_a_leader_is_a_flaw__though_nobody_saw_it_led() -> None:
+    # c is to be emptied, and leads no more; d goes on without its copy, whose write failed.
+    found = read_status(("a", "c", "d"), [report("a", copy("a", leader="")), report("d")])
+    assert found.lasts() == {}
+    assert found.flaw({}, "c") == f"{RECORDS} has no leader"
+
+
 def test_missing_records_are_a_flaw__in_streams_that_drop_none_in_between() -> None:
     a, _, c = whole()
     assert flaw(a, report("b", copy("b", gone=2)), c) == f"b lacks 2 records of {RECORDS}"
