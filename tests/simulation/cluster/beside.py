@@ -11,7 +11,6 @@ has stopped. The disk, and whether a server is off, are made up. Judged:
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -317,14 +316,4 @@ def simulate_servers(seed: int) -> Run:
         for post in town.posts:
             post.die()
         world.run(world.now_us + SECOND)
-    digest = hashlib.blake2b("\n".join(history.lines).encode(), digest_size=12)
-    digest.update(f"{world.happened} {world.now_us}".encode())
-    return Run(
-        seed,
-        history.faults,
-        history,  # type: ignore[arg-type]
-        digest.hexdigest(),
-        (world.now_us - START_US) / SECOND,
-        world.happened,
-        history.deaths,
-    )
+    return Run.of(world, history, history.faults, history.deaths)
