@@ -124,7 +124,7 @@ class Cluster:
     def start(
         self, name: str, *, adopts: bool = False, records: RecordStore | None = None
     ) -> Broker:
-        """A broker joins.
+        """A broker joins, and takes topics from now on.
 
         Args:
             records: another server of records than the others have.
@@ -138,6 +138,7 @@ class Cluster:
         broker.start()
         node.start(broker, self.listen(name, broker), f"http://{name}:2")
         self.nodes[name], self.brokers[name] = node, broker
+        until(lambda: has_compared(node), f"{name} has compared its clock")
         return broker
 
     def stop(self, name: str) -> None:
@@ -182,6 +183,12 @@ class Cluster:
         found: list[list[str]] = []
         patiently(lambda: found.append(payloads(self.owner(topic), topic)))
         return found[0]
+
+
+def has_compared(node: Node) -> bool:
+    """Whether a broker has compared its clock with the others': before, it takes no topics."""
+    own = [one for one in node.describe("")["nodes"] if one["node"] == node.name]
+    return bool(own) and not own[0]["clock"]["comparing"]
 
 
 def patiently(call: Callable[[], object]) -> None:

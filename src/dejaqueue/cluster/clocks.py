@@ -248,7 +248,7 @@ class ClockComparison:
     def described(self, member: Member) -> dict[str, object]:
         """What an operator sees of a member's clock: by how many milliseconds it is ahead of this
         broker's, at least and at most, None = not known; and whether it says itself that it is
-        apart."""
+        apart, or compares yet."""
         bounds = self.bounds().get(member.node)
         if member.node == self._node:
             bounds = Bounds(0, 0, 0)
@@ -256,6 +256,7 @@ class ClockComparison:
             "ahead_ms_min": None if bounds is None else bounds.least_us // 1_000,
             "ahead_ms_max": None if bounds is None else -(-bounds.most_us // 1_000),
             "apart": member.apart,
+            "comparing": member.comparing,
         }
 
     def forget(self) -> None:

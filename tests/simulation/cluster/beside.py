@@ -14,7 +14,6 @@ processes of these, which are simulated (nats_wire.py, nats_servers.py). Judged:
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -603,14 +602,4 @@ def simulate_servers(seed: int) -> Run:
         for post in town.posts:
             post.die()
         world.run(world.now_us + SECOND)
-    digest = hashlib.blake2b("\n".join(history.lines).encode(), digest_size=12)
-    digest.update(f"{world.happened} {world.now_us}".encode())
-    return Run(
-        seed,
-        history.faults,
-        history,  # type: ignore[arg-type]
-        digest.hexdigest(),
-        (world.now_us - START_US) / SECOND,
-        world.happened,
-        history.deaths,
-    )
+    return Run.of(world, history, history.faults, history.deaths)

@@ -16,7 +16,6 @@ it. Judged by what docs/guides/security.md promises:
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -366,14 +365,4 @@ def _simulate(seed: int, place: Path) -> Run:
         machine.stop()
     world.run(world.now_us + 10 * SECOND)
     assert not any(machine.is_up for machine in cluster.machines), "a broker did not stop"
-    digest = hashlib.blake2b(history.text().encode(), digest_size=12)
-    digest.update(f"{world.happened} {world.now_us}".encode())
-    return Run(
-        seed,
-        history.faults,
-        history,  # type: ignore[arg-type]
-        digest.hexdigest(),
-        (world.now_us - START_US) / SECOND,
-        world.happened,
-        cluster.deaths,
-    )
+    return Run.of(world, history, history.faults, cluster.deaths)

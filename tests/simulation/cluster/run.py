@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +11,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.errors import TopicUnknown
 from dejaqueue.model import Topic
-from dejaqueue.testing.simulation.world import START_US, World
+from dejaqueue.testing.simulation.world import World
 from tests.checker.history import History
 from tests.checker.judge import judge
 from tests.simulation.cluster.coordinators import coordinators_in_fibers
@@ -140,15 +139,5 @@ def simulate_cluster(seed: int, haste: int = 1, plan: Plan | None = None) -> Run
     while any(machine.is_up for machine in cluster.machines) and world.now_us < until_us:
         world.run(world.now_us + SECOND)
     assert not any(machine.is_up for machine in cluster.machines), "a broker did not stop"
-    digest = hashlib.blake2b(history.text().encode(), digest_size=12)
     lives = [remaker.lives for remaker in remakers]
-    digest.update(f"{world.happened} {world.now_us} {lives}".encode())
-    return Run(
-        seed,
-        [*judge(history), *faults_seen],
-        history,
-        digest.hexdigest(),
-        (world.now_us - START_US) / SECOND,
-        world.happened,
-        cluster.deaths,
-    )
+    return Run.of(world, history, [*judge(history), *faults_seen], cluster.deaths, lives)

@@ -188,9 +188,10 @@ class Client(Browsing, Changes, Letters, Keys):
         Returns:
             `node`, the broker that was asked; `nodes`, each with `node`, `url`, `http_url`,
             `version` and `clock` (`ahead_ms_min`, `ahead_ms_max`: how far it is ahead of that of
-            the broker that was asked; `apart`: it is off, and takes no topics); `topics`, each
-            with `topic`, `node` ("" = nobody at the moment) and `epoch`, how often it has changed
-            hands. All are empty at a broker that is alone.
+            the broker that was asked; `apart`: it is off, and takes no topics; `comparing`: it has
+            just come, and takes none before it has compared its clock); `topics`, each with
+            `topic`, `node` ("" = nobody at the moment) and `epoch`, how often it has changed hands.
+            All are empty at a broker that is alone.
 
         Raises:
             TopicUnknown: there is no such topic.
