@@ -235,6 +235,8 @@ class Broker:
 
     def _serve(self, name: str) -> ServedTopic:
         """The topic of this name, or shard of one, with all that its partitions do."""
+        # First of all: if it is the same in the end, everything else is of this topic, too.
+        number = self._catalogue.number(topic_of(name))
         topic, node = self._catalogue.get(topic_of(name)), self.node
         service = Service(
             name,
@@ -242,7 +244,7 @@ class Broker:
             LoneOwnership() if node is None else TopicOwnership(node, name),
             node is not None,
             self._catalogue.counts(topic.name),
-            number := self._catalogue.number(topic.name),
+            number,
             self._catalogue.ids_from(topic.name),
             lambda: self._catalogue.use(topic.name, number),
         )
