@@ -69,7 +69,7 @@ def main(
 ) -> None:
     """Measure DejaQ and its peers, in turn, on this machine.
 
-    QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, parts (all by
+    QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, parts (all by
     default), scale, spark, journals, cluster and many.
     """
     start_reaper()

@@ -23,6 +23,7 @@ TITLES = {
     "fair": "Fair topics",
     "http": "HTTP",
     "scale": "Scale",
+    "topics": "Topics that nobody uses",
     "spark": "Spark",
     "journals": "Journals on servers",
     "cluster": "Three brokers",

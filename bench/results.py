@@ -26,6 +26,7 @@ QUESTIONS = (
     "fair",
     "http",
     "scale",
+    "topics",
     "spark",
     "journals",
     "cluster",

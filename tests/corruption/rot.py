@@ -142,7 +142,7 @@ class Rot:
 def _told(started: Started) -> str:
     """What the journals say about how they were found."""
     texts = []
-    for runtime in started.broker.runtimes():
+    for runtime in map(started.broker.runtime, started.broker.serving()):
         for partition in runtime.partitions:
             texts += partition.core.journal.repairs
     return "; ".join(texts)

@@ -226,6 +226,27 @@ class ClusterCatalogue(Catalogue):
         fact = self._coordinator.get(PREFIX + name)
         return None if fact is None else Kept.of(fact)
 
+    def all(self) -> list[Topic]:
+        """Every topic, by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def find(self, name: str) -> Topic | None:
+        """The topic, None if there is none, as far as is known here."""
+        return self._topics.get(name)
+
+    @property
+    def count(self) -> int:
+        """How many topics there are, and are being made here."""
+        return len(self._topics) + len(self._making)
+
+    def by_name(self) -> Mapping[str, Topic]:
+        """Every topic; does not change, a change makes another one."""
+        return self._topics
+
+    def counts(self, name: str) -> tuple[int, ...]:
+        """How many partitions the topic had, one after the other; the last is its number now."""
+        return self._counts.get(name, ()) or (self.get(name).partitions,)
+
     def get(self, name: str) -> Topic:
         """The topic of this name, or TopicUnknown: one that another broker made is asked for.
 
@@ -271,8 +292,9 @@ class ClusterCatalogue(Catalogue):
 
         def add() -> Topic:
             self.check_settled(topic.name)
-            if self._exists(topic, exist_ok=exist_ok):
-                return self._topics[topic.name]
+            known = self._exists(topic, exist_ok=exist_ok)
+            if known is not None:
+                return known
             self._check_new(topic)
             return self._add(topic)
 
@@ -288,7 +310,19 @@ class ClusterCatalogue(Catalogue):
 
     def alter(self, name: str, changes: dict[str, Any]) -> Topic:
         """Change settings that may change; the others are refused."""
-        return self._again(lambda: self._alter(name, changes))
+
+        def change() -> Topic:
+            topic, counts = self._altered(name, changes), self.counts(name)
+            if topic.partitions > counts[-1]:
+                counts += (topic.partitions,)
+            return self._put(topic, counts)
+
+        return self._again(change)
+
+    def _of_another_spread(self, topic: Topic) -> list[Topic]:
+        """See Catalogue."""
+        others = (*self._topics.values(), *self._making.values())
+        return [one for one in others if one.spread != topic.spread]
 
     def _again(self, change: Callable[[], Topic]) -> Topic:
         for _ in range(TRIES):
@@ -368,11 +402,9 @@ class ClusterCatalogue(Catalogue):
                         "see `dejaq cluster check`"
                     )
 
-    def _put(self, topic: Topic, counts: tuple[int, ...] = ()) -> Topic:
+    def _put(self, topic: Topic, counts: tuple[int, ...]) -> Topic:
         known = self._kept[topic.name]
-        changed = replace(
-            known, topic=topic, counts=counts or known.counts, edition=known.edition + 1
-        )
+        changed = replace(known, topic=topic, counts=counts, edition=known.edition + 1)
         self._write(changed)
         self.note(changed)
         return topic

@@ -170,7 +170,7 @@ class Exposition:
         broker = self._broker
         versions = (__version__, platform.python_version(), pa.__version__)
         page.add("dejaq_build_info", _labels(METRICS["dejaq_build_info"].labels, versions), 1)
-        page.add("dejaq_topics", "", len(broker.runtimes()))
+        page.add("dejaq_topics", "", broker.topic_count)
         page.add("dejaq_ready_state", "", int(readiness(self._service).is_ready))
         alive = sum(worker.is_alive for worker in broker.workers)
         page.add("dejaq_workers", 'state="alive"', alive)

@@ -69,6 +69,8 @@ class EntryKind(IntEnum):
     DROP_ENTRY = 15
     DEPART = 16
     SET_TIME = 17
+    CATALOGUE = 32
+    """A change of the catalogue, in a journal of its own (catalogue/changes.py)."""
 
 
 @dataclass(slots=True)
@@ -345,14 +347,6 @@ class JournalStore(ABC):
         """Forget what is kept here of journals that are on a server, but for those of these topics
         and those that are open."""
         return
-
-    @abstractmethod
-    def load_catalog(self) -> str | None:
-        """The topic catalogue as it was stored, JSON text; None at first."""
-
-    @abstractmethod
-    def store_catalog(self, text: str) -> None:
-        """Store the topic catalogue durably, whole or not at all."""
 
     @abstractmethod
     def load_document(self, name: str) -> str | None:

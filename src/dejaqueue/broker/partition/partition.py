@@ -66,6 +66,7 @@ class Partition:
         committer: appends for it while the worker goes on.
         dispatcher: the consumers of its topic.
         topic_backlog: what is live in all partitions of the topic, as of their last steps.
+        ids_from: the sequence of its first message.
 
     Attributes:
         core: its engine and journal, and the way into them.
@@ -73,6 +74,7 @@ class Partition:
         maintenance: its snapshots.
         listener: hears what is in its journal.
         loaded: the engine is there, and as far as the journal.
+        was_read: there is an engine, though it may be given up by now.
         opening: the journal is being read by another thread; None = it is not.
     """
 
@@ -84,6 +86,7 @@ class Partition:
         dispatcher: Dispatcher,
         topic_backlog: Callable[[], Backlog],
         duties: Duties,
+        ids_from: int = 0,
     ) -> None:
         self.core = core
         self.number = core.number
@@ -91,7 +94,9 @@ class Partition:
         self.maintenance = duties.maintenance
         self.listener = duties.listener
         self.loaded = False
+        self.was_read = False
         self.opening: Opening | None = None
+        self._ids_from = ids_from
         self._door = door
         self._committer = committer
         self._dispatcher = dispatcher
@@ -210,7 +215,7 @@ class Partition:
     def _configure(self) -> None:
         """The topic's settings changed, or the partition was just read: tell the engine."""
         core, topic = self.core, self.core.topic()
-        rules = Rules.of(topic)
+        rules = Rules.of(topic, self._ids_from)
         if rules != core.engine.rules:
             core.apply(Configure(core.now_ms(), rules.to_text()))
         self._chores.configured(core)
@@ -266,6 +271,7 @@ class Partition:
         )
         commits = Commits(opened.journal, opened.tail, opened.epoch, ports)
         core.serve(opened.engine, opened.journal, commits, opened.read_from)
+        self.was_read = True
         entry_count = opened.tail - 1 - opened.read_from
         news.recovered(topic_name, self.number, entry_count, opened.duration_ms)
         news.mended(topic_name, self.number, opened.journal)

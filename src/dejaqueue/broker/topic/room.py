@@ -17,8 +17,9 @@ from concurrent.futures import Future
 
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.clock import Clock
+from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.model import TopicKind
+from dejaqueue.model import Topic, TopicKind
 
 OPEN_BYTES = 2 << 20
 """A partition whose journal takes less on the disk is left alone until it is used."""
@@ -31,33 +32,49 @@ class Room:
 
     Args:
         topics: those that are served now.
+        serve: begins to serve one, by name.
 
     Attributes:
         wanted_count: how often room was wanted.
     """
 
-    def __init__(self, topics: Callable[[], Iterable[ServedTopic]], clock: Clock) -> None:
+    def __init__(
+        self,
+        topics: Callable[[], Iterable[ServedTopic]],
+        serve: Callable[[str], ServedTopic],
+        clock: Clock,
+    ) -> None:
         self._topics = topics
+        self._serve = serve
         self._clock = clock
         self._asked_us: int | None = None
-        self._unread: deque[tuple[ServedTopic, int]] = deque()
+        self._unread: deque[tuple[str, int]] = deque()
         self.wanted_count = 0
 
-    def begin(self, store: JournalStore) -> None:
-        """After a start: wake what has something to do though nobody asks."""
-        for topic in self._topics():
-            if topic.topic.kind is TopicKind.CRON:
-                topic.ring_all()  # its entries fire
+    def begin(self, store: JournalStore, topics: Iterable[Topic]) -> None:
+        """After a start: wake what has something to do though nobody asks.
+
+        Args:
+            topics: of a broker that is alone, those that were ever used.
+        """
+        for topic in topics:
+            if topic.kind is TopicKind.CRON:
+                self._serve(topic.name).ring_all()  # its entries fire
                 continue
-            for partition in topic.partitions:
-                if store.taken_bytes(topic.journals, partition.number) > OPEN_BYTES:
-                    self._unread.append((topic, partition.number))
+            for number in range(topic.partitions):
+                if store.taken_bytes(topic.name, number) > OPEN_BYTES:
+                    self._unread.append((topic.name, number))
         self._read_next()
 
     def _read_next(self) -> None:
-        if self._unread:
-            topic, number = self._unread.popleft()
-            topic.look(number, lambda _: None).add_done_callback(self._was_read)
+        while self._unread:
+            name, number = self._unread.popleft()
+            try:
+                reading = self._serve(name).look(number, lambda _: None)
+            except DejaQError:  # it was deleted meanwhile, or the broker is stopping
+                continue
+            reading.add_done_callback(self._was_read)
+            return
 
     def _was_read(self, _: Future[None]) -> None:
         self._read_next()  # whatever came of it: the partition has said so in the log

@@ -34,7 +34,7 @@ from dejaqueue.broker.topic.write_reports import WriteReports
 from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.errors import DejaQError, InternalError, Unavailable
-from dejaqueue.journal.interface import JournalStore
+from dejaqueue.journal.interface import Journal, JournalStore
 from dejaqueue.model import Assignment, Topic, TopicKind, parse_shard
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply
@@ -76,6 +76,9 @@ class Service:
         ownership: whether its journals are this broker's; of a broker that is alone they are.
         is_shared: other brokers may own them, too: what cannot be read is tried again.
         partition_counts: how many partitions the topic had, one number after each raise.
+        number: what tells the topic from those that had its name before; see Catalogue.number.
+        ids_from: the sequence of the first message of each partition.
+        use: called before a journal is opened; see Catalogue.use.
     """
 
     served_as: str
@@ -83,6 +86,9 @@ class Service:
     ownership: Ownership = field(default_factory=LoneOwnership)
     is_shared: bool = False
     partition_counts: tuple[int, ...] = ()
+    number: int = 0
+    ids_from: int = 0
+    use: Callable[[], None] = lambda: None
 
 
 class ServedTopic:
@@ -101,7 +107,7 @@ class ServedTopic:
         partitions: by number; each is loaded when it is first used.
         claimed_dues: when the rows of claims became due, by partition and number of the claim; each
             partition's own, on its worker (claims.py).
-        served_as, journals: as in Service.
+        served_as, journals, number: as in Service.
     """
 
     def __init__(
@@ -114,6 +120,7 @@ class ServedTopic:
     ) -> None:
         self.served_as = service.served_as
         self.journals = service.journals
+        self.number = service.number
         self.shard = parse_shard(self.served_as)
         self.topic = share_of(topic) if self.shard else topic
         self.dispatcher = Dispatcher(
@@ -158,18 +165,29 @@ class ServedTopic:
         # A journal on a server may hang: it is read and appended to beside the worker.
         apart = worker.apart if ports.store.is_remote else None
         door = JournalDoor(
-            lambda: ports.store.open(self.journals, number, only_made=True),
+            lambda: self._open(number),
             ownership=service.ownership,
             listener=duties.listener,
             executor=ports.opener or (None if apart is None else apart.executor),
             comes_back=service.is_shared,
         )
         partition = Partition(
-            core, door, apart or worker.committer, self.dispatcher, self.backlog, duties
+            core,
+            door,
+            apart or worker.committer,
+            self.dispatcher,
+            self.backlog,
+            duties,
+            service.ids_from,
         )
         self._workers.append(worker)
         self.partitions.append(partition)
         self.dispatcher.waiting.expect(number)
+
+    def _open(self, number: int) -> Journal:
+        """The journal of a partition."""
+        self._service.use()
+        return self._ports.store.open(self.journals, number, only_made=True)
 
     def _share(self) -> None:
         exclusive = self.topic.assignment is Assignment.EXCLUSIVE
@@ -289,6 +307,12 @@ class ServedTopic:
         request = ChangeRequest(lambda core: answers.append(function(core)), answered)
         self.submit(partition_number, request)
         return future
+
+    def next_sequences(self) -> dict[int, int]:
+        """What the next message of each partition would get, of those that were read; by number.
+        Not below what it is, once the topic is closed."""
+        read = [partition for partition in self.partitions if partition.was_read]
+        return {partition.number: partition.core.engine.next_sequence for partition in read}
 
     def close(self, close_one: Callable[[Partition], None]) -> None:
         """Run a function on every partition, and wait for all, for CLOSE_SECONDS_MAX at most."""

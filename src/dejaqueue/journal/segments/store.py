@@ -1,16 +1,16 @@
-"""The data directory of a broker: its lock, the topic catalogue, a directory per partition.
+"""The data directory of a broker: its lock, documents, a directory for each journal.
 
     lock                              held by flock while the store is open; holds the process id
-    topics.json                       the catalogue, with its checksum
     keys.json                         API keys (no secrets), with their checksum; mode 0600
     cluster.json                      which cluster the journals belong to, if any
+    topics/=catalogue/00000/          the catalogue: segments and snapshots like a partition's
     topics/<topic>/<partition>/       segments and snapshots
     topics/<topic>/<partition>.begun  there were entries in that directory
     topics/<topic>/text.json          what is kept beside the journals of a topic of a cluster
     dropped/<number>/                 topics on their way out
 
 Room: journal. Knows names and texts, not what is in the catalogue.
-Holds: one process at a time; the catalogue is replaced whole; a dropped topic never comes back in
+Holds: one process at a time; a document is replaced whole; a dropped topic never comes back in
 part.
 See: interface.py, JournalStore.
 """
@@ -200,14 +200,6 @@ class SegmentStore(JournalStore):
         for name in self._files.names(self.root / "dropped"):
             self._files.remove_tree(self.root / "dropped" / name)
 
-    def load_catalog(self) -> str | None:
-        """See JournalStore.load_catalog.
-
-        Raises:
-            JournalDamaged: it is not what was stored.
-        """
-        return self._load(self.root / "topics.json")
-
     def load_document(self, name: str) -> str | None:
         """See JournalStore.load_document."""
         return self._load(self._document(name))
@@ -225,14 +217,6 @@ class SegmentStore(JournalStore):
             return None
         except OSError as failure:
             raise Unavailable(f"{path} could not be read: {failure}") from failure
-
-    def store_catalog(self, text: str) -> None:
-        """See JournalStore.store_catalog.
-
-        Raises:
-            ResourceExhausted, Unavailable: the one before stays.
-        """
-        self._store(self.root / "topics.json", text, private=False)
 
     def store_document(self, name: str, text: str) -> None:
         """See JournalStore.store_document.

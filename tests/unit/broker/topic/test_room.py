@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dejaqueue.broker.topic.room import ASK_US, OPEN_BYTES, Room
-from dejaqueue.model import TopicKind
+from dejaqueue.model import Topic, TopicKind
 
 
 class Runtime:
@@ -36,14 +36,16 @@ class Runtime:
 
 def room_of(*runtimes: Runtime, now_us: list[int]) -> Room:
     clock: Any = SimpleNamespace(now_us=lambda: now_us[0])
-    return Room(lambda: runtimes, clock)  # type: ignore[arg-type,return-value]
+    by_name: Any = {runtime.topic.name: runtime for runtime in runtimes}
+    return Room(lambda: runtimes, by_name.__getitem__, clock)  # type: ignore[arg-type,return-value]
 
 
 def test_after_a_start_large_journals_are_read_one_after_the_other() -> None:
     one, other = Runtime("one"), Runtime("other", TopicKind.CRON)
     sizes = {("one", 0): OPEN_BYTES + 1, ("one", 1): 9 * OPEN_BYTES, ("other", 0): OPEN_BYTES}
     store: Any = SimpleNamespace(taken_bytes=lambda *of: sizes.get(of, 0))
-    room_of(one, other, now_us=[0]).begin(store)
+    topics = [Topic("one", partitions=2), Topic("other", kind=TopicKind.CRON)]
+    room_of(one, other, now_us=[0]).begin(store, topics)
     assert other.rung == [-1]
     assert [number for number, _ in one.looks] == [0]
     one.looks[0][1].set_exception(OSError("it cannot be read"))

@@ -1,4 +1,4 @@
-"""Covers: the data directory: lock, catalogue, dropped topics.
+"""Covers: the data directory: lock, documents, dropped topics.
 
 Not covered: what every store does (testing/journal_conformance.py).
 """
@@ -24,15 +24,15 @@ def test_a_directory_is_locked_until_it_is_closed(tmp_path: Path) -> None:
     SegmentStore(tmp_path).close()
 
 
-def test_a_damaged_catalogue_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_document_is_refused(tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
-    store.store_catalog('{"topics": []}')
-    path = tmp_path / "topics.json"
+    store.store_document("cluster", '{"topics": []}')
+    path = tmp_path / "cluster.json"
     content = path.read_text()
     for wrong in (content.replace("topics", "tropics"), "", "[]", "{}"):
         path.write_text(wrong)
-        with pytest.raises(JournalDamaged, match=r"topics\.json, offset 0"):
-            store.load_catalog()
+        with pytest.raises(JournalDamaged, match=r"cluster\.json, offset 0"):
+            store.load_document("cluster")
     store.close()
 
 
