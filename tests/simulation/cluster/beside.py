@@ -219,8 +219,12 @@ class Post:
             with turn() as keep:
                 self.entered_us = world.now_us
                 history.note(world.now_us, f"{self.name} has the turn")
-                if world.chance(0.3):  # while something is being changed, something else breaks
+                # While something is being changed, something else breaks.
+                if world.chance(0.2):
                     world.after(world.between(1_000, 5 * SECOND), self.town.break_one)
+                elif world.chance(0.3):
+                    late_us = world.between(1_000, 2 * SECOND)
+                    world.after(late_us, lambda: self.town.break_disk_beside(self))
 
                 def kept() -> None:
                     keep()
@@ -240,7 +244,7 @@ class Post:
         world = self.world
         try:
             with self.server.turn() as keep:
-                for _ in range(world.between(1, 20)):
+                for _ in range(world.between(1, 80)):
                     self._fibers.pass_time(world.between(SECOND // 10, 2 * SECOND))
                     keep()
         except DejaQError as error:
@@ -413,6 +417,11 @@ class Town:
         [call] = world.random.choices(calls, shares)
         call(post)
         self.history.note(world.now_us, f"{getattr(call, '__name__', '')} {post.name}")
+
+    def break_disk_beside(self, changed: Post) -> None:
+        """The disk of another node takes no writes."""
+        if not self.stopped:
+            self._write_fails(self.world.random.choice([p for p in self.posts if p is not changed]))
 
     def _longest_us(self) -> int:
         return self.world.random.choice([SECOND, 90 * SECOND])

@@ -38,7 +38,7 @@ class ClusterFaults:
         producers: Sequence[Loses],
         end_us: int,
     ) -> None:
-        self._world, self._cluster = world, cluster
+        self._world, self._cluster, self._consumers = world, cluster, consumers
         self._end_us = end_us
         second = self._second = SECOND // cluster.plan.haste
         self.count = 0
@@ -153,6 +153,10 @@ class ClusterFaults:
 
         def fall_asleep() -> None:
             machine.pause(duration_us)
+            # Some consumers notice that it is silent, and are served by the next owner.
+            for consumer in self._consumers:
+                if self._sleeps.random() < 0.5:
+                    self._world.after(self._sleeps.randint(0, duration_us), consumer.lose)
             machine.pass_time(1_000)
 
         line.sleeps_at, line.falls_asleep = self._sleeps.randint(1, 10), fall_asleep
