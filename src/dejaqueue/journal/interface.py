@@ -339,9 +339,10 @@ class JournalStore(ABC):
         """Bytes that a journal takes on the disk here, without opening it; 0 = not known."""
         return 0
 
-    def is_unused(self, topic: str, partition: int) -> bool:
-        """True if nothing was ever stored in a journal, without opening it; False = not known."""
-        return False
+    def used_partitions(self, topic: str) -> Collection[int] | None:
+        """Partitions of a topic in whose journals something may be stored, without opening any;
+        None = not known."""
+        return None
 
     def tidy(self, topics: Collection[str]) -> None:
         """Forget what is kept here of journals that are on a server, but for those of these topics

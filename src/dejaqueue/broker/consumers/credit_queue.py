@@ -58,9 +58,13 @@ class CreditQueue:
         self._occupied.add(number)
 
     def occupy(self, number: int) -> None:
-        """The partition may have something in it from now on. On its worker."""
+        """A request came to the partition, or it has something in it. On its worker."""
         self._used.add(number)
         self._occupied.add(number)
+
+    def was_used(self, number: int) -> bool:
+        """Whether a request came to the partition since it is served."""
+        return number in self._used
 
     def leave(self, number: int) -> None:
         """The partition has nothing in it. On its worker."""
@@ -78,7 +82,9 @@ class CreditQueue:
         with self._lock:
             self.round += 1
             lanes = [lane for lane, waiting in self._lanes.items() if waiting]
-        for lane in lanes:
+        # In turns: the first one often takes all of a little credit.
+        first = self.round % len(lanes) if lanes else 0
+        for lane in lanes[first:] + lanes[:first]:
             self._wake_next(lane)
 
     def looked(

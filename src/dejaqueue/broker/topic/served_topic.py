@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -139,6 +139,7 @@ class ServedTopic:
         self._ports = ports
         self._duties_of = duties_of
         self._workers: list[PartitionWorker] = []
+        self._used: Collection[int] | None = None
         self._again: Executor | None = None
         self._again_lock = threading.Lock()
         self._altering = threading.Lock()
@@ -267,9 +268,11 @@ class ServedTopic:
     def has_journal(self, partition_number: int) -> bool:
         """False if nothing was ever stored in a partition: it need not be read to look for more."""
         partition = self.partitions[partition_number]
-        if partition.loaded or not partition.inbox.is_empty:
+        if partition.loaded or self.dispatcher.waiting.was_used(partition_number):
             return True
-        return not self._ports.store.is_unused(self.journals, partition_number)
+        if self._used is None:  # nobody else makes journals of this topic while it is served
+            self._used = self._ports.store.used_partitions(self.journals)
+        return self._used is None or partition_number in self._used
 
     def look(
         self, partition_number: int, function: Callable[[PartitionCore], Answer]

@@ -20,6 +20,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -164,10 +165,15 @@ class SegmentStore(JournalStore):
         """See JournalStore.taken_bytes."""
         return self._files.taken_bytes(self._directory(topic) / f"{partition:05d}")
 
-    def is_unused(self, topic: str, partition: int) -> bool:
-        """See JournalStore.is_unused."""
-        is_open = (topic, partition) in self._open
-        return not is_open and not self.taken_bytes(topic, partition)
+    def used_partitions(self, topic: str) -> Collection[int] | None:
+        """See JournalStore.used_partitions."""
+        try:
+            names = self._files.names(self._directory(topic))
+        except OSError:
+            return None
+        # Also those of which only the note is left that there was something.
+        numbers = (name.partition(".")[0] for name in names)
+        return {int(number) for number in numbers if number.isdecimal()}
 
     def _forget(self, topic: str, partition: int) -> None:
         self._open.pop((topic, partition), None)

@@ -50,7 +50,18 @@ def test_credit_wakes_the_one_that_waits_longest_in_each_lane() -> None:
     for number in (4, 2, 0, 1, 3):
         topic.look(number, waits=True)
     topic.queue.credit_came()
-    assert topic.take_woken() == [4, 1]
+    assert sorted(topic.take_woken()) == [1, 4]
+
+
+def test_lanes_have_turns_to_be_the_first() -> None:
+    topic = Topic()
+    firsts = set()
+    for _ in range(4):
+        topic.look(0, waits=True)
+        topic.look(1, waits=True)
+        topic.queue.credit_came()
+        firsts.add(topic.take_woken()[0])
+    assert firsts == {0, 1}
 
 
 def test_who_was_woken_wakes_the_next_while_there_is_credit() -> None:
@@ -85,7 +96,7 @@ def test_a_lane_that_hangs_holds_up_no_other() -> None:
     for number in range(6):
         topic.look(number, waits=True)
     topic.queue.credit_came()
-    assert topic.take_woken() == [0, 1]
+    assert sorted(topic.take_woken()) == [0, 1]
     for number in (1, 3, 5):  # those of lane 0 are never stepped
         topic.look(number, waits=False)
     assert topic.woken == [3, 5]

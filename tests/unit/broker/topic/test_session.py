@@ -48,8 +48,14 @@ def session(broker: Broker, sink: Pushes) -> ConsumerSession:
 
 def test_it_has_looked_when_every_partition_has(broker: Broker) -> None:
     """One of them is held up until the others have answered."""
-    held, go_on = session(broker, Pushes()), Event()
-    stuck = broker.runtime("t").look(2, lambda _: go_on.wait(20))
+    held, began, go_on = session(broker, Pushes()), Event(), Event()
+
+    def wait(_partition: object) -> bool:
+        began.set()
+        return go_on.wait(20)
+
+    stuck = broker.runtime("t").look(2, wait)
+    assert began.wait(20)  # a partition that nobody has used yet is not asked
     looked = held.looked()
     first = broker.runtime("t").change(0, lambda _: None)
     if broker.worker_of("t", 0) is not broker.worker_of("t", 2):

@@ -92,3 +92,19 @@ def test_a_journal_of_an_earlier_version_is_noted_when_it_is_opened(tmp_path: Pa
     assert store.open("t", 0).tail == 1
     assert note.exists()
     store.close()
+
+
+def test_partitions_that_were_opened_are_used__also_where_only_the_note_is_left(
+    tmp_path: Path,
+) -> None:
+    store = SegmentStore(tmp_path)
+    store.make("t")
+    assert store.used_partitions("t") == set()
+    for number in (0, 3):
+        journal = store.open("t", number, only_made=True)
+        journal.append([make_ack(1)], 0, 1)
+        journal.close()
+    shutil.rmtree(tmp_path / "topics" / "t" / "00003")
+    assert store.used_partitions("t") == {0, 3}
+    assert store.used_partitions("other") == set()
+    store.close()
