@@ -88,7 +88,13 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
             from dejaqueue.client.routed_transport import connect
 
             transport = connect(url, api_key, tls)
+            self._where = url
+        else:
+            self._where = type(transport).__name__
         self._core = ClientCore(transport, name, retry_ms_max, clock)
+
+    def __repr__(self) -> str:
+        return self._core.shown(type(self).__name__, self._where)
 
     async def __aenter__(self) -> AsyncClient:
         return self

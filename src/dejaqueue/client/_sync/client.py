@@ -88,7 +88,13 @@ class Client(Browsing, Changes, Letters, Keys):
             from dejaqueue.client.routed_transport import connect
 
             transport = connect(url, api_key, tls)
+            self._where = url
+        else:
+            self._where = type(transport).__name__
         self._core = ClientCore(transport, name, retry_ms_max, clock)
+
+    def __repr__(self) -> str:
+        return self._core.shown(type(self).__name__, self._where)
 
     def __enter__(self) -> Client:
         return self

@@ -291,6 +291,12 @@ class _Receiver:
         self._last: Handed | None = None
         core.put_back_rest = weakref.WeakMethod(self._put_back_rest)
 
+    def __repr__(self) -> str:
+        core = self._core
+        state = "closed" if core.is_over else "draining" if core.is_ending else "open"
+        state = state if self._is_open or core.is_over else "not open yet"
+        return f"<{type(self).__name__} of {core.stream.topic}, {state}>"
+
     def _put_back_rest(self) -> None:
         """Give back what was taken and is not handed over; on any thread."""
 

@@ -265,8 +265,7 @@ class ConsumeCore:
             if channel is None or generation != self._generation or self._closed:
                 return
             silent_us = self.clock.now_us() - self._answered_us
-        # With a clock of its own in between (a virtual one, which leaps): a broker in this process.
-        if silent_us > SILENT_MS_MAX * 1000 and not self.offset.shared:
+        if silent_us > SILENT_MS_MAX * 1000 and not self.offset.shared:  # shared clocks may leap
             self._on_end(generation, Unavailable("the broker does not answer"))
             threading.Thread(target=channel.close, name="dejaq-abandon", daemon=True).start()
             return
