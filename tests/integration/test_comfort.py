@@ -154,6 +154,36 @@ def _columns(table: pa.Table, *names: str) -> list[list[object]]:
     return [table[name].to_pylist() for name in names]
 
 
+def test_what_a_person_reads_of_each(client: Client, topic: str, server: FlightServer) -> None:
+    with Client(server.url, name="me") as named:
+        assert repr(named) == f"<Client {server.url} name='me'>"
+    assert repr(named) == f"<Client {server.url} name='me', closed>"
+    ids = client.send_batch(topic, [{"payload": b"abc", "key": "k"}, {"payload": b""}]).ids
+    consumer = client.consume(topic)
+    assert repr(consumer) == f"<Consumer of {topic}, not open yet>"
+    with consumer:
+        assert repr(consumer) == f"<Consumer of {topic}, open>"
+        message = next(consumer)
+        shown = f"<Message id={ids[0]} due={message.due.isoformat()} attempt=1 key='k' payload=3 B"
+        assert repr(message) == f"{shown}>"
+        message.ack()
+        assert repr(message) == f"{shown}, settled>"
+    assert repr(consumer) == f"<Consumer of {topic}, closed>"
+    with client.consume_batches(topic) as batches:
+        batch = next(batches)
+        assert repr(batch) == f"<MessageBatch of 1 messages, ids {ids[1]} to {ids[1]}>"
+        batch.ack()
+        assert repr(batch).endswith(", settled>")
+    with client.producer(topic) as producer:
+        assert repr(producer) == f"<Producer to {topic}, 0 streams open>"
+    assert repr(producer) == f"<Producer to {topic}, closed>"
+    with client.transaction() as transaction:
+        assert repr(transaction) == "<Transaction without a name yet, open>"
+        transaction.send(topic, b"x")
+        assert transaction.name in repr(transaction)
+    assert repr(transaction).endswith(", committed>")
+
+
 def test_values_of_the_asynchronous_client(server: FlightServer) -> None:
     async def main() -> object:
         async with AsyncClient(server.url) as client:

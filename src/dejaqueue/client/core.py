@@ -73,6 +73,11 @@ class ClientCore:
         self._producer_links: weakref.WeakSet[WriteLink] = weakref.WeakSet()
         self._closed = False
 
+    def shown(self, kind: str, where: str) -> str:
+        """The client as a person reads it."""
+        name = f" name={self.name!r}" if self.name else ""
+        return f"<{kind} {where}{name}{', closed' if self._closed else ''}>"
+
     # --- links ---------------------------------------------------------------------------------
 
     def _new_link(

@@ -88,7 +88,13 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
             from dejaqueue.client.routed_transport import connect
 
             transport = connect(url, api_key, tls)
+            self._where = url
+        else:
+            self._where = type(transport).__name__
         self._core = ClientCore(transport, name, retry_ms_max, clock)
+
+    def __repr__(self) -> str:
+        return self._core.shown(type(self).__name__, self._where)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -450,23 +456,23 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
     async def run(
         self,
         topic: str,
-        handler: Callable[[AsyncMessage], Awaitable[object]],
+        work: Callable[[AsyncMessage], Awaitable[object]],
         *,
         concurrency: int = 1,
         **options: Unpack[WorkOptions],
     ) -> None:
-        """Work on the messages of a topic: ack when `handler` returns, nack when it raises.
+        """Work on the messages of a topic: ack when `work` returns, nack when it raises.
 
         Ends after `drain`, `idle_ms` or `max_messages`; see `AsyncConsumer.run`.
 
         Args:
             topic: whose messages.
-            handler: called with each message at its time.
+            work: called with each message at its time.
             concurrency: how many messages are at work at the same time, at most.
-            options: as for `consume`; `prefetch` is 4 for each handler by default, 16 at least.
+            options: as for `consume`; `prefetch` is 4 for each by default, 16 at least.
         """
         options.setdefault("prefetch", prefetch_of(check_concurrency(concurrency)))
-        await self.consume(topic, **options).run(handler, concurrency=concurrency)
+        await self.consume(topic, **options).run(work, concurrency=concurrency)
 
     def drain(self) -> None:
         """Drain all consumers of this client: each `run` and each iteration ends when what is at

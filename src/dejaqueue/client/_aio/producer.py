@@ -67,6 +67,10 @@ class AsyncProducer:
         self._mutex = threading.Lock()
         self._closed = False
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self._links)} streams open"
+        return f"<{type(self).__name__} to {self._topic}, {state}>"
+
     def _link(self, columns: tuple[str, ...]) -> WriteLink:
         with self._mutex:
             if self._closed:

@@ -100,12 +100,12 @@ async def next_slice(core: ConsumeCore, rows_max: int, idle_us: int | None) -> S
             core.listen(None)
 
 
-class Handlers:
+class Pool:
     """Coroutines that work at the same time, `concurrency` of them at most."""
 
     def __init__(self, concurrency: int) -> None:
         self._places = asyncio.Semaphore(concurrency)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._futures: set[asyncio.Future[None]] = set()
 
     async def place(self) -> None:
         """Return when one more may start."""
@@ -113,22 +113,22 @@ class Handlers:
 
     def start(self, call: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         """Start one in the place that `place` gave."""
-        task = asyncio.get_running_loop().create_task(call(*args))
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        future = asyncio.get_running_loop().create_task(call(*args))
+        self._futures.add(future)
+        future.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+    def _ended(self, future: asyncio.Future[None]) -> None:
+        self._futures.discard(future)
         self._places.release()
 
     def cancel(self) -> None:
         """End those that work."""
-        for task in self._tasks:
-            task.cancel()
+        for future in self._futures:
+            future.cancel()
 
     async def join(self) -> None:
         """Return when none works any more."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._futures, return_exceptions=True)
 
 
 def _finish(waiter: asyncio.Future[None]) -> None:

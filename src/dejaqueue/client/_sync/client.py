@@ -88,7 +88,13 @@ class Client(Browsing, Changes, Letters, Keys):
             from dejaqueue.client.routed_transport import connect
 
             transport = connect(url, api_key, tls)
+            self._where = url
+        else:
+            self._where = type(transport).__name__
         self._core = ClientCore(transport, name, retry_ms_max, clock)
+
+    def __repr__(self) -> str:
+        return self._core.shown(type(self).__name__, self._where)
 
     def __enter__(self) -> Client:
         return self
@@ -448,23 +454,23 @@ class Client(Browsing, Changes, Letters, Keys):
     def run(
         self,
         topic: str,
-        handler: Callable[[Message], object],
+        work: Callable[[Message], object],
         *,
         concurrency: int = 1,
         **options: Unpack[WorkOptions],
     ) -> None:
-        """Work on the messages of a topic: ack when `handler` returns, nack when it raises.
+        """Work on the messages of a topic: ack when `work` returns, nack when it raises.
 
         Ends after `drain`, `idle_ms` or `max_messages`; see `Consumer.run`.
 
         Args:
             topic: whose messages.
-            handler: called with each message at its time.
+            work: called with each message at its time.
             concurrency: how many messages are at work at the same time, at most.
-            options: as for `consume`; `prefetch` is 4 for each handler by default, 16 at least.
+            options: as for `consume`; `prefetch` is 4 for each by default, 16 at least.
         """
         options.setdefault("prefetch", prefetch_of(check_concurrency(concurrency)))
-        self.consume(topic, **options).run(handler, concurrency=concurrency)
+        self.consume(topic, **options).run(work, concurrency=concurrency)
 
     def drain(self) -> None:
         """Drain all consumers of this client: each `run` and each iteration ends when what is at

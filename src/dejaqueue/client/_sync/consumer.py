@@ -291,6 +291,12 @@ class _Receiver:
         self._last: Handed | None = None
         core.put_back_rest = weakref.WeakMethod(self._put_back_rest)
 
+    def __repr__(self) -> str:
+        core = self._core
+        state = "closed" if core.is_over else "draining" if core.is_ending else "open"
+        state = state if self._is_open or core.is_over else "not open yet"
+        return f"<{type(self).__name__} of {core.stream.topic}, {state}>"
+
     def _put_back_rest(self) -> None:
         """Give back what was taken and is not handed over; on any thread."""
 
@@ -406,44 +412,44 @@ class Consumer(_Receiver, Iterator[Message]):
                 with self._rest:
                     self._index, self._columns = 0, MessageColumns(core, self, found)
 
-    def run(self, handler: Callable[[Message], object], *, concurrency: int = 1) -> None:
-        """Call `handler` with each message at its time; ack when it returns, nack when it raises.
+    def run(self, work: Callable[[Message], object], *, concurrency: int = 1) -> None:
+        """Call `work` with each message at its time; ack when it returns, nack when it raises.
 
         Ends when the consumer does: after `drain`, `idle_ms` or `max_messages`; what is at work
-        then is finished first, and the consumer is closed. A handler may settle its message
+        then is finished first, and the consumer is closed. `work` may settle its message
         itself; then nothing more is said of it. The reason of the nack is the error with its class,
         text and innermost calls, 1,024 bytes at most, which a dead letter keeps. Acks are sent
         together, and not waited for.
 
         Args:
-            handler: called `concurrency` times at the same time at most.
+            work: called `concurrency` times at the same time at most.
             concurrency: how many messages are at work at the same time.
 
         Raises:
-            BadRequest: such a number of handlers cannot run.
+            BadRequest: so many cannot work at the same time.
             Unavailable, TopicUnknown: no broker in time, as in an iteration.
         """
-        handlers = waiting.Handlers(check_concurrency(concurrency))
+        pool = waiting.Pool(check_concurrency(concurrency))
         with self:
             try:
                 while True:
-                    handlers.place()
+                    pool.place()
                     try:
                         message = self.__next__()
                     except StopIteration:
                         break
-                    handlers.start(self._handle, handler, message)
+                    pool.start(self._work_on, work, message)
             except BaseException:
-                handlers.cancel()
+                pool.cancel()
                 raise
             finally:
-                handlers.join()
+                pool.join()
 
-    def _handle(self, handler: Callable[[Message], object], message: Message) -> None:
+    def _work_on(self, work: Callable[[Message], object], message: Message) -> None:
         """Work on one message and say what became of it."""
         wrong: Exception | None = None
         try:
-            handler(message)
+            work(message)
         except Exception as error:
             wrong = error
             log.warning(

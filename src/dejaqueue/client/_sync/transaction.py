@@ -33,6 +33,10 @@ class Transaction:
         """What the broker calls it; "" before anything was staged."""
         return self._core.name
 
+    def __repr__(self) -> str:
+        state = {None: "open", True: "committed", False: "aborted"}[self._core.outcome]
+        return f"<{type(self).__name__} {self.name or 'without a name yet'}, {state}>"
+
     def __enter__(self) -> Transaction:
         return self
 

@@ -81,12 +81,12 @@ def next_slice(core: ConsumeCore, rows_max: int, idle_us: int | None) -> Slice |
         core.clock.wait_until(until_us, core.wake)
 
 
-class Handlers:
+class Pool:
     """Calls that work at the same time on threads of their own, `concurrency` of them at most."""
 
     def __init__(self, concurrency: int) -> None:
         self._places = threading.Semaphore(concurrency)
-        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="dejaq-work")
+        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="dejaq-work")
 
     def place(self) -> None:
         """Return when one more may start."""
@@ -94,7 +94,7 @@ class Handlers:
 
     def start(self, call: Callable[..., None], *args: Any) -> None:
         """Start one in the place that `place` gave."""
-        self._pool.submit(call, *args).add_done_callback(self._ended)
+        self._threads.submit(call, *args).add_done_callback(self._ended)
 
     def _ended(self, _call: Future[None]) -> None:
         self._places.release()
@@ -104,4 +104,4 @@ class Handlers:
 
     def join(self) -> None:
         """Return when none works any more."""
-        self._pool.shutdown(wait=True)
+        self._threads.shutdown(wait=True)

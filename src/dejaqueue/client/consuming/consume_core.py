@@ -265,7 +265,7 @@ class ConsumeCore:
             if channel is None or generation != self._generation or self._closed:
                 return
             silent_us = self.clock.now_us() - self._answered_us
-        if silent_us > SILENT_MS_MAX * 1000:
+        if silent_us > SILENT_MS_MAX * 1000 and not self.offset.shared:  # shared clocks may leap
             self._on_end(generation, Unavailable("the broker does not answer"))
             threading.Thread(target=channel.close, name="dejaq-abandon", daemon=True).start()
             return

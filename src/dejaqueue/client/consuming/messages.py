@@ -237,9 +237,11 @@ class MessageFields:
         return dict(self._columns.headers[self._index] or ())
 
     def __repr__(self) -> str:
+        key = "" if self.key is None else f"key={self.key!r} "
+        settled = ", settled" if self.is_settled else ""
         return (
             f"<{type(self).__name__} id={self.id} due={self.due.isoformat()} "
-            f"attempt={self.attempt} payload={len(self.payload)} B>"
+            f"attempt={self.attempt} {key}payload={len(self.payload)} B{settled}>"
         )
 
     def origin(self) -> tuple[ConsumeCore, Slice]:
@@ -300,4 +302,6 @@ class BatchFields:
         return len(self.ids)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self)} messages>"
+        ids = f", ids {self.ids[0]} to {self.ids[-1]}" if len(self) else ""
+        settled = ", settled" if self.handed.is_handled else ""
+        return f"<{type(self).__name__} of {len(self)} messages{ids}{settled}>"

@@ -36,7 +36,7 @@ class WorkOptions(TypedDict, total=False):
 
 
 def check_concurrency(concurrency: object) -> int:
-    """Return it, or raise BadRequest if so many handlers cannot run."""
+    """Return it, or raise BadRequest if so many cannot work at the same time."""
     is_whole = isinstance(concurrency, int) and not isinstance(concurrency, bool)
     if not is_whole or not 1 <= concurrency <= CONCURRENCY_MAX:  # type: ignore[operator]
         raise BadRequest("concurrency", f"a whole number from 1 to {CONCURRENCY_MAX}", concurrency)
@@ -44,7 +44,7 @@ def check_concurrency(concurrency: object) -> int:
 
 
 def prefetch_of(concurrency: int) -> int:
-    """Messages that a consumer holds ahead for so many handlers: a few, so that others that
+    """Messages that a consumer holds ahead for so many at work: a few, so that others that
     consume the topic are not left without, while this one is busy with each for long."""
     return max(4 * concurrency, PREFETCH_MIN)
 
