@@ -81,6 +81,8 @@ class CatalogueLog:
         coming: topics that are being made by the append that is planned now, by name: a plan looks
             at them, too.
 
+        repairs: what was damaged or torn when its journal was opened last, in words.
+
     Raises:
         JournalDamaged, Refused: it is of a later version. Unavailable.
     """
@@ -108,6 +110,7 @@ class CatalogueLog:
         """What a snapshot covers, for whoever appends next: who appends truncates, too."""
         self.state = CatalogueState()
         self.coming: dict[str, Topic] = {}
+        self.repairs: list[str] = []
         with self._writing:
             self._follow()
 
@@ -244,6 +247,10 @@ class CatalogueLog:
         except BaseException:
             journal.close()
             raise
+        self.repairs = journal.repairs
+        level = logging.ERROR if journal.cut_bytes else logging.WARNING
+        for repair in self.repairs:
+            log.log(level, "the catalogue: %s; it is read without", repair)
         self._journal = journal
 
     def _let_go(self) -> None:

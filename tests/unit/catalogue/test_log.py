@@ -6,6 +6,7 @@ test_deleting.py), crashes of the machine (tests/crash).
 
 from __future__ import annotations
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -163,6 +164,25 @@ def test_a_damaged_entry_is_refused() -> None:
     journal.close()
     with pytest.raises(JournalDamaged, match="change 1"):
         CatalogueLog(store)
+
+
+def test_what_was_torn_is_read_without__and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SegmentStore(tmp_path)
+    log = CatalogueLog(store)
+    make(log, "a")
+    shutil.copytree(tmp_path, tmp_path.with_name("torn"))  # as a crash leaves it: nothing is closed
+    store.close()
+    [segment] = (tmp_path.with_name("torn") / "topics" / JOURNAL).rglob("*.segment")
+    content = bytearray(segment.read_bytes())
+    torn_at = content.index(b'{"made"')  # what is behind it was not written
+    segment.write_bytes(content[:torn_at].ljust(len(content), b"\0"))
+    store = SegmentStore(tmp_path.with_name("torn"))
+    torn = CatalogueLog(store)
+    assert (names(torn), len(torn.repairs)) == ([], 1)
+    assert "the catalogue: " in caplog.text
+    store.close()
 
 
 def test_after_a_server_was_away_the_outcome_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,11 @@ class LoneCatalogue(Catalogue):
             name: row.topic for name, row in self._log.state.rows.items() if row.topic.spread > 1
         }
 
+    @property
+    def repairs(self) -> list[str]:
+        """What of the catalogue was damaged or torn when it was read, in words; it was logged."""
+        return self._log.repairs
+
     def _check_empty(self) -> None:
         """Raise JournalDamaged if there never was a topic, and there are journals of some."""
         found = sorted(name for name in self._store.made() if name != JOURNAL)
