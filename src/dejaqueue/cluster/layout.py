@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dejaqueue.cluster.catalogue import ClusterCatalogue
-from dejaqueue.cluster.placement import Placed, slot_of
+from dejaqueue.cluster.placement import PlacedTopic, slot_of
 
 
 class Layout:
@@ -23,7 +23,7 @@ class Layout:
     """
 
     def __init__(
-        self, placed: Mapping[str, Placed] | None = None, slots: int = 1, version: int = -1
+        self, placed: Mapping[str, PlacedTopic] | None = None, slots: int = 1, version: int = -1
     ) -> None:
         self.version = version
         self.names: dict[int, set[str]] = {}

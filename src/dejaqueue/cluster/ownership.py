@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dejaqueue.cluster.members import Member
-from dejaqueue.cluster.placement import Placed, dealt, slot_of
+from dejaqueue.cluster.placement import PlacedTopic, dealt, slot_of
 from dejaqueue.coordinator.interface import Fact
 from dejaqueue.model import parse_shard, topic_of
 
@@ -107,7 +107,7 @@ def plan(node: str, session: str, view: View, slots: int) -> Plan:
 
 
 def served(
-    view: View, placed: Mapping[str, Placed], names: Iterable[str], slots: int
+    view: View, placed: Mapping[str, PlacedTopic], names: Iterable[str], slots: int
 ) -> list[dict[str, str | int]]:
     """Which broker serves each topic or shard, a row for each.
 

@@ -18,7 +18,7 @@ import xxhash
 from dejaqueue.model import DEAD_ENDING, Topic, parse_shard
 
 
-class Placed(Protocol):
+class PlacedTopic(Protocol):
     """A topic, and where its first shard lies."""
 
     @property
@@ -53,7 +53,7 @@ def _weight(slot: int, node: str) -> int:
     return xxhash.xxh3_64_intdigest(f"{node}\0{slot}".encode())
 
 
-def slot_of(name: str, placed: Mapping[str, Placed], slots: int) -> int:
+def slot_of(name: str, placed: Mapping[str, PlacedTopic], slots: int) -> int:
     """The slot that a topic, or a shard of one, lies in.
 
     Dead letters travel between topics in one step, so a topic lies where its dead-letter topic
@@ -72,7 +72,7 @@ def hashed_slot(name: str, slots: int) -> int:
     return int(xxhash.xxh3_64_intdigest(name.encode()) % slots)
 
 
-def root_of(name: str, placed: Mapping[str, Placed]) -> str:
+def root_of(name: str, placed: Mapping[str, PlacedTopic]) -> str:
     """The name of the topic by which a topic is placed, whether or not there is such a topic."""
     seen: list[str] = []
     while name not in seen:
@@ -87,7 +87,9 @@ def root_of(name: str, placed: Mapping[str, Placed]) -> str:
     return min(seen[seen.index(name) :])  # a ring: whoever begins finds the same one
 
 
-def start_for(topic: Topic, placed: Mapping[str, Placed], nodes: Iterable[str], slots: int) -> int:
+def start_for(
+    topic: Topic, placed: Mapping[str, PlacedTopic], nodes: Iterable[str], slots: int
+) -> int:
     """Where the first shard of a new topic should lie: where its shards come to as many nodes as
     can be, and no node gets one more before each has as many."""
     first = hashed_slot(topic.name, slots)
@@ -98,7 +100,7 @@ def start_for(topic: Topic, placed: Mapping[str, Placed], nodes: Iterable[str], 
     return min(starts, key=lambda start: _unevenness(owners, start, topic.spread))
 
 
-def _is_root(name: str, placed: Mapping[str, Placed]) -> bool:
+def _is_root(name: str, placed: Mapping[str, PlacedTopic]) -> bool:
     """True if other topics are placed by this name already."""
     return any(root_of(other, placed) == name for other in placed if other != name)
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from dejaqueue.cluster.placement import (
-    Placed,
+    PlacedTopic,
     dealt,
     hashed_slot,
     root_of,
@@ -28,7 +28,7 @@ class Lying:
     start: int = 0
 
 
-def lying(*topics: Topic) -> dict[str, Placed]:
+def lying(*topics: Topic) -> dict[str, PlacedTopic]:
     """Each of them where its name says."""
     return {topic.name: Lying(topic, hashed_slot(topic.name, SLOTS)) for topic in topics}
 
@@ -88,7 +88,7 @@ def test_a_ring_of_dead_letters_is_in_one_slot() -> None:
 
 def test_shards_lie_side_by_side_from_the_start_of_their_topic() -> None:
     topic = Topic("t", spread=3).check()
-    placed: dict[str, Placed] = {"t": Lying(topic, SLOTS - 1)}
+    placed: dict[str, PlacedTopic] = {"t": Lying(topic, SLOTS - 1)}
     assert [slot_of(name, placed, SLOTS) for name in topic.shards] == [SLOTS - 1, 0, 1]
 
 
@@ -111,7 +111,7 @@ def test_a_topic_lies_by_its_name_unless_it_is_in_shards() -> None:
 def test_who_is_made_later_lies_where_those_lie_that_are_placed_by_it() -> None:
     """Else they would change hands for it."""
     letters = Topic("t", spread=3, dead_letter="bin").check()
-    placed: dict[str, Placed] = {"t": Lying(letters, 5)}
+    placed: dict[str, PlacedTopic] = {"t": Lying(letters, 5)}
     start = start_for(Topic("bin", spread=3), placed, NODES, SLOTS)
     there = slot_of(shard_name("t", 0, 3), placed, SLOTS)
     assert start == hashed_slot("bin", SLOTS) == there
