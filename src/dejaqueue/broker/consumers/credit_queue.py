@@ -7,7 +7,9 @@ See: dispatch.py; leasing.py, which says what a partition waits for.
 
 Credit that comes wakes one partition of each lane, the one that has waited longest, and each that
 was woken wakes the next of its lane while credit is left. So credit for a thousand rows does not
-step five thousand partitions, and a worker that hangs holds up its own partitions alone.
+step five thousand partitions, and a worker that hangs holds up its own partitions alone. Who was
+woken and came too late, since another lane took the credit, is the first of its lane next time:
+otherwise those that lose once may lose each time, while the others go round.
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ class CreditQueue:
         # By lane: the partition, and as of which round it found no credit; the longest first.
         self._lanes: dict[object, OrderedDict[int, int]] = defaultdict(OrderedDict)
         self._woken: set[int] = set()
+        self._given: set[int] = set()  # those that got credit since they were woken
+        self._late: dict[object, list[int]] = defaultdict(list)
         self._occupied: set[int] = set()
         self._used: set[int] = set()  # those that were ever occupied while they are served
 
@@ -77,10 +81,19 @@ class CreditQueue:
             for number in sorted(self._occupied.copy()):
                 self._lanes[self._lane_of(number)].setdefault(number, self.round - 1)
 
+    def give(self, number: int) -> None:
+        """The partition gets credit, in the step that it makes."""
+        self._given.add(number)
+
     def credit_came(self) -> None:
         """Somebody can take rows who could not before."""
         with self._lock:
             self.round += 1
+            for lane, late in self._late.items():
+                for number in reversed(late):
+                    if number in self._lanes[lane]:
+                        self._lanes[lane].move_to_end(number, last=False)
+                late.clear()
             lanes = [lane for lane, waiting in self._lanes.items() if waiting]
         # In turns: the first one often takes all of a little credit.
         first = self.round % len(lanes) if lanes else 0
@@ -99,18 +112,23 @@ class CreditQueue:
         """
         lane = self._lane_of(number)
         if not waits and number not in self._woken and number not in self._lanes.get(lane, ()):
+            self._given.discard(number)
             return
+        is_left = has_credit()
         with self._lock:
             waiting = self._lanes[lane]
             waiting.pop(number, None)
-            was_woken = number in self._woken
+            was_woken, was_given = number in self._woken, number in self._given
             self._woken.discard(number)
-            is_late = waits and seen < self.round  # credit came while it looked
-            if waits and not is_late:
+            self._given.discard(number)
+            looks_again = waits and seen < self.round  # credit came while it looked
+            if waits and not looks_again:
                 waiting[number] = seen
-        if is_late:
+                if was_woken and not was_given and not is_left:
+                    self._late[lane].append(number)
+        if looks_again:
             self._wake(number)
-        if was_woken and has_credit():
+        if was_woken and is_left:
             self._wake_next(lane)
 
     def _wake_next(self, lane: object) -> None:

@@ -352,6 +352,7 @@ class Dispatcher:
             if run and goes_on and self._can_take(run.consumer, now_us, wanted, holding=holding):
                 run.left -= 1
                 run.count += 1
+                self.waiting.give(partition)
                 return run.consumer, self._taken(run.consumer, rows_max)
             count = len(consumers)
             for step in range(count):
@@ -363,6 +364,7 @@ class Dispatcher:
                 given = 0 if run is None else run.count
                 more = max(min(given // count, RUN_MAX) - 1, 0)
                 self._runs[partition] = _Run(consumer, more, given + 1)
+                self.waiting.give(partition)
                 return consumer, self._taken(consumer, rows_max)
             self._starved = True
         return None

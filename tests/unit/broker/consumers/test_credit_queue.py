@@ -75,7 +75,37 @@ def test_who_was_woken_wakes_the_next_while_there_is_credit() -> None:
     topic.look(2, waits=True)
     assert topic.woken == [], "nobody has credit for the next one"
     topic.queue.credit_came()
-    assert topic.woken == [4], "it waits longer than the one that was woken for nothing"
+    assert topic.woken == [2], "it was woken for nothing: another lane was quicker"
+
+
+def test_who_comes_too_late_once_does_not_do_so_each_time() -> None:
+    """Credit for one at a time, which the two lanes get in turns."""
+    topic = Topic()
+    for number in range(8):
+        topic.look(number, waits=True)
+    topic.credit, given = 0, []
+    for turn in range(8):
+        topic.queue.credit_came()
+        woken = topic.take_woken()
+        winner = next(number for number in woken if number % LANES == turn % LANES)
+        given.append(winner)
+        topic.queue.give(winner)
+        for number in woken:
+            topic.look(number, waits=True)
+    assert sorted(given) == list(range(8)), "nobody twice before everybody was once"
+
+
+def test_who_was_given_some_without_being_woken_is_as_late_as_others() -> None:
+    topic = Topic()
+    topic.queue.give(0)
+    topic.look(0, waits=False)
+    topic.credit = 0
+    for number in (0, 2):
+        topic.look(number, waits=True)
+    topic.queue.credit_came()
+    topic.look(0, waits=True)
+    topic.queue.credit_came()
+    assert topic.take_woken() == [0, 0], "it was woken, and given nothing"
 
 
 def test_each_is_woken_once_for_credit_that_it_cannot_use() -> None:
