@@ -93,7 +93,6 @@ def test_consume_by_tag(filled: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["move", "a", "--key", "k", "--by", "1h"], "selected by a filter"),
         (
             ["move", "a", "--key", "k", "--group", "g", "--due", "1800000000000"],
             "select them by a filter",

@@ -21,7 +21,7 @@ from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.interface import Bytes
 from dejaqueue.journal.records.memory import MemoryRecords, MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
-from dejaqueue.model import Topic
+from dejaqueue.model import RowStatus, Topic
 from dejaqueue.settings import BrokerSettings, DispatchSettings, JournalSettings
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
@@ -142,6 +142,34 @@ def test_a_journal_that_hangs_while_it_is_opened_holds_its_own_partition_alone(
     assert not held.done()
     site.server.goes_on.set()
     assert held.result(PATIENCE_SECONDS).error is None
+
+
+def test_keys_of_what_is_not_durable_yet_are_known_and_hold_nobody(site: Site) -> None:
+    """Found by seed 500646 of simulated clusters: a batch with a key that a message on its way to
+    the server had, waited for that server on the worker."""
+
+    def keyed(*keys: str) -> Future[Reply]:
+        return site.send("sick", len(keys), key=pa.array(keys, pa.utf8()))
+
+    first = keyed("durable", "other").result(PATIENCE_SECONDS)
+    site.sent("well")
+    site.server.goes_on.clear()
+    on_its_way = keyed("x", "in flight", "y")
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
+    filling = keyed("in the group")
+    asked = keyed("in flight", "new", "durable", "in the group", "x")
+    for _ in range(30):
+        site.sent("well")
+    assert not on_its_way.done()
+    assert not asked.done()
+    site.server.goes_on.set()
+    ids = [one.result(PATIENCE_SECONDS).all_ids().tolist() for one in (on_its_way, filling)]
+    found = asked.result(PATIENCE_SECONDS)
+    kept = [RowStatus.DUPLICATE] * 5
+    kept[1] = RowStatus.OK
+    assert found.all_statuses().tolist() == kept
+    new = found.all_ids().tolist()[1]
+    assert found.all_ids().tolist() == [ids[0][1], new, first.all_ids()[0], ids[1][0], ids[0][0]]
 
 
 def test_a_look_is_answered_while_batches_follow_each_other(site: Site) -> None:

@@ -443,23 +443,26 @@ class Node:
         plan, served = ownership.plan(self.name, session, self._view, self._slots), self._served()
         for slot in plan.drop:
             self._stop_serving(slot, served.pop(slot, ()), drain=False)
-        claimed = self._claims.claim_all(plan.claim, session, self._view.owners)
+        mine = [*plan.keep, *self._claims.claim_all(plan.claim, session, self._view.owners)]
+        if any(slot not in self._mine for slot in mine) and catalogue.refresh():
+            # Whoever had them may have served by changes that nobody has told here yet.
+            broker.catalogue_changed()
         with self._serving:
             if self._membership is not membership or not membership.is_valid():
                 return ROUND_MS
             names = self._laid_out().names
-            for slot in (*plan.keep, *claimed):
+            for slot in mine:
                 self._mine[slot] = self._view.owners[slot].revision
                 for name in names.get(slot, set()).difference(served.get(slot, ())):
                     broker.take(name)
-        is_left = self._let_deleted_go(catalogue, {*plan.keep, *claimed, *plan.hand_over})
+        is_left = self._let_deleted_go(catalogue, {*mine, *plan.hand_over})
         for slot in plan.hand_over:
             self._mine[slot] = self._view.owners[slot].revision
             self._let_go(slot, self._served().get(slot, ()))
         self._bury(catalogue)
         for bell in list(self._looking):
             bell.ring()
-        if len(claimed) < len(plan.claim) or not is_left:
+        if len(mine) < len(plan.keep) + len(plan.claim) or not is_left:
             return AGAIN_MS
         look_ms = (self.clocks.next_us - self._clock.now_us()) // 1_000
         return max(AGAIN_MS, min(ROUND_MS, look_ms))

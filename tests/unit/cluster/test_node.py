@@ -211,6 +211,25 @@ def test_who_joins_later_is_given_its_part(cluster: Cluster) -> None:
     assert sorted(served["a"] + served["b"]) == TOPICS
 
 
+def test_who_takes_over_serves_by_what_the_owner_before_knew(cluster: Cluster) -> None:
+    """Found by seed 500552 of simulated clusters: with fewer partitions than the owner before had
+    filled, a batch that was sent again went to another one, and was there twice (rule 10)."""
+    for name in "ab":
+        cluster.start(name)
+    cluster.make(*TOPICS)
+    cluster.rounds()
+    topic = cluster.served()["a"][0]
+    cluster.brokers["a"].alter_topic(topic, {"partitions": 5})
+    heir = cluster.nodes["b"]
+    assert heir._catalogue is not None
+    assert heir._catalogue.by_name()[topic].partitions == 1, "nobody has told it"
+    cluster.nodes.pop("a").stop()
+    cluster.brokers.pop("a").stop()
+    heir._topics_changed = False
+    heir.round()
+    assert cluster.brokers["b"].runtime(topic).topic.partitions == 5
+
+
 def test_who_leaves_hands_everything_over(cluster: Cluster) -> None:
     for name in "ab":
         cluster.start(name)

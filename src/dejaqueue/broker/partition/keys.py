@@ -15,7 +15,7 @@ from dejaqueue import limits
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.engine import Engine
-from dejaqueue.journal.interface import Journal
+from dejaqueue.journal.interface import Entry, Journal
 from dejaqueue.schema.keys import NO_KEY
 
 
@@ -29,10 +29,15 @@ def find_live(
         rows: for each candidate its index in `keys`.
         sequences: for each candidate its sequence; both from `Engine.find_keys`, all readable.
     """
-    live = np.full(len(keys), -1, dtype=np.int64)
     if len(rows) == 0:
-        return live
+        return np.full(len(keys), -1, dtype=np.int64)
     stored = journal.read(engine.locators(sequences), ("key",)).column(0)
+    return _matching(keys, rows, sequences, stored)
+
+
+def _matching(keys: pa.StringArray, rows: Int64s, sequences: Int64s, stored: pa.Array) -> Int64s:
+    """Of the candidates those whose stored key is the one that was asked for."""
+    live = np.full(len(keys), -1, dtype=np.int64)
     same = pc.equal(stored, keys.take(pa.array(rows))).fill_null(False)
     same_mask = np.asarray(same.cast(pa.uint8())) == 1
     live[rows[same_mask]] = sequences[same_mask]
@@ -44,7 +49,8 @@ def find_in(
 ) -> Int64s | None:
     """The live sequence of each key in a partition, -1 where there is none; None = none has one.
 
-    On its worker. What was applied and is not appended yet, is appended if it may be one of them.
+    On its worker. Messages count as soon as they were applied: an answer that rests on one of them
+    is given after it is durable, since groups are appended in order.
 
     Args:
         but: messages that do not count, ascending.
@@ -55,10 +61,39 @@ def find_in(
         rows, sequences = rows[counts], sequences[counts]
     if not len(sequences):
         return None
-    positions = core.engine.locators(sequences) >> limits.ROW_BITS
-    if int(positions.max()) > core.position:
-        core.commits.commit_all()  # a candidate is readable only once it is appended
-    return find_live(core.engine, core.journal, keys, rows, sequences)
+    stored = _stored_keys(core, core.engine.locators(sequences))
+    return _matching(keys, rows, sequences, stored)
+
+
+def _stored_keys(core: PartitionCore, locators: Int64s) -> pa.Array:
+    """The key of each of these rows, of those that are not appended yet as they will be.
+
+    Nothing is waited for: a journal on a server may hang for long.
+    """
+    positions = locators >> limits.ROW_BITS
+    parts, places, is_read = [], [], np.ones(len(locators), dtype=np.bool_)
+    for position in np.unique(positions[positions > core.position]).tolist():
+        entry = core.commits.entry_at(position)
+        if entry is None or "key" not in entry.texts:  # it has been appended by now
+            continue
+        mask = positions == position
+        rows = locators[mask] & (limits.BATCH_ROWS_MAX - 1)
+        parts.append(_key_column(entry).take(pa.array(rows)))
+        places.append(np.flatnonzero(mask))
+        is_read &= ~mask
+    if not parts:
+        return core.journal.read(locators, ("key",)).column(0)
+    if is_read.any():
+        parts.append(core.journal.read(locators[is_read], ("key",)).column(0))
+        places.append(np.flatnonzero(is_read))
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(places))))
+
+
+def _key_column(entry: Entry) -> pa.StringArray:
+    """The keys of an entry's rows, utf8, as a view."""
+    column = entry.texts["key"]
+    offsets, data = np.ascontiguousarray(column.offsets, np.int32), pa.py_buffer(column.data)
+    return pa.StringArray.from_buffers(entry.rows, pa.py_buffer(offsets), data)
 
 
 def find_repeats(keys: pa.StringArray, key_hashes: Int64s) -> Int64s | None:

@@ -121,6 +121,15 @@ class Commits:
         """Position that the next entry of the group gets."""
         return self._planned_tail + len(self.group.entries) + 1
 
+    def entry_at(self, position: int) -> Entry | None:
+        """An entry that was applied and is not durable yet; None = it is durable, or none."""
+        in_flight, ahead = self._in_flight, position - self._planned_tail - 1
+        if ahead >= 0:
+            return self.group.entries[ahead] if ahead < len(self.group.entries) else None
+        if in_flight is not None and ahead >= -len(in_flight.entries):
+            return in_flight.entries[ahead]
+        return None
+
     @property
     def in_flight(self) -> bool:
         """True while the committer has a group."""
