@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
@@ -143,8 +144,8 @@ public final class Producer implements AutoCloseable {
         Stream[] opened = new Stream[1];
         try {
             var replies = new Client.Replies(
-                    frame -> answered(opened[0], frame),
-                    wrong -> ended(opened, DejaQException.of(wrong)));
+                    frame -> later(() -> answered(opened[0], frame)),
+                    wrong -> later(() -> ended(opened, DejaQException.of(wrong))));
             var descriptor = Client.descriptor(command);
             opened[0] = new Stream(
                     client.flight.startPut(descriptor, root, replies, client.streamOptions()), root);
@@ -158,6 +159,18 @@ public final class Producer implements AutoCloseable {
             if (stream == opened[0]) {
                 write(stream, sending);
             }
+        }
+    }
+
+    /**
+     * Does it beside the thread that reads answers. Whoever writes has the lock and waits until the
+     * stream takes more, or has ended, which that thread is the one to say.
+     */
+    private void later(Runnable work) {
+        try {
+            retries.execute(work);
+        } catch (RejectedExecutionException over) {
+            // It is closed: nobody waits for an answer.
         }
     }
 
