@@ -243,7 +243,7 @@ class Life:
         promise = self.promise
         if journal.tail < promise.tail:
             return f"lost: it ends at {journal.tail}, acknowledged were {promise.tail}"
-        listed = journal._listed  # type: ignore[attr-defined]
+        listed = journal.log.listed  # type: ignore[attr-defined]
         there: set[int] = set()
         for segment in listed.segments:
             positions = range(segment.first, segment.last + 1)

@@ -51,7 +51,7 @@ def append_all(store: JournalStore, appends: list[list[Entry]]) -> list[tuple[in
     journal = store.open("topic", 0)
     for entries in appends:
         journal.append(entries, journal.tail, 1)
-    segment = journal._listed.segments[-1]  # type: ignore[attr-defined]
+    segment = journal.log.listed.segments[-1]  # type: ignore[attr-defined]
     begins = [int(word) << 3 for word in segment.offsets()[: segment.count]]
     bounds = list(zip(begins, [*begins[1:], segment.used], strict=True))
     killed(journal)
@@ -60,5 +60,5 @@ def append_all(store: JournalStore, appends: list[list[Entry]]) -> list[tuple[in
 
 def killed(journal: Journal) -> None:
     """Let go of a journal as a kill does: the mark of its tail is not written."""
-    journal._marked = journal.tail  # type: ignore[attr-defined]
+    journal.log._marked = journal.tail  # type: ignore[attr-defined]
     journal.close()

@@ -13,7 +13,8 @@ import pytest
 from dejaqueue.journal.format import Piece
 from dejaqueue.journal.segments import snapshots
 from dejaqueue.journal.segments.files import FileSystem, OpenFile
-from dejaqueue.journal.segments.journal import SegmentJournal
+from dejaqueue.journal.segments.log import ShardLog
+from dejaqueue.journal.segments.part import Part
 from dejaqueue.journal.segments.proof import TailMark, write_mark
 from dejaqueue.journal.segments.segment import Segment
 from tests.crash.crash_disk import RecordedFile, RecordingFiles
@@ -61,28 +62,28 @@ def _no_sync_of_directories(patch: pytest.MonkeyPatch) -> None:
 
 
 def _given_back_before_the_snapshot(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SegmentJournal, "_replayed", lambda self: self.tail)
+    patch.setattr(Part, "needed_behind", lambda self, floor: 0)
 
 
 def _published_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    def write(self: SegmentJournal, segment: Segment, pieces: list[Piece]) -> None:
+    def write(self: ShardLog, segment: Segment, pieces: list[Piece]) -> None:
         file = segment.file
         assert file is not None
         file.write(pieces, segment.used)
 
-    patch.setattr(SegmentJournal, "_write", write)
+    patch.setattr(ShardLog, "_write", write)
 
 
 def _marked_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    def write(self: SegmentJournal, segment: Segment, pieces: list[Piece]) -> None:
+    def write(self: ShardLog, segment: Segment, pieces: list[Piece]) -> None:
         file = segment.file
         assert file is not None
         file.write(pieces, segment.used)
-        mark = TailMark(self._partition, self._topic, self._tail + 1, 0)
-        write_mark(self._files, self._directory, mark)
+        mark = TailMark(self._shard, self._identity, self.tail + 1, 0)
+        write_mark(self.files, self.directory, mark)
         file.sync()
 
-    patch.setattr(SegmentJournal, "_write", write)
+    patch.setattr(ShardLog, "_write", write)
 
 
 def _in_place(patch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.journal.segments.files import FileSystem
+from dejaqueue.journal.segments.store import SHARDS
 from dejaqueue.model import Topic
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 
@@ -24,8 +25,9 @@ EMPTY_BYTES = 1 << 20
 
 
 def taken_bytes(path: Path, topic: str = TOPIC) -> int:
-    partition = path / "topics" / topic / "00000"
-    return sum(one.stat().st_size for one in partition.iterdir() if one.is_file())
+    [made] = (path / "topics" / topic).iterdir()
+    shard = path / "shards" / f"{int(made.name[1:]) % SHARDS:04d}"
+    return sum(one.stat().st_size for one in shard.iterdir() if one.is_file())
 
 
 def send_and_consume(broker: BrokerFixture) -> None:

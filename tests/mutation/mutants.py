@@ -82,7 +82,7 @@ def believes_every_entry(patch: pytest.MonkeyPatch) -> None:
 @mutant("tests/crash/test_segment_journal.py")
 def goes_on_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
     """As if the next sync could make up for it."""
-    patch.setattr(journal.SegmentJournal, "_fail", lambda self, failure: None)
+    patch.setattr(log.ShardLog, "_fail", lambda self, failure: None)
 
 
 @mutant("tests/rules/test_rule_14_bounded.py")

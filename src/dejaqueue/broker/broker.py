@@ -249,7 +249,7 @@ class Broker:
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
         """The worker that owns a partition."""
-        return self._workers[(sum(topic.encode()) + partition) % len(self._workers)]
+        return self._workers[self.store.shard_of(topic, partition) % len(self._workers)]
 
     def change_settings(self, settings: BrokerSettings) -> tuple[list[Change], list[Change]]:
         """Take over the settings that can change live.

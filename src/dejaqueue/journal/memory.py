@@ -19,8 +19,8 @@ from pathlib import Path, PurePosixPath
 
 from dejaqueue.journal.format import Piece
 from dejaqueue.journal.segments.files import FileSystem, OpenFile
-from dejaqueue.journal.segments.journal import SEGMENT_BYTES
-from dejaqueue.journal.segments.store import DirectoryLock, SegmentStore
+from dejaqueue.journal.segments.log import SEGMENT_BYTES
+from dejaqueue.journal.segments.store import SHARDS, DirectoryLock, SegmentStore
 
 
 class MemoryContent:
@@ -173,13 +173,18 @@ class MemoryStore(SegmentStore):
         segment_bytes: int = SEGMENT_BYTES,
         reserve_bytes: int = 0,
         file_system: FileSystem | None = None,
+        shards: int = SHARDS,
     ) -> None:
         super().__init__(
             Path(PurePosixPath("memory:")),
             segment_bytes=segment_bytes,
             reserve_bytes=reserve_bytes,
             file_system=file_system or MemoryFileSystem(),
+            shards=shards,
         )
+
+    def _new_identity(self) -> int:
+        return 0
 
     def _take_lock(self) -> DirectoryLock | None:
         return None

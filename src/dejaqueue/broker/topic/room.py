@@ -45,6 +45,7 @@ class Room:
 
     def begin(self, store: JournalStore) -> None:
         """After a start: wake what has something to do though nobody asks."""
+        store.ask = self._asked
         for topic in self._topics():
             if topic.topic.kind is TopicKind.CRON:
                 topic.ring_all()  # its entries fire
@@ -53,6 +54,14 @@ class Room:
                 if store.taken_bytes(topic.journals, partition.number) > OPEN_BYTES:
                     self._unread.append((topic, partition.number))
         self._read_next()
+
+    def _asked(self, wanted: list[tuple[str, int]]) -> None:
+        """Partitions keep room of a log that they share with others: have them look."""
+        topics = {topic.journals: topic for topic in self._topics()}
+        for journals, number in wanted:
+            topic = topics.get(journals)
+            if topic is not None and number in topic.partitions.numbers:
+                topic.partitions[number].ring()
 
     def _read_next(self) -> None:
         if self._unread:

@@ -62,8 +62,8 @@ def test_a_partition_takes_little_room_at_first(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_journal_whose_directory_is_gone_is_damaged_and_not_empty(tmp_path: Path) -> None:
-    store = SegmentStore(tmp_path)
+def test_a_shard_whose_directory_is_gone_is_damaged_and_not_empty(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path, shards=2)
     store.make("t")
     for number, rows in ((0, 1), (1, 0)):
         journal = store.open("t", number, only_made=True)
@@ -71,24 +71,107 @@ def test_a_journal_whose_directory_is_gone_is_damaged_and_not_empty(tmp_path: Pa
             journal.append([make_ack(rows)], 0, 1)
         journal.close()
     for _ in range(2):  # what the first look made again is not believed either
-        for number in range(2):
-            shutil.rmtree(tmp_path / "topics" / "t" / f"{number:05d}")
-        with pytest.raises(JournalDamaged, match=r"t/00000: is empty, though there were entries"):
+        for shard in range(2):
+            shutil.rmtree(tmp_path / "shards" / f"{shard:04d}")
+        with pytest.raises(JournalDamaged, match=r"shards/0001: is empty, though there were"):
             store.open("t", 0, only_made=True)
         store.open("t", 1, only_made=True).close()
-    store.drop("t")
-    store.make("t")
-    assert store.open("t", 0, only_made=True).append([make_ack(1)], 0, 1) == 1
     store.close()
 
 
-def test_a_journal_of_an_earlier_version_is_noted_when_it_is_opened(tmp_path: Path) -> None:
+def test_snapshots_that_are_gone_are_damage_and_no_new_beginning(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path, shards=1, segment_bytes=1 << 12)
+    journal, other = store.open("t", 0), store.open("t", 1)
+    for one in (journal, other):
+        one.adopt(iter(()))
+    journal.append([make_ack(1), make_ack(2)], 0, 1)
+    for position in (1, 2):
+        journal.put_snapshot(position, "{}", [])
+        journal.truncate(position)
+    for _ in range(100):
+        other.append([make_ack(100)], other.tail, 1)
+        for position in (other.tail - 1, other.tail):
+            other.put_snapshot(position, "{}", [])
+            other.truncate(position)
+    assert journal.is_asked, "it holds the log back"
+    assert journal.holds_room
+    journal.append([make_ack(3)], 2, 1)
+    journal.put_snapshot(3, "{}", [])
+    journal.truncate(3)
+    assert journal.byte_count() < 300, "its older entries were to be given back"
+    store.close()
     store = SegmentStore(tmp_path)
+    assert store.open("t", 0).tail == 3
+    store.close()
+    shutil.rmtree(tmp_path / "topics" / "t" / "@1" / "00000")
+    store = SegmentStore(tmp_path)
+    with pytest.raises(JournalDamaged, match=r"t/@1/00000: entry 1 was given back"):
+        store.open("t", 0, only_made=True)
+    assert store.open("t", 1, only_made=True).tail == 100
+    store.close()
+
+
+def test_a_shard_of_which_a_note_was_lost_is_noted_again(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path, shards=1)
     store.open("t", 0).append([make_ack(1)], 0, 1)
-    note = tmp_path / "topics" / "t" / "00000.begun"
+    note = tmp_path / "shards" / "0000.begun"
     store.close()
     note.unlink()
     store = SegmentStore(tmp_path)
     assert store.open("t", 0).tail == 1
     assert note.exists()
     store.close()
+
+
+def test_a_directory_keeps_its_shards_and_gives_no_number_again(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path, shards=3)
+    store.open("t", 0).append([make_ack(1)], 0, 1)
+    store.close()
+    store = SegmentStore(tmp_path, shards=5)
+    assert store.shards == 3
+    assert [store.shard_of("t", number) for number in range(4)] == [1, 2, 0, 1]
+    store.drop("t")
+    store.close()
+    store = SegmentStore(tmp_path)
+    journal = store.open("t", 0)
+    assert journal.tail == 0
+    assert journal.number >> 16 > 1
+    store.close()
+    (tmp_path / "shards.json").unlink()
+    with pytest.raises(JournalDamaged, match=r"shards\.json: is missing"):
+        SegmentStore(tmp_path)
+
+
+def test_entries_of_a_dropped_topic_are_free(tmp_path: Path) -> None:
+    for crash in (False, True):
+        root = tmp_path / str(crash)
+        store = SegmentStore(root, shards=1, segment_bytes=1 << 13)
+        gone, kept = store.open("gone", 0), store.open("kept", 0)
+        kept.adopt(iter(()))
+        for _ in range(50):
+            gone.append([make_ack(30)], gone.tail, 1)
+            kept.append([make_ack(1)], kept.tail, 1)
+        for position in (49, 50):
+            kept.put_snapshot(position, "{}", [])
+            kept.truncate(position)
+        before = len(kept.log.listed.segments)
+        gone.close()
+        if crash:
+            kept.close()
+            (root / "dropped").mkdir()
+            (root / "topics" / "gone").rename(root / "dropped" / "1")
+            store.close()
+            store = SegmentStore(root)
+            kept = store.open("kept", 0)
+            kept.adopt(iter(()))
+        else:
+            store.drop("gone")
+        assert before > 2
+        assert len(kept.log.listed.segments) == 1
+        store.close()
+
+
+def test_what_another_version_wrote_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "topics" / "t" / "00000").mkdir(parents=True)
+    with pytest.raises(JournalDamaged, match="another version"):
+        SegmentStore(tmp_path)
