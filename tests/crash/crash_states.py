@@ -157,10 +157,12 @@ class Life:
         random, promise = self._random, self.promise
         count = int(random.integers(1, 4))
         entries = [self._entry() for _ in range(count)]
-        chain = journal._chain  # type: ignore[attr-defined]
+        chain = journal.log._chain  # type: ignore[attr-defined]
         for place, entry in enumerate(entries, 1):
-            one = entry_format.encode(entry, promise.tail + place, 1, chain, promise.tail)
-            promise.entries[promise.tail + place] = b"".join(one.pieces), entry
+            position = promise.tail + place
+            owner = (journal.number, position)  # alone in its log
+            one = entry_format.encode(entry, position, 1, chain, promise.tail, owner)
+            promise.entries[position] = b"".join(one.pieces), entry
             chain = one.checksum
         tail = journal.append(entries, promise.tail, 1)
         promise.live.update(

@@ -69,7 +69,7 @@ def try_step(life: Life, store: MemoryStore, journal: Journal, tally: Tally) -> 
             raise
     life.crash("the call that failed")
     calls = dict(life.files.calls)
-    if journal._failure is None:  # type: ignore[attr-defined]
+    if journal.log._failure is None:  # type: ignore[attr-defined]
         return True
     try:
         journal.append([make_ack(1)], tail, 1)

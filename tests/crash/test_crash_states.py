@@ -14,7 +14,6 @@ from dejaqueue.journal.format import Piece
 from dejaqueue.journal.segments import snapshots
 from dejaqueue.journal.segments.files import FileSystem, OpenFile
 from dejaqueue.journal.segments.log import ShardLog
-from dejaqueue.journal.segments.part import Part
 from dejaqueue.journal.segments.proof import TailMark, write_mark
 from dejaqueue.journal.segments.segment import Segment
 from tests.crash.crash_disk import RecordedFile, RecordingFiles
@@ -62,7 +61,13 @@ def _no_sync_of_directories(patch: pytest.MonkeyPatch) -> None:
 
 
 def _given_back_before_the_snapshot(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Part, "needed_behind", lambda self, floor: 0)
+    inner = ShardLog._dead
+
+    def dead(self: ShardLog) -> list[Segment]:
+        self._floor = self.tail
+        return inner(self)
+
+    patch.setattr(ShardLog, "_dead", dead)
 
 
 def _published_before_the_sync(patch: pytest.MonkeyPatch) -> None:

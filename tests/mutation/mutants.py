@@ -18,7 +18,7 @@ from dejaqueue.engine.shares import FlatShares, NestedShares
 from dejaqueue.errors import DejaQError
 from dejaqueue.http.routes import sending
 from dejaqueue.journal import format as entry_format
-from dejaqueue.journal.segments import files, journal, recovery
+from dejaqueue.journal.segments import files, log, recovery
 from dejaqueue.model import MessageState, RowStatus
 from dejaqueue.schema import texts
 

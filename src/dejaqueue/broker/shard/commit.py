@@ -2,7 +2,8 @@
 
 Room: broker. A group is appended either by the worker itself, or, when more work is waiting
 already, by the worker's committer thread, so that the next group is applied while this one is
-synced, and that groups of several partitions of a shard share a sync. Where a server keeps the journal, another thread appends always: it may hang.
+synced, and groups of partitions that share a log share a sync. Where a server keeps the journal,
+another thread appends always: it may hang.
 Holds: groups of a partition are appended one at a time and in order; nothing of a group is answered
 or sent before it is durable (rule 1); after an append that failed nothing more is appended.
 See: partition.py, whose steps fill the groups; committer.py;
@@ -174,8 +175,7 @@ class Commits:
             self._wait()
         self.group = Group()
         self._planned_tail += len(group.entries)
-        append = Append(self._journal, group.entries, self.tail, self._epoch, self._append_landed)
-        self._began_us = self._clock.now_us()
+        append = self._begin(group)
         if not behind or not group.entries:
             if group.entries:
                 append_alone(append)
@@ -185,6 +185,11 @@ class Commits:
             return
         self._in_flight = group
         self._committer.submit(append)
+
+    def _begin(self, group: Group) -> Append:
+        """The append of a group; its time runs from here."""
+        self._began_us = self._clock.now_us()
+        return Append(self._journal, group.entries, self.tail, self._epoch, self._append_landed)
 
     def wait_landed(self) -> None:
         """Return when no group is on its way. Does not raise: the next `commit` does."""

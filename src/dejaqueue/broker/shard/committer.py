@@ -5,7 +5,7 @@ Holds: what waits for a worker's committer is appended at once: partitions of on
 write and a sync; where journals are on servers each append has a thread. One partition never has
 two appends on their way.
 See: commit.py, which submits; docs/adr/0006-the-next-group-while-this-one-syncs.md;
-docs/adr/0032-one-log-for-many-partitions.md.
+docs/adr/0036-one-log-for-many-partitions.md.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Room: journal. One append at a time; any thread may call it.
 Holds: an append lies in one segment; what is published is durable; after the first failed sync
 nothing is written any more, for none of the partitions; a segment goes when none of them needs it.
 See: journal.py, the partition's view; recovery.py, runs.py, proof.py;
-docs/adr/0032-one-log-for-many-partitions.md.
+docs/adr/0036-one-log-for-many-partitions.md.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from dejaqueue.journal.segments.spare import SPARE_SUFFIX, Spare, allocate_file
 SEGMENT_BYTES: Final = 64 << 20
 """Size of a full-grown segment."""
 SEGMENT_BYTES_FIRST: Final = 1 << 20
-"""Size of a log's first segment; each next is twice as large, so that a little takes little room."""
+"""Size of a log's first segment; each next is twice as large, so that small logs take little."""
 SPARSE_PERCENT: Final = 25
 """A segment with less than this alive is worth copying forward."""
 TOGETHER_BYTES_MAX: Final = 8 << 20
@@ -201,9 +201,9 @@ class ShardLog:
             for one in appends:
                 one.error = one.error or error
         except Exception as wrong:  # noqa: BLE001 - our bug: who appends is told
-            error = InternalError(f"{self.directory}: {type(wrong).__name__}: {wrong}")
+            bug = InternalError(f"{self.directory}: {type(wrong).__name__}: {wrong}")
             for one in appends:
-                one.error = one.error or error
+                one.error = one.error or bug
 
     def _append(self, appends: Sequence[Append]) -> None:
         self.check_usable()
@@ -682,4 +682,3 @@ class ShardLog:
                 write_mark(self.files, self.directory, self._mark())
         for segment in self.listed.segments:
             segment.close()
-

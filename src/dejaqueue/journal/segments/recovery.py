@@ -75,9 +75,7 @@ class Recovered:
     notes: list[str] = field(default_factory=list)
 
 
-def recover(
-    files: FileSystem, directory: Path, identity: int, shard: int, floor: int
-) -> Recovered:
+def recover(files: FileSystem, directory: Path, identity: int, shard: int, floor: int) -> Recovered:
     """Open all segments.
 
     Args:

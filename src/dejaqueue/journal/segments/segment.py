@@ -11,7 +11,8 @@
     56  8 checksum u64 of 0 to 55      56  8 checksum u64 of 0 to 55
 
 Between entries and trailer, a sealed segment has its index: per entry its offset / 8, u32, padded
-to 8 bytes, and then the runs of its partitions (runs.py). A trailer that is damaged or was never written costs a walk at opening, nothing else.
+to 8 bytes, and then the runs of its partitions (runs.py). A trailer that is damaged or was never
+written costs a walk at opening, nothing else.
 
 Room: journal. Knows entries and bytes.
 Holds: `count` is raised only after an entry is durable and in `offsets`, so that a reader
@@ -57,6 +58,10 @@ _SLICE_BYTES: Final = (1 << 31) - 1
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Words: TypeAlias = npt.NDArray[np.uint32]
+
+
+ALONE: Final = (0, 0)
+"""What an entry says of its partition where each has files of its own."""
 
 
 def index_bytes(entries: int, runs: int = 0) -> int:
@@ -219,7 +224,7 @@ class Segment:
         """Position of the last entry; first - 1 if there is none."""
         return self.first + self.count - 1
 
-    def has_room(self, entries: int, byte_count: int, runs: int = 1) -> bool:
+    def has_room(self, entries: int, byte_count: int, runs: int = 0) -> bool:
         """True if these entries fit, with the index and the trailer at the end."""
         index = index_bytes(self.count + entries, len(self._runs) + runs)
         needed = byte_count + index + TAIL_BYTES
@@ -238,20 +243,20 @@ class Segment:
         rows: int,
         byte_count: int,
         chain: int,
-        owner: tuple[int, int] = (0, 0),
+        owner: tuple[int, int] = ALONE,
     ) -> None:
         """Note a durable entry; its position is `last` + 1.
 
         Args:
-            owner: number of its partition, and its position there.
+            owner: number of its partition, and its position there; ALONE = the file has entries
+                of one partition, and needs no runs.
         """
         self._offsets[self.count] = offset >> 3
         if head_kind in READABLE:
             self.readable_rows += rows
             self.readable_bytes += byte_count
-            self._runs.add(*owner, rows, byte_count)
-        else:
-            self._runs.add(*owner, 0, byte_count)
+        if owner != ALONE:
+            self._runs.add(*owner, rows if head_kind in READABLE else 0, byte_count)
         self.used, self.chain = offset + byte_count, chain
         self.count += 1
 

@@ -176,14 +176,12 @@ class SnapshotFiles:
             content = self._contents.pop(name, None)
             return self._verified(name, part) if content is None else content
 
-    def _begin(self) -> None:
-        """Make the directory, and note beside it that there are snapshots: it may be lost."""
-        if self._has_begun:
-            return
-        self._files.make_directory(self._parts)
-        self._files.open(self._begun, create=True).close()
-        self._files.sync_directory(self._begun.parent)
-        self._has_begun = True
+    def _note(self) -> None:
+        """Note beside the directory that there are snapshots: it may be lost as a whole."""
+        if not self._has_begun:
+            self._files.open(self._begun, create=True).close()
+            self._files.sync_directory(self._begun.parent)
+            self._has_begun = True
 
     def put(
         self, position: int, meta: str, files: Sequence[SnapshotFile], log_position: int
@@ -195,12 +193,14 @@ class SnapshotFiles:
             OSError: it was not stored; the ones before are as they were.
         """
         with self._lock:
-            self._begin()
+            if not self._manifests:
+                self._files.make_directory(self._parts)
             known = {name: part for kept in self._manifests for name, part in kept.parts.items()}
             parts = {file.name: self._store(file, known) for file in files}
             self._files.sync_directory(self._parts)
             manifest = Manifest(position, log_position, meta, parts)
             replace_file(self._files, self._path(manifest), manifest.encode())
+            self._note()
             self._manifests = [m for m in self._manifests if m.position != position]
             self._manifests.append(manifest)
             self._contents.clear()  # maps of the start; whoever still reads one keeps it alive

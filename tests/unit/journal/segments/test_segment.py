@@ -97,8 +97,8 @@ def test_a_damaged_index_is_refused() -> None:
 def test_room_counts_index_and_trailer() -> None:
     segment = Segment(Path("x"), 1, 0, 1000)
     free = 1000 - 64 - 64
-    assert segment.has_room(1, free - 8 - 32)
-    assert not segment.has_room(1, free - 7 - 32)
+    assert segment.has_room(1, free - 8)
+    assert not segment.has_room(1, free - 7)
     assert segment.has_room(100, free - 400 - 3 * 32, 3)
     assert not segment.has_room(100, free - 399 - 3 * 32, 3)
 
