@@ -67,7 +67,7 @@ def state_hashes(disk: MemoryFileSystem) -> dict[str, list[str]]:
                     snapshot.position,
                 )
             hashes = [_replayed(journal, engine, after)]
-            if journal.log.listed.segments[0].first == 1:
+            if journal._part.runs.position_of(1):
                 hashes.append(_replayed(journal, Engine(number), 0))
             found[f"{topic['name']}/{number}"] = hashes
             journal.close()
