@@ -41,11 +41,13 @@ class Room:
         self._clock = clock
         self._asked_us: int | None = None
         self._unread: deque[tuple[ServedTopic, int]] = deque()
+        self._taken_bytes: Callable[[str, int], int] = lambda _topic, _partition: 0
         self.wanted_count = 0
 
     def begin(self, store: JournalStore) -> None:
         """After a start: wake what has something to do though nobody asks."""
         store.ask = self._asked
+        self._taken_bytes = store.taken_bytes
         for topic in self._topics():
             if topic.topic.kind is TopicKind.CRON:
                 topic.ring_all()  # its entries fire
@@ -64,9 +66,13 @@ class Room:
                 topic.partitions[number].ring()
 
     def _read_next(self) -> None:
-        if self._unread:
+        while self._unread:
             topic, number = self._unread.popleft()
+            # Once one partition of a shard is read, it is known which of the others take much.
+            if self._taken_bytes(topic.journals, number) <= OPEN_BYTES:
+                continue
             topic.look(number, lambda _: None).add_done_callback(self._was_read)
+            return
 
     def _was_read(self, _: Future[None]) -> None:
         self._read_next()  # whatever came of it: the partition has said so in the log

@@ -274,8 +274,12 @@ class SegmentStore(JournalStore):
             self._logs[shard] = None
 
     def taken_bytes(self, topic: str, partition: int) -> int:
-        """See JournalStore.taken_bytes: of the log that it shares, whose room it may hold."""
+        """See JournalStore.taken_bytes; while the log that it shares is not open, all of that."""
         shard = self.shard_of(topic, partition)
+        log = self._logs[shard]
+        if log is not None:
+            part = log.parts.get(self._numbers[topic] << _PARTITION_BITS | partition)
+            return 0 if part is None else part.byte_count
         return self._files.taken_bytes(self.root / "shards" / f"{shard:04d}")
 
     def _forget(self, topic: str, partition: int) -> None:
