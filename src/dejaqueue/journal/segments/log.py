@@ -13,7 +13,6 @@ docs/adr/0036-one-log-for-many-partitions.md.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
@@ -36,9 +35,15 @@ from dejaqueue.errors import (
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.format import Encoded, Piece
 from dejaqueue.journal.interface import Append, Int64s
-from dejaqueue.journal.segments.files import FULL, FileSystem, OpenFile, read_file, replace_file
+from dejaqueue.journal.segments.files import FULL, FileSystem, OpenFile
 from dejaqueue.journal.segments.part import Part
-from dejaqueue.journal.segments.proof import AppendEnd, TailMark, write_mark
+from dejaqueue.journal.segments.proof import (
+    FLOOR_NAME,
+    AppendEnd,
+    TailMark,
+    read_mark,
+    write_mark,
+)
 from dejaqueue.journal.segments.recovery import Recovered, recover, segment_name
 from dejaqueue.journal.segments.segment import (
     HEAD_BYTES,
@@ -49,7 +54,6 @@ from dejaqueue.journal.segments.segment import (
     SegmentList,
     index_bytes,
 )
-from dejaqueue.journal.segments.snapshots import open_text, seal_text
 from dejaqueue.journal.segments.spare import SPARE_SUFFIX, Spare, allocate_file
 
 SEGMENT_BYTES: Final = 64 << 20
@@ -60,7 +64,6 @@ SPARSE_PERCENT: Final = 25
 """A segment with less than this alive is worth copying forward."""
 TOGETHER_BYTES_MAX: Final = 8 << 20
 """Appends of this size in all are written at once; one that is larger goes alone."""
-FLOOR_NAME: Final = "floor.json"
 _PAGE: Final = 4096
 _ZEROS_BYTES: Final = 1 << 20
 
@@ -75,14 +78,6 @@ def _is_there(files: FileSystem, path: Path) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _read_floor(files: FileSystem, directory: Path) -> int:
-    path = directory / FLOOR_NAME
-    try:
-        return int(json.loads(open_text(path, read_file(files, path)))["floor"])
-    except FileNotFoundError:
-        return 0
 
 
 class ShardLog:
@@ -127,7 +122,8 @@ class ShardLog:
         for name in files.names(directory):
             if name.endswith(SPARE_SUFFIX):
                 files.unlink(directory / name)
-        self._floor = self._stored_floor = _read_floor(files, directory)
+        found = read_mark(files, directory, identity, shard, FLOOR_NAME)
+        self._floor = self._stored_floor = 0 if found.mark is None else found.mark.position
         self._holder: int | None = None
         """Number of the partition that needs what comes behind the floor."""
         self._has_begun = _is_there(files, _begun_path(directory))
@@ -135,7 +131,7 @@ class ShardLog:
         if self._has_begun and not recovered.segments:
             raise JournalDamaged(f"{directory}: is empty, though there were entries in it")
         self.cut_bytes = recovered.cut_bytes
-        self.notes = recovered.notes
+        self.notes = [*recovered.notes, *([found.damaged] if found.damaged else [])]
         self._marked = recovered.mark.position if recovered.mark is not None else 0
         self._marking = False
         self._turning = False
@@ -410,7 +406,10 @@ class ShardLog:
         self._turning = False
         with self.guard:
             self._list((*self.listed.segments, segment), np.append(self._live, 0))
-        if before is not None:
+        if before is None:
+            floor_mark = TailMark(self._shard, self._identity, self._stored_floor, 0)
+            self._chore(lambda: write_mark(self.files, self.directory, floor_mark, FLOOR_NAME))
+        else:
             sealed = before
 
             def seal() -> None:
@@ -587,10 +586,10 @@ class ShardLog:
         self._chore(delete)
 
     def _store_floor(self, floor: int) -> None:
-        """Before a segment goes: recovery must not miss it."""
+        """Before a segment goes: recovery must not miss it. On a full disk there is room for it."""
         if floor > self._stored_floor:
-            text = json.dumps({"floor": floor})
-            replace_file(self.files, self.directory / FLOOR_NAME, seal_text(text))
+            mark = TailMark(self._shard, self._identity, floor, 0)
+            write_mark(self.files, self.directory, mark, FLOOR_NAME)
             self._stored_floor = floor
 
     def _dead(self) -> list[Segment]:

@@ -33,6 +33,8 @@ from dejaqueue.journal.format import MAGIC
 from dejaqueue.journal.segments.files import FileSystem, read_file
 
 MARK_NAME: Final = "tail.mark"
+FLOOR_NAME: Final = "floor.mark"
+"""A mark of the same layout: no replay needs an entry up to its position; it has no chain."""
 SECTOR_BYTES: Final = 512
 """The least that a disk writes as a whole."""
 END_BYTES: Final = 40
@@ -151,10 +153,12 @@ class FoundMark(NamedTuple):
     damaged: str = ""
 
 
-def read_mark(files: FileSystem, directory: Path, identity: int, shard: int) -> FoundMark:
+def read_mark(
+    files: FileSystem, directory: Path, identity: int, shard: int, name: str = MARK_NAME
+) -> FoundMark:
     """The mark of a log. A copy that is damaged proves nothing; the other one does."""
-    path = directory / MARK_NAME
-    if MARK_NAME not in files.names(directory):
+    path = directory / name
+    if name not in files.names(directory):
         return FoundMark(None)
     content = read_file(files, path)
     copies = [content[at : at + _MARK_BYTES] for at in (0, _COPY_OFFSET)]
@@ -166,13 +170,13 @@ def read_mark(files: FileSystem, directory: Path, identity: int, shard: int) -> 
     return FoundMark(max(ours, key=lambda one: one.position, default=None), damaged)
 
 
-def write_mark(files: FileSystem, directory: Path, mark: TailMark) -> None:
+def write_mark(files: FileSystem, directory: Path, mark: TailMark, name: str = MARK_NAME) -> None:
     """Store a mark durably: both copies with one write and one sync. Raises OSError.
 
     A crash may leave one copy old and one new, in sectors far apart, and both are true.
     """
-    path = directory / MARK_NAME
-    is_new = MARK_NAME not in files.names(directory)
+    path = directory / name
+    is_new = name not in files.names(directory)
     file = files.open(path, create=is_new)
     try:
         if file.byte_count() < _FILE_BYTES:
