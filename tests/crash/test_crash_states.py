@@ -106,7 +106,7 @@ def _in_place(patch: pytest.MonkeyPatch) -> None:
     ("plant", "seed"),
     [
         (_no_sync_of_segments, 1),
-        (_no_sync_of_parts, 3),
+        (_no_sync_of_parts, 2),
         (_no_sync_of_directories, 1),
         (_given_back_before_the_snapshot, 2),
         (_published_before_the_sync, 1),
