@@ -389,6 +389,9 @@ class ShardLog:
         head = SegmentHead(self._shard, self._identity, first, self._chain)
         try:
             file.write([head.encode()], 0)
+            if before is None:
+                floor_mark = TailMark(self._shard, self._identity, self._stored_floor, 0)
+                write_mark(self.files, self.directory, floor_mark, FLOOR_NAME)
         except OSError as failure:
             file.close()
             if failure.errno in FULL:
@@ -406,10 +409,7 @@ class ShardLog:
         self._turning = False
         with self.guard:
             self._list((*self.listed.segments, segment), np.append(self._live, 0))
-        if before is None:
-            floor_mark = TailMark(self._shard, self._identity, self._stored_floor, 0)
-            self._chore(lambda: write_mark(self.files, self.directory, floor_mark, FLOOR_NAME))
-        else:
+        if before is not None:
             sealed = before
 
             def seal() -> None:
