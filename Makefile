@@ -160,7 +160,7 @@ reliability: venv-dev ## everything that breaks things on purpose, in half an ho
 	@PYTHONPATH=src:. $(PY) -m tests.reliability --first $(SEED) --seeds $(or $(SEEDS),2000) $(ARGS)
 
 ##@ Measure
-.PHONY: bench figures bench-scale bench-spark bench-cluster
+.PHONY: bench figures bench-scale bench-many bench-spark bench-cluster
 bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput; AGAINST=commit: this tree and that one in turns)
 	@scripts/install_servers.sh || true
 	@$(PY) -m bench $(QUESTION) $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
@@ -175,6 +175,10 @@ figures: venv-bench ## all figures of README.md, anew, at a clean commit
 
 bench-scale: venv-bench ## 100 million scheduled messages: memory, rates, start (ARGS="--messages N")
 	@$(PY) -m bench scale $(ARGS)
+	@$(PY) scripts/generate_reference.py
+
+bench-many: venv-bench ## many consumers, partitions, topics beside one of each, in three minutes (AGAINST=commit)
+	@$(PY) -m bench many $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
 bench-spark: venv-bench ## Spark writes and reads topics, beside what Spark takes itself

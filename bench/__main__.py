@@ -28,7 +28,7 @@ PAGE = ROOT.parent / "docs" / "benchmarks.md"
 OTHER_WORK_PERCENT_MAX = 20.0
 """Above this a run says more about the other programs."""
 DEFAULT_QUESTIONS = tuple(
-    question for question in QUESTIONS if question not in {"scale", "journals", "cluster"}
+    question for question in QUESTIONS if question not in {"scale", "journals", "cluster", "many"}
 )
 
 
@@ -69,8 +69,8 @@ def main(
 ) -> None:
     """Measure DejaQ and its peers, in turn, on this machine.
 
-    QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, parts (all by
-    default), scale, spark, journals and cluster.
+    QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, parts (all by
+    default), scale, spark, journals, cluster and many.
     """
     start_reaper()
     names = tuple(name.strip() for name in systems.split(","))

@@ -23,9 +23,11 @@ TITLES = {
     "fair": "Fair topics",
     "http": "HTTP",
     "scale": "Scale",
+    "topics": "Topics that nobody uses",
     "spark": "Spark",
     "journals": "Journals on servers",
     "cluster": "Three brokers",
+    "many": "Many consumers, partitions and topics",
     "parts": "Parts",
 }
 

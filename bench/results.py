@@ -26,9 +26,11 @@ QUESTIONS = (
     "fair",
     "http",
     "scale",
+    "topics",
     "spark",
     "journals",
     "cluster",
+    "many",
     "parts",
 )
 """All questions, in the order of the page."""

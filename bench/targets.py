@@ -68,6 +68,13 @@ TARGETS = (
     Target("cluster", "failover_postgresql", "value", "≤", 8, "s"),
     Target("cluster", "failover_jetstream", "value", "≤", 8, "s"),
     Target("cluster", "failover_jetstream_leader", "value", "≤", 15, "s"),
+    Target("many", "consumers_64_us", "ratio", "≤", 1.5, "× one consumer"),
+    Target("many", "consumers_64", "ratio", "≥", 0.7, "× one consumer"),
+    Target("many", "in_64_us", "ratio", "≤", 1.25, "× one partition"),
+    Target("many", "out_64_us", "ratio", "≤", 1.25, "× one partition"),
+    Target("many", "few_in_5000", "ratio", "≥", 0.333, "× one partition"),
+    Target("many", "few_out_5000", "ratio", "≥", 0.333, "× one partition"),
+    Target("many", "singles_10000", "ratio", "≥", 0.8, "× one topic"),
 )
 
 WORK = {
@@ -107,6 +114,13 @@ WORK = {
     ("cluster", "failover_postgresql"): "a broker is killed, PostgreSQL: lease of 5 s and 3 s",
     ("cluster", "failover_jetstream"): "a broker is killed, JetStream: lease of 5 s and 3 s",
     ("cluster", "failover_jetstream_leader"): "the JetStream leader is killed with its broker",
+    ("many", "consumers_64_us"): "64 consumers on one topic: processor time of a message",
+    ("many", "consumers_64"): "64 consumers on one topic: rate",
+    ("many", "in_64_us"): "64 partitions, enqueue without keys: processor time of a message",
+    ("many", "out_64_us"): "64 partitions, lease + ack: processor time of a message",
+    ("many", "few_in_5000"): "5,000 partitions, enqueue of 20,000",
+    ("many", "few_out_5000"): "5,000 partitions, lease + ack of 20,000",
+    ("many", "singles_10000"): "64 threads, one message per call, to 10,000 random topics",
 }
 """What a target is about, for readers, by question and case."""
 

@@ -68,6 +68,12 @@ def pytest_configure(config: pytest.Config) -> None:
         start_reaper()
 
 
+@pytest.fixture(autouse=True)
+def says_nothing_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a clock is kept differs by machine; what brokers in this process say does not."""
+    monkeypatch.setattr("dejaqueue.clock._adjtimex", None)
+
+
 BUSY_SHARE_MAX = 0.25
 """Of the processors, by whatever else runs, while a test may judge by the clock on the wall."""
 

@@ -22,9 +22,10 @@ from bench.systems.servers import Server, ServerFailed, new_folder
 from dejaqueue import Client
 from dejaqueue.cluster.embedded import nodes_of
 from dejaqueue.cluster.jetstream import ClusterStatus, JetStreamServer
-from dejaqueue.cluster.placement import preferred
+from dejaqueue.cluster.placement import dealt, hashed_slot
 from dejaqueue.cluster.secret import FILE
 from dejaqueue.errors import Unavailable
+from dejaqueue.settings import ClusterSettings
 
 NODES = ("a", "b", "c")
 JOINED_SECONDS_MAX = 60.0
@@ -151,9 +152,11 @@ class ClusterSystem(DejaqSystem):
 
     def name_for(self, node: str, *, other_than: bool = False) -> str:
         """The name of a topic that will be served by this broker, or by one of the others."""
+        slots = ClusterSettings().slots
+        owners = dealt(NODES, slots)
         for number in range(1_000):
             name = f"topic-{self._topics}-{number}"
-            if (preferred(name, NODES) == node) != other_than:
+            if (owners[hashed_slot(name, slots)] == node) != other_than:
                 self._topics += 1
                 return name
         raise AssertionError("no name")

@@ -47,9 +47,10 @@ const (
 	LeaseLost Status = 3
 	Duplicate Status = 4
 	Kept      Status = 5
+	Changed   Status = 6
 )
 
-var statusNames = []string{"OK", "NOT_FOUND", "LEASED", "LEASE_LOST", "DUPLICATE", "KEPT"}
+var statusNames = []string{"OK", "NOT_FOUND", "LEASED", "LEASE_LOST", "DUPLICATE", "KEPT", "CHANGED"}
 
 // String is the name of the status, or its number.
 func (s Status) String() string {

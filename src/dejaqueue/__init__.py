@@ -17,26 +17,66 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    DuplicateKey,
+    Forbidden,
+    InternalError,
+    JournalDamaged,
+    Locked,
+    NotAllowed,
+    Refused,
+    ResourceExhausted,
+    TopicExists,
+    TopicUnknown,
+    TryLater,
+    Unauthenticated,
+    Unavailable,
+)
 from dejaqueue.model import RowStatus, Topic, TopicKind, pack_id, unpack_id
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
-    from dejaqueue.client import AsyncClient, Client, Message, MessageBatch, Tls
+    from dejaqueue.client import (
+        AsyncClient,
+        Client,
+        Message,
+        MessageBatch,
+        MessageView,
+        Tls,
+        TopicSettings,
+    )
     from dejaqueue.local import open, open_async  # noqa: A004 - as the module is used: dejaqueue.open
     from dejaqueue.schema.cron import CronEntry
 
 __all__ = [
     "AsyncClient",
+    "BadRequest",
     "Client",
     "CronEntry",
     "DejaQError",
+    "DuplicateKey",
+    "Forbidden",
+    "InternalError",
+    "JournalDamaged",
+    "Locked",
     "Message",
     "MessageBatch",
+    "MessageView",
+    "NotAllowed",
+    "Refused",
+    "ResourceExhausted",
     "RowStatus",
     "Tls",
     "Topic",
+    "TopicExists",
     "TopicKind",
+    "TopicSettings",
+    "TopicUnknown",
+    "TryLater",
+    "Unauthenticated",
+    "Unavailable",
     "__version__",
     "open",
     "open_async",
@@ -51,7 +91,9 @@ _PLACES = {
     "CronEntry": "dejaqueue.schema.cron",
     "Message": "dejaqueue.client",
     "MessageBatch": "dejaqueue.client",
+    "MessageView": "dejaqueue.client",
     "Tls": "dejaqueue.client",
+    "TopicSettings": "dejaqueue.client",
     "open": "dejaqueue.local",
     "open_async": "dejaqueue.local",
 }

@@ -9,10 +9,12 @@ See: testing/virtual_clock.py for the clock of tests; ADR 0026.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 STEP_SECONDS_MAX = 1.0
 """A wall clock that is put right is noticed within this: what is due then is so much late."""
@@ -208,6 +210,24 @@ class Discipline:
         if told is not None and self._tell is not None:
             self._tell(told)
         return now_us
+
+
+_TIMEX_BYTES = 512
+"""More than any machine's `struct timex` takes. Zeroes ask, and set nothing."""
+_TIME_ERROR = 5
+"""What Linux answers while nothing keeps its clock, or what keeps it is off (man adjtimex)."""
+_adjtimex: Any = getattr(ctypes.CDLL(None), "adjtimex", None) if sys.platform == "linux" else None
+
+
+def is_kept() -> bool | None:
+    """Whether time synchronisation keeps the clock of this machine, as its kernel says.
+
+    Returns:
+        None where the kernel does not say: another system than Linux, or a container that may not
+        ask.
+    """
+    state = -1 if _adjtimex is None else _adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    return None if state < 0 else state != _TIME_ERROR
 
 
 _TRUSTED_US = 5_000

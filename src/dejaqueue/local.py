@@ -21,6 +21,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.streams import ConsumerSession, Push, Writer, delivery_batches
 from dejaqueue.client import AsyncClient, Client
 from dejaqueue.client.transport import ConsumeChannel, Delivery, WriteChannel
+from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, Unavailable
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -228,16 +229,21 @@ class LocalTransport:
             raise Unavailable("the client is closed")
 
 
-def _start(path: str | PathLike[str], settings: BrokerSettings | None) -> LocalTransport:
+def _start(
+    path: str | PathLike[str], settings: BrokerSettings | None, clock: Clock | None
+) -> LocalTransport:
     if settings is None:
         settings = BrokerSettings(journal=JournalSettings(url=fspath(path)))
-    broker = Broker(settings)
+    broker = Broker(settings, clock)
     broker.start()
     return LocalTransport(broker, owns_broker=True)
 
 
 def open(  # noqa: A001 - as sqlite3.connect is to a server: dejaqueue.open is to a broker
-    path: str | PathLike[str], *, settings: BrokerSettings | None = None
+    path: str | PathLike[str],
+    *,
+    settings: BrokerSettings | None = None,
+    clock: Clock | None = None,
 ) -> Client:
     """Run a broker in this process on a directory, and return a client of it.
 
@@ -246,6 +252,8 @@ def open(  # noqa: A001 - as sqlite3.connect is to a server: dejaqueue.open is t
     Args:
         path: the directory, made if needed; "memory:" keeps nothing.
         settings: instead of the defaults; then `path` is not used.
+        clock: the time of broker and client; None = the machine's. Tests give a
+            `dejaqueue.testing.VirtualClock`, and move it by hand.
 
     Raises:
         Locked: another process has the directory. JournalDamaged: its files were altered.
@@ -259,9 +267,14 @@ def open(  # noqa: A001 - as sqlite3.connect is to a server: dejaqueue.open is t
     ...         _ = message.ack()
     b'stand up'
     """
-    return Client(transport=_start(path, settings))
+    return Client(transport=_start(path, settings, clock), clock=clock)
 
 
-def open_async(path: str | PathLike[str], *, settings: BrokerSettings | None = None) -> AsyncClient:
+def open_async(
+    path: str | PathLike[str],
+    *,
+    settings: BrokerSettings | None = None,
+    clock: Clock | None = None,
+) -> AsyncClient:
     """As `open`, for asyncio."""
-    return AsyncClient(transport=_start(path, settings))
+    return AsyncClient(transport=_start(path, settings, clock), clock=clock)

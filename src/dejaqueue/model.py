@@ -8,6 +8,7 @@ See: docs/reference/semantics.md.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
 from typing import Any, NewType, TypeVar
@@ -114,6 +115,8 @@ class RowStatus(IntEnum):
     """A live message has this key; its id is given (rule 11)."""
     KEPT = 5
     """A live message has this key and was kept; its id is given (rule 11). Not an error."""
+    CHANGED = 6
+    """The message is due at another time than `if_due` says: it stays as it is (rule 9)."""
 
     @property
     def ok(self) -> bool:
@@ -412,7 +415,7 @@ class Topic:
             raise BadRequest("topic.name", "a name", None)
         for name in values:
             if name not in known:
-                raise BadRequest(f"topic.{name}", f"one of {', '.join(known)}", values[name])
+                raise no_setting(name, known, values[name])
         if values.get("partitions") == "auto":
             values = values | {"partitions": 1, "auto_partitions": True}
         return Topic(**values).check()
@@ -422,6 +425,16 @@ class Topic:
         """The topic that a broker tells of; fields that only a newer broker knows are left out."""
         known = {setting.name for setting in fields(Topic)}
         return Topic.from_dict({name: v for name, v in values.items() if name in known})
+
+
+def no_setting(name: str, known: Iterable[str], value: object) -> BadRequest:
+    """What is said of a setting that a topic does not have; a slip of the finger is named."""
+    import difflib  # here, as `dejaq --help` does without
+
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    meant = f" (did you mean {near[0]}?)" if near else ""
+    return BadRequest(f"topic.{name}", f"one of {', '.join(names)}{meant}", value)
 
 
 _FIXED = ("name", "kind", "ageing_ms", "spread")

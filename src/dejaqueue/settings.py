@@ -410,6 +410,14 @@ class ClusterSettings(Group):
         "producers until all brokers know, the servers' own files, and acks. 0 = nothing is kept "
         "back. Cannot change live.",
     )
+    slots: int = Field(
+        default=64,
+        ge=1,
+        le=4_096,
+        description="Into how many slots the topics of a cluster are dealt; each slot is served by "
+        "one broker at a time. Several for each broker that there will ever be: only the broker "
+        "that makes the cluster asks, and it stays so for its life. Cannot change live.",
+    )
     secret_file: str = Field(
         default="",
         description="File with the secret of the cluster, the same on all brokers, of at least 16 "

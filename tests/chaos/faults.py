@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.chaos.clocks import HOUR_US, TEN_YEARS_US
-from tests.chaos.disks import RESERVE_BYTES
 from tests.chaos.machines import BROKERS, SERVERS
 from tests.chaos.network import CLIENTS
 
@@ -230,21 +229,21 @@ def drift(chaos: Chaos, whom: str, size: int) -> Mend:
 
 
 def disk_full(chaos: Chaos, whom: str, size: int) -> Mend:
-    """Something else fills its disk: to the end, or so far that producers have to wait."""
+    """Something else fills the disk that it writes to: to the end, or nearly."""
     disk = chaos.backend.disk(whom)
-    disk.fill(0 if size % 2 else RESERVE_BYTES // 2)
+    disk.fill(0 if size % 2 else chaos.backend.short_bytes)
     return disk.empty
 
 
 def disk_slow(chaos: Chaos, whom: str, size: int) -> Mend:
-    """Each write to its disk, and each sync, takes 5 to 55 ms longer."""
+    """Each write to that disk, and each sync, takes 5 to 55 ms longer."""
     disk = chaos.backend.disk(whom)
     disk.slow(5 + size % 50)
     return lambda: disk.slow(0)
 
 
 def disk_read_only(chaos: Chaos, whom: str, size: int) -> Mend:
-    """Its disk takes no changes."""
+    """That disk takes no changes."""
     disk = chaos.backend.disk(whom)
     disk.read_only(True)
     return lambda: disk.read_only(False)
@@ -337,11 +336,6 @@ def _draw(dice: random.Random, bag: list[str], kinds: Sequence[str]) -> str:
         bag += kinds
         dice.shuffle(bag)
     return bag.pop()
-
-
-def kinds_for(backend: str, kinds: Sequence[str]) -> list[str]:
-    """Those that there are with a backend: disks are those of servers beside brokers."""
-    return [one for one in kinds if KINDS[one].field != "disk" or backend == "embedded"]
 
 
 def servers_of(backend: str) -> list[str]:

@@ -25,9 +25,10 @@ from dev.services import Service
 from dev.services.etcd import Etcd
 from dev.services.postgresql import Postgresql
 from tests.chaos.clocks import BrokerClock
-from tests.chaos.disks import RESERVE_BYTES, BrokerDisk
+from tests.chaos.disks import RESERVE_BYTES, BadDisk
 from tests.chaos.network import Network
-from tests.patience import PATIENCE_SECONDS
+from tests.crash.powercut_engines import put_on
+from tests.patience import PATIENCE_SECONDS, until
 
 BROKERS = ("a", "b", "c")
 SERVERS = "s"
@@ -141,12 +142,15 @@ class Backend(ABC):
     Attributes:
         name: as in `--backend`.
         ports: of each machine.
-        has_disks: brokers get disks of their own, if set before the start.
+        has_disks: brokers, or the server of journals, get disks of their own, if set before the
+            start.
+        short_bytes: what is left on such a disk that is nearly full.
         resume_seconds_max: deliveries go on within this after a fault has ended.
     """
 
     name: str
     has_disks = False
+    short_bytes: int
     ports: Mapping[str, list[int]]
     resume_seconds_max: float
 
@@ -166,9 +170,9 @@ class Backend(ABC):
     def kill_facts(self) -> Callable[[], None]:
         """Kill what keeps the facts; call the answer to have it back."""
 
-    def disk(self, broker: str) -> BrokerDisk:
-        """The disk of a broker and its server, where they have one of their own."""
-        raise NotImplementedError
+    @abstractmethod
+    def disk(self, broker: str) -> BadDisk:
+        """The disk on which the journals of a broker are: its own, or the server's."""
 
     def stop(self) -> None:  # noqa: B027 - not all have something to stop
         """End it."""
@@ -209,6 +213,17 @@ class FarPostgresql(_Far, Postgresql):
     def _identity(self) -> dict[str, Any]:
         return {}  # setpriv does it, once it is there
 
+    def go_on(self) -> None:
+        """Return when it answers, and start it again where its disk made it end: as a supervisor
+        does."""
+
+        def answers() -> bool:
+            if self._child is None or self._child.poll() is not None:
+                self.start()
+            return self.is_ready()
+
+        until(answers, "PostgreSQL answers when its disk is well again")
+
 
 class FarEtcd(_Far, Etcd):
     """etcd in the namespace of servers."""
@@ -237,11 +252,16 @@ class Servers(Backend):
         {**{one: [PORT, HTTP_PORT] for one in BROKERS}, SERVERS: [POSTGRES_PORT, ETCD_PORT]}
     )
     resume_seconds_max = 15.0
+    short_bytes = 2 << 20
 
     def start(self, network: Network, folder: Path) -> None:
         """See Backend.start."""
         self.facts = FarEtcd(network)
         self.records = FarPostgresql(network)
+        if self.has_disks:
+            self.records.settings |= {"max_wal_size": "96MB", "min_wal_size": "32MB"}
+            self._disk = BadDisk(self.records.folder / "disk", self.records.go_on)
+            put_on(self.records, self._disk.mount)
         self.facts.start()
         self.records.start()
 
@@ -259,8 +279,15 @@ class Servers(Backend):
         self.facts.kill()
         return partial(_start, self.facts)
 
+    def disk(self, broker: str) -> BadDisk:
+        """See Backend.disk: one for all brokers."""
+        return self._disk
+
     def stop(self) -> None:
         """See Backend.stop."""
+        if hasattr(self, "_disk"):
+            self.records.kill()
+            self._disk.close()
         for one in ("records", "facts"):
             if hasattr(self, one):
                 getattr(self, one).stop()
@@ -272,6 +299,7 @@ class Embedded(Backend):
     name = "embedded"
     ports = MappingProxyType({one: [PORT, HTTP_PORT, ROUTE_PORT, NATS_PORT] for one in BROKERS})
     resume_seconds_max = 30.0
+    short_bytes = RESERVE_BYTES // 2
 
     def start(self, network: Network, folder: Path) -> None:
         """See Backend.start."""
@@ -279,9 +307,9 @@ class Embedded(Backend):
         self._secret = folder / "secret"
         self._secret.write_text("the secret of the chaos\n")
         self._secret.chmod(0o600)
-        self._disks: dict[str, BrokerDisk] = {}
+        self._disks: dict[str, BadDisk] = {}
         if self.has_disks:
-            self._disks = {name: BrokerDisk(folder / f"{name}-disk") for name in BROKERS}
+            self._disks = {name: BadDisk(folder / f"{name}-disk") for name in BROKERS}
 
     def settings(self, broker: str) -> dict[str, object]:
         """See Backend.settings."""
@@ -306,7 +334,7 @@ class Embedded(Backend):
         disk = self._disks.get(broker)
         return (self._folder / broker if disk is None else disk.at) / "queue"
 
-    def disk(self, broker: str) -> BrokerDisk:
+    def disk(self, broker: str) -> BadDisk:
         """See Backend.disk."""
         return self._disks[broker]
 

@@ -13,7 +13,8 @@ from itertools import count
 from pathlib import Path
 
 from dejaqueue import Client, DejaQError
-from dejaqueue.cluster.placement import preferred
+from dejaqueue.cluster.placement import dealt, hashed_slot
+from dejaqueue.settings import ClusterSettings
 from tests.chaos.clients import CONSUMER_LEASE_MS, Clients
 from tests.chaos.faults import KINDS, OWNER, Step, servers_of
 from tests.chaos.machines import (
@@ -38,10 +39,12 @@ STORIES = 20
 
 def _topics(how_many: int) -> list[str]:
     """Topics that different brokers serve when all are there."""
-    found: dict[str | None, str] = {}
+    found: dict[str, str] = {}
+    slots = ClusterSettings().slots
+    owners = dealt(BROKERS, slots)
     for number in count():
         topic = f"chaos{number}"
-        found.setdefault(preferred(topic, BROKERS), topic)
+        found.setdefault(owners[hashed_slot(topic, slots)], topic)
         if len(found) == how_many:
             return list(found.values())
     raise AssertionError

@@ -9,7 +9,7 @@ nothing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dejaqueue.cli.main import main
@@ -19,7 +19,7 @@ from dejaqueue.errors import Fenced
 from dejaqueue.journal.records.sql import SqlRecords
 
 _append, _plan, _renew = SqlRecords.append, ownership.plan, Membership.renew
-_kept: set[str] = set()
+_kept: set[int] = set()
 _lost: set[int] = set()
 
 
@@ -32,14 +32,12 @@ def _append_whatever_others_did(log: SqlRecords, after: int, records: Sequence[A
         _lost.add(id(log))
 
 
-def _keep_for_ever(
-    node: str, session: str, view: ownership.View, units: Mapping[str, object]
-) -> ownership.Plan:
-    found = _plan(node, session, view, units)
+def _keep_for_ever(node: str, session: str, view: ownership.View, slots: int) -> ownership.Plan:
+    found = _plan(node, session, view, slots)
     _kept.update(found.keep)
     _kept.difference_update(found.hand_over)
-    lost = [unit for unit in found.drop if unit in _kept]
-    drop = [unit for unit in found.drop if unit not in _kept]
+    lost = [slot for slot in found.drop if slot in _kept]
+    drop = [slot for slot in found.drop if slot not in _kept]
     return ownership.Plan([*found.keep, *lost], found.claim, found.hand_over, drop)
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -87,11 +89,30 @@ def ask(http_url: str, path: str) -> tuple[int, dict[str, Any]]:
 
 
 def error_line(said: str) -> str:
-    """The last line, which alone is for people; those before are the log."""
+    """The last line, which alone is for people; those before are the log, which may say that
+    nothing keeps this machine's clock."""
     *before, last = said.splitlines()
-    assert all(json.loads(line)["level"] == "info" for line in before)
+    lines = [json.loads(line) for line in before]
+    assert all(one["level"] == "info" or "clock" in one["message"] for one in lines)
     assert last.startswith("error: ")
     return last
+
+
+def test_whether_the_machines_clock_is_kept_is_told_as_its_kernel_says(start: Start) -> None:
+    """A machine without time synchronisation shows the one, one with it the other."""
+    kernel = [sys.executable, "-c", "from dejaqueue.clock import is_kept; print(is_kept())"]
+    kept = subprocess.run(kernel, capture_output=True, text=True, check=True).stdout.strip()
+    serve = start("--data", "kept", "--port", "0", "--json")
+    url = serve.where()["http_url"]
+    status, ready = ask(url, "/readyz")
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+        metrics = answer.read().decode()
+    _, said = serve.end(signal.SIGTERM)
+    assert (status, ready["status"]) == (200, "ready")
+    state = re.findall("^dejaq_clock_kept_state ([01])$", metrics, re.MULTILINE)
+    assert state == {"True": ["1"], "False": ["0"], "None": []}[kept]
+    for told in (" ".join(ready.get("warnings", ())), said):
+        assert told.count("no time synchronisation keeps") == (kept == "False")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -99,7 +120,8 @@ def test_messages_are_kept_over_a_graceful_stop(start: Start, number: int) -> No
     serve = start("--data", "kept", "--port", "0", "--json")
     where = serve.where()
     assert where["data"] == "kept"
-    assert ask(where["http_url"], "/readyz") == (200, {"status": "ready"})
+    status, ready = ask(where["http_url"], "/readyz")
+    assert (status, ready["status"]) == (200, "ready")
     assert invoke("topic", "create", "a", url=where["url"]).exit_code == 0
     assert invoke("send", "a", "--text", "hello", url=where["url"]).exit_code == 0
     assert ask(where["http_url"], "/stats")[1]["topics"]["a"]["scheduled"] == 1

@@ -12,6 +12,7 @@ import pyarrow as pa
 from dejaqueue.broker.broker import Broker
 from dejaqueue.clock import SteadyClock, Wake
 from dejaqueue.cluster.node import Node
+from dejaqueue.cluster.placement import dealt
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.coordinator.interface import Coordinator, Fact, Watch
 from dejaqueue.errors import TryLater, Unavailable
@@ -123,7 +124,7 @@ class Cluster:
     def start(
         self, name: str, *, adopts: bool = False, records: RecordStore | None = None
     ) -> Broker:
-        """A broker joins.
+        """A broker joins, and takes topics from now on.
 
         Args:
             records: another server of records than the others have.
@@ -137,6 +138,7 @@ class Cluster:
         broker.start()
         node.start(broker, self.listen(name, broker), f"http://{name}:2")
         self.nodes[name], self.brokers[name] = node, broker
+        until(lambda: has_compared(node), f"{name} has compared its clock")
         return broker
 
     def stop(self, name: str) -> None:
@@ -155,6 +157,18 @@ class Cluster:
         self.clocks[name].stands_at_us = 0
         self.coordinators[name].is_away = False
 
+    def dealt(self) -> None:
+        """Return when each broker has the slots that it should have."""
+
+        def is_dealt() -> bool:
+            nodes = self.nodes.values()
+            owners = [{slot: o.node for slot, o in node._view.owners.items()} for node in nodes]
+            slots = next(iter(nodes))._slots
+            wanted = dict(enumerate(dealt(self.nodes, slots)))
+            return all(seen == wanted for seen in owners)
+
+        until(is_dealt, "slots where they should be")
+
     def owners(self, topic: str) -> list[str]:
         """Who serves a topic."""
         return [name for name, broker in self.brokers.items() if broker.serves(topic)]
@@ -169,6 +183,12 @@ class Cluster:
         found: list[list[str]] = []
         patiently(lambda: found.append(payloads(self.owner(topic), topic)))
         return found[0]
+
+
+def has_compared(node: Node) -> bool:
+    """Whether a broker has compared its clock with the others': before, it takes no topics."""
+    own = [one for one in node.describe("")["nodes"] if one["node"] == node.name]
+    return bool(own) and not own[0]["clock"]["comparing"]
 
 
 def patiently(call: Callable[[], object]) -> None:

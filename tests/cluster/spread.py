@@ -16,7 +16,8 @@ from dejaqueue.journal.records.interface import RecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.testing.cutting_proxy import CuttingProxy
-from tests.cluster.brokers import Away, Cluster, Stoppable
+from tests.cluster.brokers import Away, Cluster, Stoppable, has_compared
+from tests.patience import until
 
 LEASE_MS = 4_000
 NAMES = "abc"
@@ -55,6 +56,7 @@ class SpreadCluster(Cluster):
         self.proxies[name] = proxy
         self.nodes[name], self.brokers[name] = node, broker
         self.servers[name], self.http[name] = server, http
+        until(lambda: has_compared(node), f"{name} has compared its clock")
         return broker
 
     def stop(self, name: str) -> None:

@@ -7,11 +7,15 @@ with all that else goes wrong (tests/simulation/cluster).
 
 from __future__ import annotations
 
+import pytest
+
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.watching.clocks import clock_numbers
 from dejaqueue.broker.watching.health import health_of
 from dejaqueue.clock import SystemClock
+from dejaqueue.cluster.claims import Claims
 from dejaqueue.cluster.node import Node
+from dejaqueue.cluster.ownership import Owner
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.model import Topic
 from tests.cluster.brokers import Away, Cluster, Stoppable, send
@@ -72,6 +76,31 @@ def test_who_joins_a_day_ahead_serves_nothing_until_its_clock_is_right() -> None
         until(lambda: served(wrong) > 0, "b serves when its clock is right")
         assert cluster.nodes["b"].clock_apart_us == 0
         until(lambda: served(first) + served(wrong) == len(TOPICS), "all is served")
+
+
+@pytest.mark.parametrize("off_us", [-3_000_000, 3_000_000])
+def test_who_joins_three_seconds_off_never_claims_a_slot(
+    off_us: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is less than the lease: nothing tells it at once, so it has to compare before."""
+    claims: list[str] = []
+    inner = Claims.claim
+
+    def claim(self: Claims, slot: int, session: str, owners: dict[int, Owner]) -> bool:
+        claims.append(self._node)
+        return inner(self, slot, session, owners)
+
+    monkeypatch.setattr(Claims, "claim", claim)
+    with WrongCluster() as cluster:
+        first = cluster.start("a")
+        for topic in TOPICS:
+            first.create_topic(Topic(topic))
+        clock = cluster.start_wrong("b", off_us)
+        until(lambda: cluster.nodes["b"].clock_apart_us != 0, "b knows that it is wrong")
+        assert set(claims) == {"a"}
+        assert (served(first), served(cluster.brokers["b"])) == (len(TOPICS), 0)
+        clock.off_us = 0
+        until(lambda: "b" in claims, "b claims slots when its clock is right")
 
 
 def test_whose_clock_is_put_wrong_lets_go_of_what_it_has() -> None:

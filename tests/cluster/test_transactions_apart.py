@@ -69,6 +69,7 @@ def served_by(cluster: Cluster, name: str) -> str:
 
 
 def settled(cluster: Cluster) -> None:
+    cluster.dealt()
     until(lambda: all(len(cluster.owners(topic)) == 1 for topic in TOPICS), "owners")
 
 

@@ -177,7 +177,7 @@ def _send(started: Started, topic: str, turn: int) -> None:
 
 def _snapshots(started: Started) -> None:
     """A snapshot of every partition, now."""
-    for runtime in started.broker.runtimes():
+    for runtime in map(started.broker.runtime, started.broker.serving()):
         for partition in runtime.partitions:
             take = partition.maintenance.snapshot_and_wait
             runtime.look(partition.number, take).result(10)
@@ -223,7 +223,7 @@ class Seen:
 def look(started: Started) -> Seen:
     """Everything that may be delivered, read as deliveries are. Raises DejaQError."""
     hashes, rows, tails = [], [], []
-    for runtime in started.broker.runtimes():
+    for runtime in map(started.broker.runtime, started.broker.serving()):
         for number in range(len(runtime.partitions)):
             state_hash, table, tail = runtime.look(number, _look_at).result(10)
             tails.append(tail)

@@ -141,8 +141,9 @@ class Rot:
 
 def _told(started: Started) -> str:
     """What the journals say about how they were found."""
-    texts = []
-    for runtime in started.broker.runtimes():
+    catalogue = started.broker._alone
+    texts = [] if catalogue is None else list(catalogue.repairs)
+    for runtime in map(started.broker.runtime, started.broker.serving()):
         for partition in runtime.partitions:
             texts += partition.core.journal.repairs
     return "; ".join(texts)

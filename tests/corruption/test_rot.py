@@ -29,7 +29,7 @@ def image() -> MemoryFileSystem:
 
 def test_the_image_has_everything_in_it() -> None:
     names = {kind_of(path) for path, _, _ in spread_flips(FileImage(image()), 100, 1)}
-    assert names >= {"segment", "snapshot manifest", "snapshot part", "topics.json", "keys.json"}
+    assert names >= {"segment", "snapshot manifest", "snapshot part", "keys.json"}
 
 
 def test_every_flip_is_told_mended_or_harmless() -> None:
@@ -109,7 +109,7 @@ def _believes_old_entries(patch: pytest.MonkeyPatch) -> None:
     [
         (_believes_entries, "segment"),
         (_believes_snapshots, "snapshot part"),
-        (_believes_documents, "topics.json"),
+        (_believes_documents, "keys.json"),
         (_cuts_in_the_middle, "segment"),
         (_believes_no_proof_of_the_tail, "segment"),
         (_says_nothing_of_damage, "snapshot part"),

@@ -1,13 +1,13 @@
 """`python -m tests.crash.crash_states --states 200000`: what `make crash-states` runs.
 
-A small journal works: it appends, rolls, rests, takes snapshots, gives segments back, stores the
-catalogue, and opens after a crash. At each call that changes the disk, disks are made as a crash
+A small journal works: it appends, rolls, rests, takes snapshots, gives segments back, stores a
+document, and opens after a crash. At each call that changes the disk, disks are made as a crash
 may leave them (crash_disk.py), each different one is opened, and what is found is judged:
 
 - every entry of an append that was answered is there, and no other but those of the append that
   was being made, byte for byte;
 - the snapshot is the one that was stored last, or the one that was being stored, with all parts;
-- so is the catalogue;
+- so is a document;
 - rows that nobody freed lie in a segment that is there;
 - and the journal goes on.
 """
@@ -53,14 +53,14 @@ class Promise:
         entries: by position, those that were answered or tried, as bytes and as they are.
         snapshots: position and parts of the snapshot that is stored, and of one on its way; None
             = there may be none.
-        catalogs: what the catalogue may be.
+        documents: what the document may be.
         live: positions of entries with rows that are not freed.
     """
 
     tail: int = 0
     entries: dict[int, tuple[bytes, Entry]] = field(default_factory=dict)
     snapshots: list[tuple[int, dict[str, bytes]] | None] = field(default_factory=lambda: [None])
-    catalogs: list[str | None] = field(default_factory=lambda: [None])
+    documents: list[str | None] = field(default_factory=lambda: [None])
     live: set[int] = field(default_factory=set)
 
 
@@ -122,7 +122,7 @@ class Life:
         promise.entries = {p: one for p, one in promise.entries.items() if p <= journal.tail}
         promise.live = {position for position in promise.live if position <= journal.tail}
         self._parts = self._settled(journal)
-        promise.catalogs = [store.load_catalog()]
+        promise.documents = [store.load_document("cluster")]
         live = sorted(promise.live)
         rows = [position << limits.ROW_BITS for position in live]
         journal.adopt(iter([np.array(rows, dtype=np.int64)]))
@@ -134,7 +134,7 @@ class Life:
         if chance < 0.06:
             self._snapshot(journal)
         elif chance < 0.10:
-            self._catalog(store)
+            self._document(store)
         elif chance < 0.2:
             self._free(journal)
         else:
@@ -189,11 +189,11 @@ class Life:
         self._parts = parts
         journal.truncate(promise.tail)
 
-    def _catalog(self, store: MemoryStore) -> None:
+    def _document(self, store: MemoryStore) -> None:
         text = self._random.bytes(int(self._random.integers(1, 400))).hex()
-        self.promise.catalogs.append(text)
-        store.store_catalog(text)
-        del self.promise.catalogs[:-1]
+        self.promise.documents.append(text)
+        store.store_document("cluster", text)
+        del self.promise.documents[:-1]
 
     def _free(self, journal: Journal) -> None:
         """Mostly old rows, and some in the middle, so that segments there become empty, too."""
@@ -215,7 +215,7 @@ class Life:
         tally.calls[call] += 1
         states = list(self.files.states(self._random))
         self.left = states
-        promised = self.promise.tail, len(self.promise.snapshots), len(self.promise.catalogs)
+        promised = self.promise.tail, len(self.promise.snapshots), len(self.promise.documents)
         for state in states:
             mark = hash((state.mark(), *promised))
             if mark in self._seen:
@@ -269,7 +269,7 @@ class Life:
         needed = promise.live | set(range((snapshot or 0) + 1, journal.tail + 1))
         if not needed <= there:
             return f"lost: entries {sorted(needed - there)[:5]} were given back"
-        return "" if store.load_catalog() in promise.catalogs else "another catalogue"
+        return "" if store.load_document("cluster") in promise.documents else "another document"
 
     def _wrong_rows(self, store: MemoryStore, journal: Journal) -> str:
         """By way of the journal's own door: what is read, and whether it goes on."""

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,12 +146,17 @@ def consume(url: str, history: History, stop: threading.Event, topic: str = TOPI
 
 def drain(url: str, topic: str = TOPIC) -> None:
     """Wait until nothing is left."""
+    stats: dict[str, Any] | DejaQError = {}
     with Client(url) as client:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
-            stats = client.stats(topic)
-            if stats["scheduled"] + stats["leased"] == 0:
-                return
+            try:
+                stats = client.stats(topic)
+            except Unavailable as error:  # it is being read, after a kill
+                stats = error
+            else:
+                if stats["scheduled"] + stats["leased"] == 0:
+                    return
             threading.Event().wait(0.1)
     raise AssertionError(f"not drained: {stats}")
 

@@ -60,7 +60,7 @@ def cut(disk: LossyMount, broker: BrokerProcess, seed: int, share: float) -> int
     """The machine loses power; the broker starts on what the disk has left."""
     lost = disk.cut_power(seed, share)
     with pytest.raises(OSError):  # what is written from now on would be a disk that lives on
-        (disk.at / "data" / "topics.json").read_bytes()
+        (disk.at / "data" / "lock").read_bytes()
     broker.kill()
     disk.close()
     disk.mount()

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
-from tests.tidy import exceptions
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -58,15 +57,11 @@ def test_the_figures_are_of_commits_of_this_history() -> None:
 
 
 def test_the_figures_are_of_one_clean_commit_of_this_release() -> None:
-    named = set(commits())
-    others = exceptions.FIGURES_OF_OTHER_COMMITS
-    assert sorted(others - named) == [], "the list has commits that no figure is of"
-    left = sorted(named - others)
-    assert len(left) <= 1, "figures of one page are of one commit: make figures"
+    named = sorted(set(commits()))
+    assert len(named) == 1, "figures of one page are of one commit: make figures"
     released = tomllib.loads(RELEASES.read_text(encoding="utf-8"))["released"]["commit"]
-    for commit in left:
-        assert not commit.endswith("-dirty"), "figures are of what is committed: make figures"
-        assert is_before(released, commit), "older than the last release: make figures"
+    assert not named[0].endswith("-dirty"), "figures are of what is committed: make figures"
+    assert is_before(released, named[0]), "older than the last release: make figures"
 
 
 def measured() -> set[tuple[float, str]]:

@@ -102,7 +102,6 @@ WRITTEN_BY_PROGRAMS = {
     "cluster.json",
     "keys.json",
     "people.csv",
-    "topics.json",
 }
 """Files that a page names because somebody has or gets them, not because they are here."""
 

@@ -3,7 +3,7 @@
 The blocks of a page run one after another, in one namespace, in a folder of their own. A page that
 names `dejaq://localhost:7464` gets a broker of its own behind that address. A block after
 `<!-- prints -->` is what was printed since the last one. A page's blocks of `console` name commands
-and options that exist.
+and options that exist, and so does what it says of commands in between.
 
 Not covered: what the commands do (tests/unit/cli, tests/integration).
 """
@@ -124,3 +124,43 @@ def test_a_command_in_the_documentation_exists(page: str, command: str) -> None:
 def test_a_command_with_a_wrong_option_is_found() -> None:
     with pytest.raises(click.UsageError):
         parse("dejaq peek reminders --colour red")
+
+
+MENTION = re.compile(r"`dejaq ([a-z][^`\n]*)`|^(?: {4})?dejaq ([a-z].*)$", re.MULTILINE)
+"""A command in the text, or in a block that is not of `console`; arguments may be left out."""
+
+
+def unknown_parts(mentioned: str) -> list[str]:
+    """Commands and options of a mentioned command that there are not."""
+    from dejaqueue.cli.main import main
+
+    place: click.Command = main
+    words = re.sub(r"#.*|[…\[\]]", "", mentioned).split()
+    while isinstance(place, click.Group) and words and re.fullmatch("[a-z-]+", words[0]):
+        below = place.get_command(click.Context(place), words[0])
+        if below is None:
+            return [words[0]]
+        place = below
+        words.pop(0)
+    params = [*main.params, *place.params]
+    known = {"--help", *(name for one in params for name in (*one.opts, *one.secondary_opts))}
+    options = (word.split("=")[0].rstrip(".,;:)") for word in words if word.startswith("--"))
+    return [option for option in options if option not in known]
+
+
+def test_what_pages_say_of_commands_exists() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")]
+    found = {
+        (page.name, match[0]): unknown
+        for page in pages
+        for match in MENTION.finditer(page.read_text(encoding="utf-8"))
+        if (unknown := unknown_parts(match[1] or match[2]))
+    }
+    assert found == {}
+
+
+def test_a_command_that_is_mentioned_and_does_not_exist_is_found() -> None:
+    assert unknown_parts("repair clock --apply # of all topics") == []
+    assert unknown_parts("repair clocks") == ["clocks"]
+    assert unknown_parts("key create --help") == []
+    assert unknown_parts("send reminders --colour red") == ["--colour"]

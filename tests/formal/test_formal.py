@@ -39,6 +39,10 @@ def test_a_topic_that_is_made_again_keeps_what_is_acknowledged() -> None:
         ({"only_making_makes": False}, "acknowledged in journals of a topic that is gone"),
         ({"gone_is_said": False}, "a living topic was called unknown"),
         ({"others_finish": False}, "the topic is making for ever"),
+        (
+            {"what_is_made_lives": False},
+            "others delete what somebody was told is made, and sent to",
+        ),
         ({"drops_again": False}, "journals 2 are of no topic"),
     ],
 )

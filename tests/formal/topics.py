@@ -50,6 +50,7 @@ class State(NamedTuple):
     """All of it; `fault` is what an operation that was acknowledged has broken.
 
     `late`: journals that a broker still means to mark as made, though it was given up; 0 = none.
+    `copies`: how often the coordinator was restored from a copy of while a topic was made.
     """
 
     fact: Fact
@@ -60,6 +61,7 @@ class State(NamedTuple):
     spoilt: int
     ends: int = 0
     late: int = 0
+    copies: int = 0
     fault: str = ""
 
 
@@ -74,9 +76,11 @@ class Rules:
         gone_is_said: a fact that is missing in a list is not taken for deleted.
         drops_again: the fact names what was deleted, and that is dropped again if it comes back.
         words_max: topics of this name, one after the other.
-        others_finish: what a broker began to make that died, others delete.
+        others_finish: what a broker began to make that died, others finish.
+        what_is_made_lives: they delete it only if its journals are not marked as made.
         spoilt_max: lists that are not whole.
         ends_max: memberships that end.
+        copies_max: copies of the coordinator that are restored.
     """
 
     two_steps: bool = True
@@ -84,10 +88,12 @@ class Rules:
     only_making_makes: bool = True
     gone_is_said: bool = True
     others_finish: bool = True
+    what_is_made_lives: bool = True
     drops_again: bool = True
     words_max: int = 2
     spoilt_max: int = 1
     ends_max: int = 2
+    copies_max: int = 1
 
 
 def first(rules: Rules) -> State:
@@ -132,7 +138,7 @@ def steps(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
     if fact.state == NONE and fact.word < rules.words_max:
         yield "make", state._replace(fact=Fact(MAKING, fact.word + 1))
     if fact.state == MAKING and fact.waits and rules.others_finish:
-        yield "others delete it", state._replace(fact=Fact(DELETING, fact.word))
+        yield _finished(state, rules)
     if fact.state == MAKING and not fact.waits:
         made = _journal(state, fact.word, is_made=True)
         yield "it is made", made._replace(fact=Fact(LIVING, fact.word))
@@ -146,6 +152,9 @@ def steps(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
         yield from _drop_again(state)
     if fact.state == LIVING:
         yield from _delete(state, rules)
+        if state.copies < rules.copies_max:  # and its maker has died since
+            copied = state._replace(fact=Fact(MAKING, fact.word, waits=True))
+            yield "a copy is restored", copied._replace(copies=state.copies + 1)
     if fact.state == DELETING and not fact.waits:
         dropped = _journal(state, fact.word, is_made=False, is_there=False, owner=NOBODY)
         yield "drop", dropped._replace(fact=Fact(NONE, fact.word))
@@ -154,6 +163,17 @@ def steps(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
     for number in BROKERS:
         for name, after in _broker_steps(state, number, rules):
             yield f"{number}: {name}", after
+
+
+def _finished(state: State, rules: Rules) -> tuple[str, State]:
+    """Others look for the mark, and compare the fact: a mark that comes after that is late."""
+    word = state.fact.word
+    if state.journals[word].is_made and rules.what_is_made_lives:
+        return "others say that it lives", state._replace(fact=Fact(LIVING, word))
+    gone = state._replace(fact=Fact(DELETING, word))
+    if state.journals[word].is_there:
+        gone = gone._replace(fault="others delete what somebody was told is made, and sent to")
+    return "others delete it", gone
 
 
 def _drop_again(state: State) -> Iterator[tuple[str, State]]:
@@ -199,6 +219,8 @@ def _broker_steps(state: State, number: int, rules: Rules) -> Iterator[tuple[str
 
 def _heard(me: Broker, fact: Fact, rules: Rules) -> Broker:
     """What a broker does when it hears of a fact: it serves what is gone no more."""
+    if fact.state == MAKING and (me.fact.state, me.fact.word) == (LIVING, fact.word):
+        return me  # the coordinator went back: what is known holds
     same = fact.state == LIVING
     if rules.compares_words:
         same = same and fact.word == me.serves

@@ -23,6 +23,7 @@ from dejaqueue.access.key_ring import InMemory, KeyRing
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.cluster_port import Disks
+from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
 from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.errors import (
     BadRequest,
@@ -58,7 +59,7 @@ class AllElsewhere:
     store: MemoryStore = field(default_factory=MemoryStore)
 
     def catalogue(self, store: JournalStore) -> Catalogue:
-        topics = Catalogue(self.store)
+        topics = LoneCatalogue(self.store)
         topics.create(Topic(THERE), exist_ok=True)
         return topics
 

@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.memory import MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.model import Topic
@@ -89,7 +88,7 @@ def read(broker: Broker) -> object:
 @pytest.mark.parametrize(
     ("started", "hung_call", "act"),
     [
-        pytest.param(lone, "put", make, id="making"),
+        pytest.param(lone, "put", read, id="first-use"),
         pytest.param(lone, "drop", delete, id="deleting"),
         pytest.param(lone, "get", read, id="reading"),
         pytest.param(clustered, "put", make, id="making-clustered"),
@@ -127,18 +126,21 @@ def test_a_topic_whose_journals_hang_holds_no_other(
         assert broker.serves("slow") == (act is not delete)
 
 
-def test_a_topic_that_is_being_made_is_made_before_the_broker_stops() -> None:
+def test_a_topic_that_is_being_deleted_is_deleted_before_the_broker_stops() -> None:
     records = HangingRecords()
-    records.hung_call = "put"
     with ThreadPoolExecutor(2) as threads:
         with lone(records) as broker:
-            making = threads.submit(make, broker)
+            make(broker)
+            send(broker, "slow", ["one"])
+            records.hung_call = "drop"
+            deleting = threads.submit(delete, broker)
             assert records.is_hanging.wait(SECONDS_MAX)
             stopping = threads.submit(broker.stop)
             with pytest.raises(TimeoutError):
                 stopping.result(0.1)
             records.answers.set()
             stopping.result(SECONDS_MAX)
-            assert isinstance(making.exception(SECONDS_MAX), Unavailable)
+            deleting.result(SECONDS_MAX)
         with lone(records) as broker:
-            assert broker.serves("slow")
+            assert broker.topics() == []
+            assert broker.store.made() == {}

@@ -20,6 +20,7 @@ from dejaqueue.access.key_ring import InMemory, KeyRing
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.cluster_port import Disks
+from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.errors import DejaQError, Elsewhere
 from dejaqueue.http.server import HttpServer
@@ -47,7 +48,7 @@ class AllElsewhere:
     store: MemoryStore = field(default_factory=MemoryStore)
 
     def catalogue(self, store: JournalStore) -> Catalogue:
-        topics = Catalogue(self.store)
+        topics = LoneCatalogue(self.store)
         topics.create(Topic(THERE), exist_ok=True)
         return topics
 

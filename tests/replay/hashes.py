@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dejaqueue.broker.shard.entries import to_command
+from dejaqueue.catalogue.log import JOURNAL as CATALOGUE
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.snapshot import restore
 from dejaqueue.journal import format as entry_format
@@ -53,12 +54,12 @@ def write_image(disk: MemoryFileSystem, path: Path) -> None:
 def state_hashes(disk: MemoryFileSystem) -> dict[str, list[str]]:
     """Of every partition: replayed from its snapshot, and from its first entry if that is there."""
     store = Store(disk)
-    text = store.load_catalog()
-    assert text is not None
     found = {}
-    for topic in json.loads(text)["topics"]:
-        for number in range(topic["partitions"]):
-            journal: Any = store.open(topic["name"], number)
+    topics = Path("disk:/topics")
+    for topic in disk.names(topics):
+        names = disk.names(topics / topic) if topic != CATALOGUE else []
+        for number in [int(name) for name in names if name.isdigit()]:
+            journal: Any = store.open(topic, number)
             snapshot = journal.latest_snapshot()
             engine, after = Engine(number), 0
             if snapshot is not None:
@@ -69,7 +70,7 @@ def state_hashes(disk: MemoryFileSystem) -> dict[str, list[str]]:
             hashes = [_replayed(journal, engine, after)]
             if journal._part.runs.position_of(1):
                 hashes.append(_replayed(journal, Engine(number), 0))
-            found[f"{topic['name']}/{number}"] = hashes
+            found[f"{topic}/{number}"] = hashes
             journal.close()
     return found
 

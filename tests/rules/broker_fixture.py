@@ -206,7 +206,7 @@ class BrokerFixture:
     def settle_down(self) -> None:
         """Return when every partition of every topic has done what there is to do at this time."""
         for _ in range(2):  # the second look runs in a later step than whatever waited before
-            for runtime in self.broker.runtimes():  # not those that are just being made
+            for runtime in map(self.broker.runtime, self.broker.serving()):
                 for number in range(len(runtime.partitions)):
                     runtime.look(number, lambda place: None).result(PATIENCE_SECONDS)
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from dejaqueue.model import RowStatus
+from dejaqueue.model import RowStatus, Topic, TopicKind
 from dejaqueue.wire.frames import SettleOp
+from tests.rules.broker_fixture import TOPIC
 from tests.rules.conftest import MakeBroker
 
 
@@ -22,6 +23,37 @@ def test_a_stale_hand_is_refused__after_lease_end(make_broker: MakeBroker, op: S
     stale = consumer.ack_rows(got.ids, got.attempts)
     assert stale.all_statuses().tolist() == [RowStatus.LEASE_LOST]
     assert consumer.ack(again).all_statuses().tolist() in ([RowStatus.OK], [])
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["known", "read again"])
+@pytest.mark.parametrize("takes_snapshot", [False, True], ids=["journal", "snapshot"])
+def test_a_stale_hand_is_refused__of_a_topic_that_was_deleted_and_made_again(
+    on_files: MakeBroker, *, restarts: bool, takes_snapshot: bool
+) -> None:
+    """Ids of the topic made later are other ones, so a late ack settles nothing there."""
+    entries = 1 if takes_snapshot else 20_000
+    broker = on_files(snapshot_entries=entries, kind="priority")
+    consumer = broker.consumer()
+    seen: list[int] = []
+    for life in range(3):
+        broker.send([b"a", b"b"])
+        [got] = consumer.take_all()
+        assert not set(seen) & set(got.ids), life
+        if seen:
+            late = consumer.ack_rows(seen, [1] * len(seen))
+            assert set(late.all_statuses().tolist()) == {RowStatus.LEASE_LOST}
+            assert broker.cancel(seen).all_statuses().tolist() == [RowStatus.NOT_FOUND] * len(seen)
+        seen += got.ids
+        if takes_snapshot:
+            broker.wait_for_snapshots()
+        if restarts:
+            broker.restart()
+        broker.broker.delete_topic(TOPIC)
+        broker.broker.create_topic(Topic(TOPIC, kind=TopicKind.PRIORITY))
+        if restarts:
+            broker.restart()
+        consumer = broker.consumer()
+    assert consumer.payloads() == []
 
 
 def test_a_second_ack_is_refused(make_broker: MakeBroker) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from dejaqueue.broker.shard import entries
@@ -28,6 +29,12 @@ def work(broker: BrokerFixture, seed: int) -> None:
                             number=seed * 1_000 + turn + 1)  # fmt: skip
         ids = reply.all_ids().tolist()
         broker.move(ids[:2], [broker.now_ms + dice.randint(0, 900)] * len(ids[:2]))
+        if rows > 3:
+            by_ms = dice.randint(-90, 90)
+            shifts = {"id": pa.array(ids[2:4]), "by_ms": pa.array([by_ms, by_ms])}
+            conditions = [dice.choice([None, due]) for due in dues[2:4]]
+            broker.write("move", shifts)
+            broker.write("move", shifts | {"if_due": pa.array(conditions, pa.int64())})
         broker.cancel(ids[-1:])
         for got in consumer.take_all():
             op = dice.choice(list(SettleOp))

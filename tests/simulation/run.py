@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 from dataclasses import dataclass
+from typing import Protocol
 
 from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.testing.simulation.machine import Machine, Reachable
-from dejaqueue.testing.simulation.world import World
+from dejaqueue.testing.simulation.world import START_US, World
 from tests.checker.fault import Fault
 from tests.checker.history import History
 from tests.checker.internal import internal_errors
@@ -23,6 +24,14 @@ from tests.simulation.vandals import Vandal
 
 SECOND = 1_000_000
 DRAIN_SECONDS = 60
+
+
+class Told(Protocol):
+    """A history, as far as a run needs it: its judges know more."""
+
+    def text(self) -> str:
+        """All of it, the same for equal seeds."""
+        ...
 
 
 @dataclass
@@ -41,6 +50,21 @@ class Run:
     virtual_seconds: float
     happened: int
     deaths: int
+
+    @classmethod
+    def of(
+        cls, world: World, history: Told, faults: list[Fault], deaths: int, also: object = ""
+    ) -> Run:
+        """What came of a world that has run.
+
+        Args:
+            also: what has to be the same for equal seeds, and is not in the history.
+        """
+        digest = hashlib.blake2b(history.text().encode(), digest_size=12)
+        digest.update(f"{world.happened} {world.now_us} {also}".encode())
+        seconds = (world.now_us - START_US) / SECOND
+        fingerprint = digest.hexdigest()
+        return cls(world.seed, faults, history, fingerprint, seconds, world.happened, deaths)  # type: ignore[arg-type]
 
 
 def simulate(seed: int, haste: int = 1, *, rude: bool = False) -> Run:
@@ -78,18 +102,7 @@ def _simulate(seed: int, haste: int, *, rude: bool) -> Run:
     history.drained = True
     if machine.broker is not None:
         machine.stop()
-    digest = hashlib.blake2b(history.text().encode(), digest_size=12)
-    digest.update(f"{world.happened} {world.now_us}".encode())
-    faults = judge(history) + vandal.faults
-    return Run(
-        seed,
-        faults,
-        history,
-        digest.hexdigest(),
-        (world.now_us - 1_700_000_000 * SECOND) / SECOND,
-        world.happened,
-        machine.deaths,
-    )
+    return Run.of(world, history, judge(history) + vandal.faults, machine.deaths)
 
 
 def history_of(scenario: Scenario) -> History:
@@ -134,6 +147,11 @@ class People:
         for consumer in self.consumers:
             consumer.drains = True
             consumer.lose()  # a slow connection would take longer than the drain has
+
+    @property
+    def all(self) -> list[Producer | Transactor]:
+        """Those who ask for something and wait for the answer."""
+        return [*self.producers, *self.transactors]
 
     def check_idle(self) -> None:
         """Everybody was answered."""

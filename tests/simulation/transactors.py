@@ -216,26 +216,28 @@ class Transactor:
         def told(error: BaseException | None) -> None:
             if state["over"]:
                 return
-            is_made = getattr(self._machine, "is_made", True)
-            too_soon = isinstance(error, TopicUnknown) and not is_made
-            if too_soon or (isinstance(error, DejaQError) and error.retry):
+            if isinstance(error, DejaQError) and error.retry:
                 again()
                 return
             state["over"] = True
             self._finish(work, note, fine=error is None)
 
+        def answer(error: BaseException | None) -> None:
+            if isinstance(error, TopicUnknown) and not getattr(self._machine, "is_made", True):
+                connection.to_client(again)  # it may be made before the answer is there
+            else:
+                connection.to_client(partial(told, error))
+
         def done(future: Future[None]) -> None:
-            error = future.exception()
-            connection.to_client(partial(told, error))
+            answer(future.exception())
 
         def arrive() -> None:
             try:
                 transactions = connection.machine.require().transactions
                 places = sorted(work.places)
                 transactions.decide(work.name, places, commit=note.commit).add_done_callback(done)
-            except DejaQError as wrong:
-                error = wrong
-                connection.to_client(lambda: told(error))
+            except DejaQError as error:
+                answer(error)
 
         connection.on_break_here = again
         connection.to_broker(arrive)

@@ -6,6 +6,7 @@ from __future__ import annotations
 LONG_FILES: dict[str, str] = {}
 
 _FIELDS_OF_A_MESSAGE = "The fields of a message, by the names that users give them."
+_FIELDS_OF_A_CHANGE = "What names messages and what changes of them, each by its name."
 _CHOICES_OF_A_CONSUMER = "What a consumer may choose, each with a default and by its name."
 _OPTIONS_OF_A_COMMAND = "The options of a command; the library that reads them passes each by name."
 _FIELDS_OF_A_QUERY = "The fields of a query; the framework reads each from its own parameter."
@@ -14,6 +15,9 @@ _FIELDS_OF_A_QUERY = "The fields of a query; the framework reads each from its o
 MANY_PARAMETERS: dict[str, str] = {
     "src/dejaqueue/cli/changes.py::move": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/messages.py::consume": _OPTIONS_OF_A_COMMAND,
+    "src/dejaqueue/cli/send.py::send": _OPTIONS_OF_A_COMMAND,
+    "src/dejaqueue/client/_aio/changes.py::AsyncChanges.move": _FIELDS_OF_A_CHANGE,
+    "src/dejaqueue/client/_sync/changes.py::Changes.move": _FIELDS_OF_A_CHANGE,
     "src/dejaqueue/client/_aio/client.py::AsyncClient.consume": _CHOICES_OF_A_CONSUMER,
     "src/dejaqueue/client/_aio/client.py::AsyncClient.consume_batches": _CHOICES_OF_A_CONSUMER,
     "src/dejaqueue/client/_aio/client.py::AsyncClient.send": _FIELDS_OF_A_MESSAGE,
@@ -115,14 +119,4 @@ NAMES: dict[str, str] = {
     "src/dejaqueue/cli/demo/run.py::data": "the option --data",
     "src/dejaqueue/cli/serve.py::data": "the option --data",
     "src/dejaqueue/schema/keys.py::data": "Arrow's word for the bytes of a text column",
-}
-
-# Commits of figures in README.md that are not one clean commit of this release. `make figures`
-# measures them anew, at one; then this list is empty.
-FIGURES_OF_OTHER_COMMITS: set[str] = {
-    "09c4bad",
-    "17468ba-dirty",
-    "40ea4c6-dirty",
-    "71cb56d-dirty",
-    "a1f05f9",
 }

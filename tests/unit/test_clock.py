@@ -6,11 +6,14 @@ Not covered: the virtual clock (tests/unit/testing/).
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
+import sys
 import threading
 
 import pytest
 
-from dejaqueue.clock import Discipline, Jump, SystemClock, Wake
+from dejaqueue.clock import Discipline, Jump, SystemClock, Wake, is_kept
 
 
 def test_the_clock_never_goes_back__when_the_wall_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,6 +25,33 @@ def test_the_clock_never_goes_back__when_the_wall_does(monkeypatch: pytest.Monke
         walls.append(wall)
         seen.append(system.now_us())
     assert seen == [5_000, 5_000, 6_000]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"), [(0, True), (1, True), (4, True), (5, False), (-1, None)]
+)
+def test_the_kernel_says_whether_the_clock_is_kept__a_refusal_says_nothing(
+    answer: int, kept: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0 to 4 are about leap seconds (man adjtimex)."""
+    asked: list[bytes] = []
+
+    def adjtimex(timex: ctypes.Array[ctypes.c_char]) -> int:
+        asked.append(timex.raw)
+        return answer
+
+    monkeypatch.setattr("dejaqueue.clock._adjtimex", adjtimex)
+    assert is_kept() is kept
+    assert set(b"".join(asked)) == {0}, "nothing is set"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux alone")
+@pytest.mark.may_skip
+def test_the_kernel_of_this_machine_can_be_asked() -> None:
+    code = "import ctypes; from dejaqueue import clock; assert clock._adjtimex is not None; "
+    code += "print(clock.is_kept())"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() in {"True", "False", "None"}
 
 
 def test_milliseconds_are_rounded_down(monkeypatch: pytest.MonkeyPatch) -> None:

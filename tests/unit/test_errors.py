@@ -7,8 +7,16 @@ from __future__ import annotations
 
 import pytest
 
+import dejaqueue
 from dejaqueue import errors
-from dejaqueue.errors import BadRequest, DejaQError, InternalError, ResourceExhausted, TopicUnknown
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    InternalError,
+    ResourceExhausted,
+    TopicUnknown,
+    all_errors,
+)
 
 
 def test_every_error_has_a_number_of_its_own() -> None:
@@ -119,3 +127,11 @@ def test_try_later_without_a_time_has_a_default() -> None:
     back = errors.from_fields({"number": 31, "text": "full"})
     assert isinstance(back, ResourceExhausted)
     assert back.retry_after_ms == 100
+
+
+def test_what_programs_catch_is_at_the_top_of_the_package() -> None:
+    inside = {"Fenced", "Elsewhere"}  # what brokers tell each other
+    for kind in all_errors():
+        if kind.__module__ == DejaQError.__module__ and kind.__name__ not in inside:
+            assert getattr(dejaqueue, kind.__name__) is kind
+            assert kind.__name__ in dejaqueue.__all__

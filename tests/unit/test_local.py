@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from dejaqueue.errors import BadRequest, DejaQError, Locked, TopicUnknown, Unava
 from dejaqueue.local import LocalTransport
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
+from dejaqueue.testing import VirtualClock
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Ping, Pong, Settle, SettleOp
 
@@ -221,3 +223,27 @@ def test_settings_stand_in_for_the_path(tmp_path: Path) -> None:
     with dejaqueue.open(tmp_path / "unused", settings=settings) as client:
         client.create_topic("t")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("opened_before", [True, False])
+def test_a_clock_that_is_moved_by_hand__next_week_in_no_time(opened_before: bool) -> None:
+    clock, week = VirtualClock(), timedelta(days=7)
+    with dejaqueue.open("memory:", clock=clock) as queue:
+        queue.create_topic("t", lease_ms=1_000)
+        consumer = queue.consume("t", max_messages=2, idle_ms=10**12)
+        if opened_before:
+            consumer.open()
+        queue.send("t", b"next week", due=clock.now() + week, key="k")
+        clock.advance(week - timedelta(milliseconds=1))
+        found = queue.get("t", key="k")
+        assert found is not None
+        assert found.state in ("scheduled", "leased")  # leased ahead, to be held until its time
+        clock.advance(ms=1)
+        message = next(consumer)
+        assert (message.payload, message.lateness_us) == (b"next week", 0)
+        assert message.due == clock.now()
+        clock.advance(week)  # the lease ends, as nobody extends it in no time: it comes again
+        again = next(consumer)
+        assert (again.key, again.attempt) == ("k", 2)
+        assert again.ack().ok
+        consumer.close()

@@ -33,6 +33,13 @@ def test_an_id_unpacks_to_what_went_in(partition: int, sequence: int) -> None:
     assert unpack_id(message_id) == (partition, sequence)
 
 
+def test_a_slip_of_the_finger_is_told_what_was_meant() -> None:
+    with pytest.raises(BadRequest, match=r"topic\.leese_ms: one of .* \(did you mean lease_ms\?\)"):
+        Topic.from_dict({"name": "t", "leese_ms": 5})
+    with pytest.raises(BadRequest, match=r"topic\.colour: one of [a-z_, ]*, got: 'red'"):
+        Topic.from_dict({"name": "t", "colour": "red"})
+
+
 def test_numbers_on_the_wire_are_for_ever() -> None:
     assert [(s.name, s.value) for s in RowStatus] == [
         ("OK", 0),
@@ -41,6 +48,7 @@ def test_numbers_on_the_wire_are_for_ever() -> None:
         ("LEASE_LOST", 3),
         ("DUPLICATE", 4),
         ("KEPT", 5),
+        ("CHANGED", 6),
     ]
     assert [(s.name, s.value) for s in MessageState] == [
         ("DONE", 0),

@@ -49,6 +49,7 @@ def test_every_setting_says_what_it_is_and_whether_it_changes_live() -> None:
             "_max",
             "port",
             "workers",
+            "slots",
             "percent",
         )
         assert not number or name.endswith(units), f"{group}.{name} names no unit"

@@ -32,6 +32,7 @@ from dejaqueue.broker.shard.timekeeping import broker_clock
 from dejaqueue.broker.topic import deleting, handing_over
 from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.cluster_port import ClusterPort, TopicOwnership, in_shards
+from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
 from dejaqueue.broker.topic.name_locks import NameLocks
 from dejaqueue.broker.topic.room import Room
 from dejaqueue.broker.topic.served_topic import ServedTopic, Service, TopicPorts
@@ -103,12 +104,16 @@ class Broker:
         self._lock = threading.Lock()
         """Over the two that follow it, for a few lines: nothing is read, written or asked in it."""
         self._topics: dict[str, ServedTopic] = {}
+        """Those that were used, or given to it by a cluster."""
+        self._alone: LoneCatalogue | None = None
+        """The catalogue, if it is one of its own."""
+        self._catalogue: Catalogue
         self._running = False
         self._names = NameLocks(self._threads.lock)
         """For calls that make, change or delete a topic, and may wait for its journals' server."""
         self._workers: list[PartitionWorker] = []
         self.snapshot_writer = self._threads.executor("dejaq-snapshots")
-        self._room = Room(self.runtimes, self.clock)
+        self._room = Room(self.runtimes, self.runtime, self.clock)
         self._opener = None if node is None else self._threads.executor("dejaq-open", OPENERS)
         self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
         settings, executor = self.settings, self._threads.executor("dejaq-history")
@@ -155,9 +160,17 @@ class Broker:
         )
         try:
             node = self.node
-            self._catalogue = (
-                node.catalogue(self.store) if node else Catalogue(self.store, self._threads.lock())
-            )
+            if node is None:
+                self._alone = LoneCatalogue(
+                    self.store,
+                    self._threads.lock(),
+                    self.snapshot_writer,
+                    self.clock.utc_ms,
+                    self._threads.future,
+                )
+                self._catalogue = self._alone
+            else:
+                self._catalogue = node.catalogue(self.store)
             self.history.journals_of = None if node is None else self._catalogue.journals
             if node is None:
                 self.keys.open(self.store)
@@ -174,18 +187,17 @@ class Broker:
         for worker in self._workers:
             worker.start()
         self.history.start()
-        if self.node is None:
-            deleting.finish_all(self.store, self._catalogue)
-        served = self._catalogue.all() if self.node is None else []  # others come by `take`
+        if self._alone is not None:
+            deleting.finish_all(self.store, self._alone)
         self._ports = TopicPorts(
-            self.store, self.clock, self.settings, self._threads, self.worker_of, self._opener
+            self.store, self.clock, self.settings, self._threads, self._worker, self._opener
         )
-        self._topics = {topic.name: self._serve(topic.name) for topic in served}
         self.started_us = self.clock.now_us()
         self._running = True
         self.phase = RUNNING
-        self._room.begin(self.store)
-        news.started(len(self._topics), (self.started_us - began_us) // 1_000)
+        # Of a cluster, topics come by `take`.
+        self._room.begin(self.store, [] if self._alone is None else self._alone.used())
+        news.started(self.topic_count, (self.started_us - began_us) // 1_000)
 
     def stop(self) -> None:
         """Finish what waits, take snapshots, close everything."""
@@ -210,6 +222,8 @@ class Broker:
             self._opener.shutdown()
         self.history.close()
         self.keys.close()
+        if self._alone is not None:
+            self._alone.close()
         self.store.close()
         self.phase = "stopped"
         news.stopped((self.clock.now_us() - began_us) // 1_000)
@@ -221,6 +235,8 @@ class Broker:
 
     def _serve(self, name: str) -> ServedTopic:
         """The topic of this name, or shard of one, with all that its partitions do."""
+        # First of all: if it is the same in the end, everything else is of this topic, too.
+        number = self._catalogue.number(topic_of(name))
         topic, node = self._catalogue.get(topic_of(name)), self.node
         service = Service(
             name,
@@ -228,6 +244,9 @@ class Broker:
             LoneOwnership() if node is None else TopicOwnership(node, name),
             node is not None,
             self._catalogue.counts(topic.name),
+            number,
+            self._catalogue.ids_from(topic.name),
+            lambda: self._catalogue.use(topic.name, number),
         )
         counting = TopicCounts()
         duties_of = self._roster.of_topic(topic.name, counting)
@@ -248,8 +267,12 @@ class Broker:
             log.warning(text, name, count, error, extra={"topic": name})
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
-        """The worker that owns a partition."""
-        return self._workers[self.store.shard_of(topic, partition) % len(self._workers)]
+        """The worker that owns a partition. Raises TopicUnknown."""
+        return self._worker(topic, self._catalogue.number(topic), partition)
+
+    def _worker(self, topic: str, number: int, partition: int) -> PartitionWorker:
+        shard = self.store.shard_of(topic, number, partition)
+        return self._workers[shard % len(self._workers)]
 
     def change_settings(self, settings: BrokerSettings) -> tuple[list[Change], list[Change]]:
         """Take over the settings that can change live.
@@ -273,9 +296,9 @@ class Broker:
             topic = self._catalogue.get(topic_of(name))
             if name not in self.served_names(topic):
                 raise in_shards(topic, 1 if self.node is None else topic.spread)
-            if self.node is not None:
+            if self.node is not None and self.node.refusal(name) is not None:
                 raise self.node.elsewhere(name)
-            raise Unavailable(f"topic {name} is being made", 50)
+            served = self._begin(name)  # nobody used it here yet
         return served
 
     def served_names(self, topic: Topic) -> tuple[str, ...]:
@@ -292,7 +315,7 @@ class Broker:
 
     def serves(self, name: str) -> bool:
         """True if the topic, or the shard of one, is served here."""
-        return name in self._topics
+        return name in self._topics or (self.node is None and bool(self._catalogue.find(name)))
 
     def take(self, name: str) -> None:
         """Serve a topic from now on, as its owner in a cluster. Raises TopicUnknown."""
@@ -305,6 +328,10 @@ class Broker:
         runtime = self._serve(name)  # it reads nothing before it is rung
         with self._lock:
             self.check_running()
+            if self.node is None and self._is_gone(
+                runtime
+            ):  # who deletes it has looked here, or will
+                raise TopicUnknown(name)
             runtime = self._topics.setdefault(name, runtime)
         self._follow_catalogue([runtime])  # it may have changed since `_serve` read it
         return runtime
@@ -348,7 +375,8 @@ class Broker:
         if topic is None or runtime.served_as not in topic.shards:
             return True
         try:
-            return runtime.journals != self._catalogue.journals(topic.name)
+            is_other = runtime.number != self._catalogue.number(topic.name)
+            return is_other or runtime.journals != self._catalogue.journals(topic.name)
         except TopicUnknown:  # it was deleted a moment ago
             return True
 
@@ -357,8 +385,29 @@ class Broker:
         return name not in self._topics and self._endings.are_over(name)
 
     def runtimes(self) -> list[ServedTopic]:
-        """Every topic that is served, the oldest first; none while the broker is not running."""
+        """Every topic that is served and was used since the start; none while the broker is not
+        running."""
         return list(self._topics.values()) if self._running else []
+
+    def serving(self) -> list[str]:
+        """What is served here, or will be when it is used, the oldest first."""
+        if not self._running:
+            return []
+        return list(self._topics) if self._alone is None else self._alone.names()
+
+    def is_used(self, name: str) -> bool:
+        """Whether a topic, or shard of one, may have journals."""
+        try:
+            return self._catalogue.is_used(topic_of(name))
+        except TopicUnknown:
+            return False
+
+    @property
+    def topic_count(self) -> int:
+        """How many topics there are: of a broker that is alone; how many it serves, of others."""
+        if not self._running:
+            return 0
+        return len(self._topics) if self._alone is None else self._alone.count
 
     def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic:
         """Make a topic. Raises BadRequest, TopicExists."""
@@ -369,12 +418,11 @@ class Broker:
         with self._names.held(topic.name):
             self.check_running()
             self.history.check(topic.history)
-            if self.node is None and topic.name in self._catalogue.leaving():
-                deleting.finish(topic.name, self.store, self._catalogue)
+            if self._alone is not None:
+                deleting.finish(topic.name, self.store, self._alone)
+                if self._alone.find(topic.name) is None:
+                    self.history.drop(topic.name)
             made = self._catalogue.create(topic, exist_ok=exist_ok)
-            if made.name not in self._topics and self.node is None:
-                self.history.drop(made.name)
-                self._begin(made.name)
         if self.node is not None:
             for name in made.shards:
                 self.node.placed(name)
@@ -386,8 +434,8 @@ class Broker:
             self.check_running()
             self.history.check(changes.get("history"))
             topic = self._catalogue.alter(name, changes)
-            names = self.served_names(topic)
-            self._follow_catalogue([one for one in self.runtimes() if one.served_as in names])
+            served = [self._topics.get(one) for one in self.served_names(topic)]
+            self._follow_catalogue([one for one in served if one is not None])
         return topic
 
     def delete_topic(self, name: str) -> None:
@@ -397,20 +445,23 @@ class Broker:
             Unavailable: it is deleted, but not everybody has let go of it yet; the same call again
                 waits for them.
         """
-        if self.node is not None:
+        if self._alone is None:
             self.check_running()
             self._catalogue.delete(name)
             self.catalogue_changed()
+            assert self.node is not None
             self.node.settled(name)
             return
         with self._names.held(name):
             self.check_running()
-            self._catalogue.delete(name)
+            self._alone.delete(name)
             with self._lock:
                 runtime = self._topics.pop(name, None)
-            if runtime is not None:  # None: the broker was stopped, or failed, while it was made
+            known: dict[int, int] = {}
+            if runtime is not None:  # somebody used it
                 self._endings.close([runtime])
-            deleting.finish(name, self.store, self._catalogue)
+                known = runtime.next_sequences()
+            deleting.finish(name, self.store, self._alone, known)
 
     def topics(self) -> list[Topic]:
         """Every topic, by name."""

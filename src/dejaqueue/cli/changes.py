@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dejaqueue.client import Settled
 
 EXIT_ROWS_REFUSED = 3
+IF_DUE = "By name: only what is due then; the rest is CHANGED, and stays."
 
 
 def _is_by_name(keys: tuple[str, ...], ids: tuple[int, ...], where: dict[str, Any]) -> bool:
@@ -29,6 +30,13 @@ def _is_by_name(keys: tuple[str, ...], ids: tuple[int, ...], where: dict[str, An
             "name the messages by --key or by --id, or select them by a filter as --group"
         )
     return not where
+
+
+def _check_choices(*, by_name: bool, dry_run: bool, if_due_ms: int | None) -> None:
+    if by_name and dry_run:
+        raise click.UsageError("--dry-run is for messages selected by a filter")
+    if not by_name and if_due_ms is not None:
+        raise click.UsageError("--if-due is for messages that are named by --key or --id")
 
 
 def _print_statuses(names: tuple[object, ...], settled: Settled, *, as_json: bool) -> int:
@@ -48,7 +56,7 @@ def _print_statuses(names: tuple[object, ...], settled: Settled, *, as_json: boo
 
 @click.command(
     epilog="Examples: `dejaq move reminders --key alice-1 --delay 1h` · "
-    "`dejaq move reminders --id 17 --id 18 --due 2026-12-24T18:00:00Z` · "
+    "`dejaq move reminders --key alice-1 --by -10m --if-due 2026-12-24T18:00:00Z` · "
     "`dejaq move reminders --group acme --to 2026-12-24T18:00:00Z --by 1h`",
 )
 @click.argument("topic")
@@ -57,9 +65,10 @@ def _print_statuses(names: tuple[object, ...], settled: Settled, *, as_json: boo
 @where_options(*WAITING_STATES)
 @click.option("--due", "due_ms", type=Instant(), help="The new time.")
 @click.option("--delay", "delay_ms", type=Span(), help="The new time, from now.")
-@click.option("--by", "by_ms", type=SignedSpan(), help="So much later, or -1h earlier; by filter.")
+@click.option("--by", "by_ms", type=SignedSpan(), help="So much later, or -1h earlier.")
 @click.option("--set-priority", type=click.IntRange(0, PRIORITY_MAX), help="The new priority.")
 @click.option("--set-group", help='The new group; "" = none.')
+@click.option("--if-due", "if_due_ms", type=Instant(), help=IF_DUE)
 @click.option("--dry-run", is_flag=True, help="By filter: only count.")
 @json_option("Print JSON lines: message, status; by filter: moved.")
 @url_option
@@ -73,6 +82,7 @@ def move(
     by_ms: int | None,
     set_priority: int | None,
     set_group: str | None,
+    if_due_ms: int | None,
     dry_run: bool,
     as_json: bool,
     url: str,
@@ -89,8 +99,8 @@ def move(
         raise click.UsageError("say the new time with --due, --delay or --by, one of them")
     if (due_ms, delay_ms, by_ms, set_priority, set_group) == (None,) * 5:
         raise click.UsageError("say the new time, --set-priority or --set-group")
-    if by_name and (by_ms is not None or dry_run):
-        raise click.UsageError("--by and --dry-run are for messages selected by a filter")
+    _check_choices(by_name=by_name, dry_run=dry_run, if_due_ms=if_due_ms)
+    by = None if by_ms is None else by_ms / 1_000
     if delay_ms is not None:
         from dejaqueue.clock import SystemClock
 
@@ -100,7 +110,7 @@ def move(
             count = client.move_where(
                 topic,
                 due=due_ms,
-                by=None if by_ms is None else by_ms / 1_000,
+                by=by,
                 set_priority=set_priority,
                 set_group=set_group,
                 dry_run=dry_run,
@@ -113,8 +123,10 @@ def move(
             keys=list(keys) or None,
             ids=list(ids) or None,
             due=due_ms,
+            by=by,
             priority=set_priority,
             group=set_group,
+            if_due=if_due_ms,
         )
     return _print_statuses(keys or ids, settled, as_json=as_json)
 
@@ -127,6 +139,7 @@ def move(
 @click.option("--key", "keys", multiple=True, help="Key of a message; may be repeated.")
 @click.option("--id", "ids", type=int, multiple=True, help="Id of a message; may be repeated.")
 @where_options(*WAITING_STATES)
+@click.option("--if-due", "if_due_ms", type=Instant(), help=IF_DUE)
 @click.option("--dry-run", is_flag=True, help="By filter: only count.")
 @json_option("Print JSON lines: message, status; by filter: cancelled.")
 @url_option
@@ -135,6 +148,7 @@ def cancel(
     topic: str,
     keys: tuple[str, ...],
     ids: tuple[int, ...],
+    if_due_ms: int | None,
     dry_run: bool,
     as_json: bool,
     url: str,
@@ -146,14 +160,15 @@ def cancel(
     """
     selected = where_of(where)
     by_name = _is_by_name(keys, ids, selected)
-    if by_name and dry_run:
-        raise click.UsageError("--dry-run is for messages selected by a filter")
+    _check_choices(by_name=by_name, dry_run=dry_run, if_due_ms=if_due_ms)
     with connect(url) as client:
         if not by_name:
             count = client.cancel_where(topic, dry_run=dry_run, **selected)
             print_fields({"would_cancel" if dry_run else "cancelled": count}, as_json=as_json)
             return 0
-        settled = client.cancel(topic, keys=list(keys) or None, ids=list(ids) or None)
+        settled = client.cancel(
+            topic, keys=list(keys) or None, ids=list(ids) or None, if_due=if_due_ms
+        )
     return _print_statuses(keys or ids, settled, as_json=as_json)
 
 

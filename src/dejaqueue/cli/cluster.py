@@ -78,8 +78,11 @@ def _clock(clock: dict[str, Any] | None) -> str:
 
 
 def _state(node: dict[str, Any]) -> str:
-    if (node.get("clock") or {}).get("apart"):
+    clock = node.get("clock") or {}
+    if clock.get("apart"):
         return "clock is off, lets go" if node["leaving"] else "clock is off, takes nothing"
+    if clock.get("comparing"):
+        return "compares its clock, takes nothing yet"
     if node.get("short"):
         return "disk is short, producers wait"
     return "leaving" if node["leaving"] else "serving"

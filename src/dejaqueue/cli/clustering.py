@@ -93,7 +93,14 @@ class ClusterSeat:
                 self.close()
                 return False
             keys = keys_beside(self._given, opened[0])
-            self.node = Node(name, opened[0], cluster.lease_ms, keys=keys, adopts=cluster.adopt)
+            self.node = Node(
+                name,
+                opened[0],
+                cluster.lease_ms,
+                keys=keys,
+                slots=cluster.slots,
+                adopts=cluster.adopt,
+            )
         return True
 
     def reload_files(self) -> None:

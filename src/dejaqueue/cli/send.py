@@ -5,10 +5,11 @@ Room: cli.
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import ExitStack
 from datetime import timedelta
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -35,7 +36,8 @@ EXIT_ROWS_REFUSED = 3
 @click.argument("topic")
 @click.argument("file", required=False, type=click.Path(allow_dash=True))
 @click.option("--text", help="One message with this payload; nothing is read.")
-@click.option("--key", help="With --text: its key, by which it can be moved or cancelled.")
+@click.option("--value", metavar="JSON", help="Instead of --text: this value as compact JSON.")
+@click.option("--key", help="With --text or --value: its key, for moving and cancelling it.")
 @click.option("--due", "due_ms", type=Instant(), help="When: 2026-12-24T18:00:00Z or UTC ms.")
 @click.option("--delay", "delay_ms", type=Span(), help="When, from now: 250ms, 10s, 5m, 2h, 1d.")
 @click.option("--priority", type=click.IntRange(0, 65_535), help="0 is most urgent.")
@@ -64,13 +66,14 @@ def send(
     topic: str,
     file: str | None,
     text: str | None,
+    value: str | None,
     fields: MessageOptions,
     file_format: str | None,
     names: ColumnOptions,
     as_json: bool,
     url: str,
 ) -> int:
-    """Send messages to TOPIC: --text, or FILE, or standard input.
+    """Send messages to TOPIC: --text, or --value, or FILE, or standard input.
 
     Prints the id of a single message, and how many were sent of many. Ends with status 3 if rows
     were refused because a live message has their key.
@@ -79,13 +82,14 @@ def send(
         raise click.UsageError("give --due or --delay, not both")
     if fields.expires_ms is not None and fields.ttl_ms is not None:
         raise click.UsageError("give --expires or --ttl, not both")
-    if text is not None:
-        if file is not None:
-            raise click.UsageError("give --text or FILE, not both")
+    if text is not None or value is not None:
+        if [text, value, file].count(None) < 2:
+            raise click.UsageError("give --text, --value or FILE, one of them")
+        content: dict[str, Any] = {"payload": text} if value is None else {"json": _parsed(value)}
         with connect(url) as client:
             message_id = client.send(
                 topic,
-                text.encode(),
+                **content,
                 due=fields.due_ms,
                 delay=_length(fields.delay_ms),
                 key=fields.key,
@@ -95,7 +99,7 @@ def send(
             )
         return _print_single(message_id, as_json=as_json)
     if fields.key is not None:
-        raise click.UsageError("--key goes with --text; for a file, name a --key-column")
+        raise click.UsageError("--key goes with --text or --value; a file has a --key-column")
 
     from dejaqueue.cli.sources import Columns, format_of
     from dejaqueue.clock import SystemClock
@@ -120,6 +124,13 @@ def send(
         source = _open(file, stack)
         client = stack.enter_context(connect(url))
         return _send_all(client, topic, source, chosen, columns, now_ms=now_ms, as_json=as_json)
+
+
+def _parsed(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as wrong:
+        raise click.UsageError(f"--value: JSON, got: {value[:60]} ({wrong})") from None
 
 
 def _length(length_ms: int | None) -> timedelta | None:

@@ -118,7 +118,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     http.start()
     try:
         broker.start()
-        _warn_if_open(host, gate, tls, tokens)
+        _warn(host, gate, tls, tokens)
         token = _start_token(settings, gate)
         flight = FlightServer(
             broker, host, settings.server.port, gate=gate, tls=tls, forwarding=forwarding
@@ -195,6 +195,18 @@ def _tokens(settings: BrokerSettings, broker: Broker) -> Tokens | None:
     issuer = IssuerKeys(settings.oidc)
     issuer.start()  # it ends with the process
     return Tokens(settings.oidc, broker.keys, issuer)
+
+
+def _warn(host: str, gate: Gate, tls: ServerTls | None, tokens: Tokens | None) -> None:
+    """Say once what an operator should know before others rely on this broker."""
+    from dejaqueue.clock import is_kept
+
+    _warn_if_open(host, gate, tls, tokens)
+    if is_kept() is False:
+        log.warning(
+            "no time synchronisation keeps the clock of this machine, says its kernel: messages "
+            "are due by that clock, right or wrong"
+        )
 
 
 def _warn_if_open(host: str, gate: Gate, tls: ServerTls | None, tokens: Tokens | None) -> None:

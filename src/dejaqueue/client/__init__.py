@@ -22,8 +22,10 @@ from dejaqueue.client._sync.transaction import Transaction
 from dejaqueue.client.browsing import DueHistogram, Where
 from dejaqueue.client.consuming.lateness import LatenessHistogram
 from dejaqueue.client.credentials import Tls
+from dejaqueue.client.message_view import MessageView
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.sent import Sent
+from dejaqueue.client.topic_settings import TopicSettings
 
 __all__ = [
     "AsyncBatchConsumer",
@@ -42,11 +44,13 @@ __all__ = [
     "LatenessHistogram",
     "Message",
     "MessageBatch",
+    "MessageView",
     "Producer",
     "SendResult",
     "Sent",
     "Settled",
     "Tls",
+    "TopicSettings",
     "Transaction",
     "Where",
 ]

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.client.changes import shift_ms_of
 from dejaqueue.client.sending.inputs import delay_ms_of, due_ms_of, int64s_of, texts_of
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import check_topic_name
@@ -143,6 +144,16 @@ def check_peek(
     return {"op": "peek", **fields}
 
 
+def check_get(topic: str, message_id: int | None, key: str | None) -> dict[str, Any]:
+    """The ticket of a look at one message. Raises BadRequest."""
+    if (message_id is None) == (key is None):
+        raise BadRequest("id", "one of id and key", None if key is None else "both")
+    if key is not None and not isinstance(key, str):
+        raise BadRequest("key", "a text", key)
+    ids = None if message_id is None else [message_id]
+    return check_peek(topic, 1, ids, None if key is None else [key], {})
+
+
 def check_histogram(
     topic: str, bucket: timedelta | float, where: dict[str, Any], *, exact: bool
 ) -> dict[str, Any]:
@@ -167,18 +178,9 @@ def check_change(
     if due is not None:
         fields["due"] = due_ms_of(due)
     if by is not None:
-        fields["by_ms"] = _shift_ms(by)
+        fields["by_ms"] = shift_ms_of(by)
     changes = {"set_priority": set_priority, "set_group": set_group}
     return fields | {name: value for name, value in changes.items() if value is not None}
-
-
-def _shift_ms(by: timedelta | float) -> int:
-    """Milliseconds of a shift, which may be negative."""
-    if isinstance(by, timedelta):
-        by = by.total_seconds()
-    if isinstance(by, int | float) and by < 0:
-        return -delay_ms_of(-by, "by")
-    return delay_ms_of(by, "by")
 
 
 # --- calls, which block -----------------------------------------------------------------------

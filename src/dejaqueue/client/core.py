@@ -14,13 +14,14 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm
-from dejaqueue.client.changes import change_columns
+from dejaqueue.client.changes import Change, condition_columns
 from dejaqueue.client.consuming.clock_offset import ClockOffset
 from dejaqueue.client.consuming.consume_core import ConsumeSettings
 from dejaqueue.client.link import WriteLink, backoff_ms
@@ -38,6 +39,8 @@ from dejaqueue.wire.frames import Reply
 
 Answer = TypeVar("Answer")
 Carry = Callable[[pa.RecordBatch], pa.RecordBatch]
+LinkFor = Callable[[tuple[str, ...]], WriteLink]
+"""Gives the link for batches of these columns."""
 LINKS_MAX = 64
 """Write streams kept open; the one unused for longest makes room."""
 WINDOW = 32
@@ -70,9 +73,16 @@ class ClientCore:
         self._producer_links: weakref.WeakSet[WriteLink] = weakref.WeakSet()
         self._closed = False
 
+    def shown(self, kind: str, where: str) -> str:
+        """The client as a person reads it."""
+        name = f" name={self.name!r}" if self.name else ""
+        return f"<{kind} {where}{name}{', closed' if self._closed else ''}>"
+
     # --- links ---------------------------------------------------------------------------------
 
-    def _new_link(self, stream: WriteStream, window: int = WINDOW) -> WriteLink:
+    def _new_link(
+        self, stream: WriteStream, window: int = WINDOW, *, repeats: bool = True
+    ) -> WriteLink:
         if self._closed:
             raise Unavailable("the client is closed")
         return WriteLink(
@@ -81,6 +91,7 @@ class ClientCore:
             self.clock,
             retry_ms_max=self.retry_ms_max,
             window=window,
+            repeats=repeats,
         )
 
     def _producer_name(self) -> str:
@@ -155,44 +166,39 @@ class ClientCore:
         """
         stream = WriteStream(topic, "enqueue", acks).check()
         batches = batches_of(rows, self.now_ms)
-        return result_of(self._write_all(stream, map(carry, batches) if carry else batches))
+        link_for = partial(self.link, stream)
+        return result_of(_write_all(link_for, map(carry, batches) if carry else batches))
 
-    def _write_all(self, stream: WriteStream, batches: Iterable[pa.RecordBatch]) -> list[Reply]:
-        """Send batches, pipelined; their replies. Raises the first error, when all are answered."""
-        answers: list[Future[Reply]] = []
-        try:
-            for batch in batches:  # one by one: each waits for its place in the window
-                answers.append(  # noqa: PERF401
-                    self.link(stream, tuple(batch.schema.names)).send(batch)
-                )
-        finally:
-            for answer in answers:
-                answer.exception()
-        return [answer.result() for answer in answers]
-
-    def move(
-        self, topic: str, named: dict[str, Any], due: object, priority: object, group: object
-    ) -> Settled:
+    def move(self, topic: str, named: dict[str, Any], change: Change) -> Settled:
         """Give scheduled messages other times, priorities or groups (rule 9); blocks until
         durable."""
         name, column = _named(**named)
-        columns = {name: column, **change_columns(len(column), due, priority, group)}
+        columns = {name: column, **change.columns(len(column), self.now_ms)}
         schema = pa.schema([messages.MOVE.field(field) for field in columns])
         batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
-        return self._settle_all(WriteStream(topic, "move"), batch)
+        stream = WriteStream(topic, "move")
+        if change.repeats:
+            return self._settle_all(stream, batch)
+        # Sent once, over a new connection: of one that may be broken already nobody could tell
+        # whether the move left. And only when a broker answers.
+        self.call("clock", {})
+        link = self._new_link(stream, repeats=False)
+        try:
+            return _settled(lambda _: link, batch)
+        finally:
+            link.close()
 
-    def cancel(self, topic: str, named: dict[str, Any]) -> Settled:
+    def cancel(self, topic: str, named: dict[str, Any], if_due: object = None) -> Settled:
         """Cancel scheduled messages (rule 9); blocks until durable."""
         name, column = _named(**named)
-        batch = pa.RecordBatch.from_arrays(
-            [column], schema=pa.schema([messages.CANCEL.field(name)])
-        )
+        columns = {name: column, **condition_columns(len(column), if_due)}
+        schema = pa.schema([messages.CANCEL.field(field) for field in columns])
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
         return self._settle_all(WriteStream(topic, "cancel"), batch)
 
     def _settle_all(self, stream: WriteStream, batch: pa.RecordBatch) -> Settled:
         stream.check()
-        pieces = (batch.slice(at, ROWS_MAX) for at in range(0, batch.num_rows, ROWS_MAX))
-        return Settled(result_of(self._write_all(stream, pieces)).statuses)
+        return _settled(partial(self.link, stream), batch)
 
     # --- consuming, looking --------------------------------------------------------------------
 
@@ -203,6 +209,11 @@ class ClientCore:
         core = TopicCore(self.transport, stream, settings, self.clock, self.alarm, self.settle_link)
         self._consumers.add(core)
         return core
+
+    def drain(self) -> None:
+        """Let all consumers finish; returns at once."""
+        for consumer in list(self._consumers):
+            consumer.drain()
 
     def now_ms(self) -> int:
         """The broker's time, measured within the last minute; may block for a call or three."""
@@ -251,6 +262,24 @@ class ClientCore:
             link.close()
         self.alarm.stop()
         self.transport.close()
+
+
+def _write_all(link_for: LinkFor, batches: Iterable[pa.RecordBatch]) -> list[Reply]:
+    """Send batches, pipelined; their replies. Raises the first error, when all are answered."""
+    answers: list[Future[Reply]] = []
+    try:
+        for batch in batches:  # one by one: each waits for its place in the window
+            answers.append(link_for(tuple(batch.schema.names)).send(batch))  # noqa: PERF401
+    finally:
+        for answer in answers:
+            answer.exception()
+    return [answer.result() for answer in answers]
+
+
+def _settled(link_for: LinkFor, batch: pa.RecordBatch) -> Settled:
+    """Send a batch of any length; the status of each row."""
+    pieces = (batch.slice(at, ROWS_MAX) for at in range(0, batch.num_rows, ROWS_MAX))
+    return Settled(result_of(_write_all(link_for, pieces)).statuses)
 
 
 def _named(

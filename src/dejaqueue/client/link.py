@@ -3,7 +3,7 @@
 Room: client. Knows numbers and futures, not what is in a batch.
 Holds: a batch has one number for ever, and is sent in the order of numbers; what was not answered
 when a connection broke is sent again under the same number and producer name (rule 10), until
-`retry_ms_max` is used up; every future ends.
+`retry_ms_max` is used up; every future ends. What must not be done twice is not sent again.
 See: transport.py for the channel beneath; sending/gather.py and _sync/producer.py, which send.
 """
 
@@ -61,6 +61,8 @@ class WriteLink:
 
     Args:
         window: batches on their way at most; `send` blocks when there are more.
+        repeats: False = to do a batch twice is not the same as to do it once, and the broker would
+            not notice: one that may have been carried out is not sent again, but Unavailable.
     """
 
     def __init__(
@@ -71,12 +73,14 @@ class WriteLink:
         *,
         retry_ms_max: int,
         window: int = 32,
+        repeats: bool = True,
     ) -> None:
         self.stream = stream
         self.window = threading.Semaphore(window)
         self._transport = transport
         self._clock = clock
         self._retry_us_max = retry_ms_max * 1000
+        self._repeats = repeats
         self._order = threading.Lock()  # held while numbering and writing
         self._state = threading.Lock()  # held for moments only; replies take it
         self._waiting: dict[int, _Waiting] = {}
@@ -181,7 +185,15 @@ class WriteLink:
                         waiting.answer.set_exception(wrong)
                 return
         was_current = self._drop(connection)
-        if isinstance(wrong, Unavailable):
+        if isinstance(wrong, Elsewhere):
+            waiting.sendings -= 1  # nothing of it was carried out there
+        if isinstance(wrong, Unavailable) and not (self._repeats or isinstance(wrong, Elsewhere)):
+            # Elsewhere says that nothing was carried out; any other end leaves that open.
+            wrong = Unavailable(
+                f"the connection broke in the middle of this {self.stream.op}, which is not sent "
+                f"again, as it could be carried out twice: whether it was is unknown ({wrong})"
+            )
+        elif isinstance(wrong, Unavailable):
             # Only the first failure on a channel counts: what follows is sent again with it.
             if was_current:
                 self._wrong = wrong

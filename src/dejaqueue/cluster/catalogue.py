@@ -72,6 +72,7 @@ class Kept:
         waits: while it is being deleted, what is served apart of it and was not let go yet.
         edition: how often it was changed.
         gone: what topics of this name that were deleted were called in the store, the newest last.
+        start: the slot of its first shard (placement.py).
     """
 
     topic: Topic
@@ -83,6 +84,7 @@ class Kept:
     waits: tuple[str, ...] = ()
     edition: int = 0
     gone: tuple[str, ...] = ()
+    start: int = 0
 
     @classmethod
     def of(cls, fact: Fact) -> Kept:
@@ -99,6 +101,7 @@ class Kept:
                 tuple(values.get("waits", ())),
                 values.get("edition", 0),
                 tuple(values.get("gone", ())),
+                values["start"],
             )
         except (ValueError, KeyError, TypeError) as wrong:
             raise JournalDamaged(f"coordinator, fact {fact.key}: {wrong}") from wrong
@@ -111,6 +114,7 @@ class Kept:
             "counts": list(self.counts),
             "journals": self.journals,
             "edition": self.edition,
+            "start": self.start,
         }
         if self.state is State.MAKING:
             values["maker"] = self.maker
@@ -131,6 +135,8 @@ class ClusterCatalogue(Catalogue):
 
     Attributes:
         maker: the life of this broker, for what it makes.
+        start_of: where the first shard of a new topic is to lie.
+        version: grows whenever anything changed of what is known.
     """
 
     def __init__(
@@ -144,6 +150,8 @@ class ClusterCatalogue(Catalogue):
         self._clock: Clock = clock or SteadyClock()
         self._heard_us = 0
         self.maker = ""
+        self.start_of: Callable[[Topic], int] = lambda topic: 0
+        self.version = 0
         self._making: dict[str, Topic] = {}
         """What this broker is making just now."""
         self._kept: dict[str, Kept] = {}
@@ -197,6 +205,7 @@ class ClusterCatalogue(Catalogue):
         if kept == self._kept:
             return
         self._kept = kept
+        self.version += 1
         living = {name: one for name, one in kept.items() if one.state is State.LIVING}
         self._counts = {name: one.counts for name, one in living.items()}
         self._topics = {name: one.topic for name, one in living.items()}
@@ -216,6 +225,27 @@ class ClusterCatalogue(Catalogue):
         """What the coordinator has of a topic, whatever is known here. Raises Unavailable."""
         fact = self._coordinator.get(PREFIX + name)
         return None if fact is None else Kept.of(fact)
+
+    def all(self) -> list[Topic]:
+        """Every topic, by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def find(self, name: str) -> Topic | None:
+        """The topic, None if there is none, as far as is known here."""
+        return self._topics.get(name)
+
+    @property
+    def count(self) -> int:
+        """How many topics there are, and are being made here."""
+        return len(self._topics) + len(self._making)
+
+    def by_name(self) -> Mapping[str, Topic]:
+        """Every topic; does not change, a change makes another one."""
+        return self._topics
+
+    def counts(self, name: str) -> tuple[int, ...]:
+        """How many partitions the topic had, one after the other; the last is its number now."""
+        return self._counts.get(name, ()) or (self.get(name).partitions,)
 
     def get(self, name: str) -> Topic:
         """The topic of this name, or TopicUnknown: one that another broker made is asked for.
@@ -242,10 +272,10 @@ class ClusterCatalogue(Catalogue):
         """What topics that are there, or come or go, are called in the store of journals."""
         return {one.journals for one in self._kept.values() if one.state is not State.DELETED}
 
-    def placed(self) -> Mapping[str, Topic]:
-        """Topics by name whose unit matters: those that are being deleted are let go by owners."""
+    def placed(self) -> Mapping[str, Kept]:
+        """Topics by name whose slot matters: those that are being deleted are let go by owners."""
         return {
-            name: one.topic
+            name: one
             for name, one in self._kept.items()
             if one.state in (State.LIVING, State.DELETING)
         }
@@ -262,8 +292,9 @@ class ClusterCatalogue(Catalogue):
 
         def add() -> Topic:
             self.check_settled(topic.name)
-            if self._exists(topic, exist_ok=exist_ok):
-                return self._topics[topic.name]
+            known = self._exists(topic, exist_ok=exist_ok)
+            if known is not None:
+                return known
             self._check_new(topic)
             return self._add(topic)
 
@@ -279,7 +310,19 @@ class ClusterCatalogue(Catalogue):
 
     def alter(self, name: str, changes: dict[str, Any]) -> Topic:
         """Change settings that may change; the others are refused."""
-        return self._again(lambda: self._alter(name, changes))
+
+        def change() -> Topic:
+            topic, counts = self._altered(name, changes), self.counts(name)
+            if topic.partitions > counts[-1]:
+                counts += (topic.partitions,)
+            return self._put(topic, counts)
+
+        return self._again(change)
+
+    def _of_another_spread(self, topic: Topic) -> list[Topic]:
+        """See Catalogue."""
+        others = (*self._topics.values(), *self._making.values())
+        return [one for one in others if one.spread != topic.spread]
 
     def _again(self, change: Callable[[], Topic]) -> Topic:
         for _ in range(TRIES):
@@ -307,14 +350,24 @@ class ClusterCatalogue(Catalogue):
         revision = 0 if before is None else before.revision
         gone = () if before is None else before.gone
         state = State.MAKING
-        kept = Kept(topic, (topic.partitions,), journals, revision, state, self.maker, gone=gone)
+        start = self.start_of(topic)
+        kept = Kept(
+            topic,
+            (topic.partitions,),
+            journals,
+            revision,
+            state,
+            self.maker,
+            gone=gone,
+            start=start,
+        )
         self._making[name] = topic
         try:
             made = self._write(kept)
             try:
                 living = replace(made, state=State.LIVING)
                 self._store.make(journals, living.to_bytes().decode())
-                self._write(living)
+                self._say_it_lives(living)
             except BaseException:
                 with suppress(Conflict, DejaQError):  # else a round finds it
                     self._write(replace(made, state=State.DELETING))
@@ -323,6 +376,19 @@ class ClusterCatalogue(Catalogue):
             self._making.pop(name, None)
         self.read()
         return topic
+
+    def _say_it_lives(self, living: Kept) -> None:
+        """The journals of what is being made are marked; another broker may have said so already.
+
+        Raises Conflict, Unavailable.
+        """
+        try:
+            self._write(living)
+        except Conflict:  # by `finish` or `adopt`
+            known = self.ask(living.topic.name)
+            is_said = known is not None and known.journals == living.journals
+            if known is None or not is_said or known.state is not State.LIVING:
+                raise
 
     def _check_free(self, name: str) -> None:
         """Raise Refused if there are journals of a topic of this name, as when facts went back."""
@@ -336,11 +402,9 @@ class ClusterCatalogue(Catalogue):
                         "see `dejaq cluster check`"
                     )
 
-    def _put(self, topic: Topic, counts: tuple[int, ...] = ()) -> Topic:
+    def _put(self, topic: Topic, counts: tuple[int, ...]) -> Topic:
         known = self._kept[topic.name]
-        changed = replace(
-            known, topic=topic, counts=counts or known.counts, edition=known.edition + 1
-        )
+        changed = replace(known, topic=topic, counts=counts, edition=known.edition + 1)
         self._write(changed)
         self.note(changed)
         return topic
@@ -443,6 +507,11 @@ class ClusterCatalogue(Catalogue):
 
         self._change(name, without)
 
+    def bury(self, kept: Kept) -> None:
+        """Drop the journals of a deleted topic that everybody has let go of. Raises Unavailable."""
+        self._store.drop(kept.journals)
+        self.buried(kept.topic.name)
+
     def buried(self, name: str) -> None:
         """The journals of a deleted topic are dropped: leave a tombstone."""
 
@@ -467,19 +536,41 @@ class ClusterCatalogue(Catalogue):
         self._store.drop(journals)
         return True
 
-    def give_up(self, living: Collection[str]) -> None:
-        """Delete what somebody began to make and does not: its maker is none of these lives."""
+    def abandoned(self, living: Collection[str]) -> tuple[str, ...]:
+        """Topics that somebody began to make and does not: their makers are none of these lives."""
+        return tuple(name for name, one in self._kept.items() if self._is_left(one, living))
 
-        def begin(found: Kept) -> Kept | None:
-            return replace(found, state=State.DELETING) if _is_left(found) else None
+    def finish(self, name: str, living: Collection[str]) -> None:
+        """Have an abandoned topic live if its journals are marked as made, and delete it otherwise.
 
-        def _is_left(found: Kept) -> bool:
-            if found.state is not State.MAKING or found.topic.name in self._making:
-                return False
-            return found.maker == self.maker or found.maker not in living
+        A maker whose fact says *making* may have been told that the topic lives, and messages may
+        have been acknowledged: a coordinator that was restored from a copy of that moment says so
+        again. Raises Unavailable.
+        """
 
-        for name in [name for name, one in self._kept.items() if _is_left(one)]:
-            self._change(name, begin)
+        def end(found: Kept) -> Kept | None:
+            if not self._is_left(found, living):
+                return None
+            text = self._store.made(found.journals).get(found.journals)
+            if text is None:
+                return replace(found, state=State.DELETING)
+            return replace(_as_noted(found, text), state=State.LIVING, revision=found.revision)
+
+        self._change(name, end)
+
+    def _is_left(self, found: Kept, living: Collection[str]) -> bool:
+        if found.state is not State.MAKING or found.topic.name in self._making:
+            return False
+        return found.maker == self.maker or found.maker not in living
+
+
+def _as_noted(found: Kept, text: str) -> Kept:
+    """A topic as it is noted beside its journals; without a note that is its own, as found."""
+    with suppress(JournalDamaged):
+        noted = Kept.of(Fact("texts/" + found.journals, text.encode(), 0))
+        if noted.journals == found.journals:
+            return noted
+    return found
 
 
 def _after_going_back(known: Kept, found: Kept | None) -> Kept:

@@ -65,11 +65,11 @@ def check(catalogue: ClusterCatalogue, store: JournalStore, *, adopt: bool) -> l
         for journals, text in sorted(texts.items())
         if (one := _of_journals(catalogue, store, journals, text, adopt=adopt)) is not None
     ]
-    missing = words - texts.keys()
+    missing = [name for name in sorted(words - texts.keys()) if _lives(catalogue, name)]
     if missing:
-        missing -= store.made().keys()  # of what was made while we looked
-        found += [one for journals in sorted(missing) for one in _without(catalogue, journals)]
-    return found
+        made = store.made()  # later than that they live, since journals are made before
+        missing = [name for name in missing if name not in made and _lives(catalogue, name)]
+    return found + [Astray(name.rpartition(".")[0], name, Lack.JOURNALS) for name in missing]
 
 
 def _of_journals(
@@ -88,12 +88,16 @@ def _of_journals(
     known = catalogue.look(name)
     if known is None:
         lack = Lack.FACT
+    elif known.journals in kept.gone:
+        lack = Lack.EDITION  # this one was made when that one was deleted
     elif known.journals != journals or known.state is State.DELETED:
         # Journals of a topic that was deleted are dropped before its name is free again.
         is_there = journals in store.made()
         return Astray(name, journals, Lack.NAME) if is_there else None
     elif known.state is State.LIVING and known.edition < kept.edition:
         lack = Lack.EDITION
+    elif known.state is State.MAKING and (adopt or _lives_here(catalogue, known)):
+        lack = Lack.EDITION  # it lived already, or its maker is about to say that it does
     else:
         if known.state is State.LIVING and known.edition > kept.edition:
             catalogue.note(known)
@@ -101,10 +105,13 @@ def _of_journals(
     return Astray(name, journals, lack, adopted=adopt and catalogue.adopt(kept, known))
 
 
-def _without(catalogue: ClusterCatalogue, journals: str) -> list[Astray]:
-    """Of a topic that has no journals, if it still is there."""
-    name = journals.rpartition(".")[0]
-    known = catalogue.look(name)
-    if known is None or known.journals != journals or known.state is not State.LIVING:
-        return []
-    return [Astray(name, journals, Lack.JOURNALS)]
+def _lives_here(catalogue: ClusterCatalogue, known: Kept) -> bool:
+    """Whether a topic lives as this broker has it."""
+    here = catalogue.kept(known.topic.name)
+    return here is not None and here.journals == known.journals and here.state is State.LIVING
+
+
+def _lives(catalogue: ClusterCatalogue, journals: str) -> bool:
+    """Whether a topic that has these journals lives, as the coordinator has it now."""
+    known = catalogue.look(journals.rpartition(".")[0])
+    return known is not None and known.journals == journals and known.state is State.LIVING

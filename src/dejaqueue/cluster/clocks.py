@@ -5,35 +5,47 @@ was written after it last looked, and before it looks now: that bounds how far t
 off, from both sides, without anybody having to be asked, as narrowly as it looks often. The next
 bounds lie elsewhere, since brokers look at uneven intervals, so that all of them together are
 narrower still. A broker that knows of nobody whose clock agrees with its own looks more often until
-it knows all of them well: when its clock is put right, that shows at its next look.
+it knows all of them well: when its clock is put right, that shows at its next look. So do all while
+one has come that has not compared yet, which takes nothing until then.
 
 Room: cluster. Called by the node's rounds; reads no clock but those it is given.
 Holds: a clock is called apart only if it is for certain, by more than so much; who is right is what
 most brokers say, and of two that differ the one that was there first; who was apart stays so until
-somebody agrees.
+somebody agrees; who comes takes nothing before it has compared, but for those who do not answer.
 See: node.py; clock.py for jumps that a broker sees by itself; ADR 0026.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dejaqueue import limits
+from dejaqueue.broker import news
 from dejaqueue.clock import Clock
 from dejaqueue.cluster.members import Member
 from dejaqueue.coordinator.interface import Coordinator, Fact
+from dejaqueue.settings import ClockSettings
+
+log = logging.getLogger("dejaqueue.cluster")
 
 PREFIX = "clocks/"
 EXCHANGE_MS_MIN, EXCHANGE_MS_MAX = 1_000, 2_000
 """Bounds of the time between two looks at each other's clocks, which is drawn each time."""
 UNSURE_MS_MIN, UNSURE_MS_MAX = 100, 300
-"""The same while nobody is known to agree, and some clock is not known well. A look knows a clock
-to within the time since the look before: these do as soon as the other broker has written."""
+"""The same while nobody is known to agree, and some clock is not known well; and while somebody
+compares. A look knows a clock to within the time since the look before: these do as soon as the
+other broker has written."""
 WIDENS_PPM = 2_000
 """Bounds widen by this part of the time since: clocks run apart, and are put right."""
+
+
+def _well_us(limit_us: int) -> int:
+    """Bounds that are this far apart at most tell a clock well."""
+    return max(limit_us, UNSURE_MS_MAX * 1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +101,7 @@ class ClockComparison:
         """Of the others' clocks, the same."""
         self._dice = random.Random(node)  # not for secrets: looks must not go in step
         self._apart_us = 0
+        self._begun_us = 0
 
     @property
     def next_us(self) -> int:
@@ -98,6 +111,62 @@ class ClockComparison:
     def bounds(self) -> dict[str, Bounds]:
         """How far the clocks of others are ahead of this broker's, as far as is known, by node."""
         return {node: bounds.seen_from(self._ahead_us) for node, bounds in self._bounds.items()}
+
+    def begin(self) -> None:
+        """A life of this broker begins: what it knew of the others before does not count."""
+        self._begun_us = self._elapsed.now_us()
+
+    def judged(
+        self, member: Member, facts: list[Fact], clock: Clock, settings: ClockSettings
+    ) -> Member:
+        """This broker's member fact, by what is known of the others' clocks. Raises Unavailable.
+
+        Args:
+            member: its fact so far, whether it has joined or not.
+            facts: of members.
+            clock: this broker's.
+        """
+        self.look(member.session, clock)
+        joined = self.joined(facts, member)
+        limit_us = settings.step_ms_max * 1_000
+        apart_us = self.apart_us(joined, limit_us)
+        comparing = member.comparing and not self._has_compared(joined, limit_us)
+        if comparing or any(Member.of(fact).comparing for fact in facts):
+            self._look_soon()
+        leaving = abs(apart_us) > settings.apart_ms_max * 1_000
+        if (apart_us != 0, leaving) != (member.apart, member.leaving):
+            news.clock_apart(self._node, apart_us, lets_go=leaving)
+        apart = apart_us != 0
+        return replace(member, comparing=comparing, apart=apart, leaving=leaving, apart_us=apart_us)
+
+    def _has_compared(self, joined: Iterable[str], limit_us: int) -> bool:
+        """Whether the clock of each other one is known, or has been waited for long enough.
+
+        Who died without a word is a member for as long as its lease, so that is long enough; and
+        each broker that goes its rounds has written twice by then.
+        """
+        well_us = _well_us(limit_us)
+        unknown = [
+            node for node in joined if node != self._node and not self._is_known(node, well_us)
+        ]
+        wait_us = max(self._lease_us, 2 * EXCHANGE_MS_MAX * 1_000)
+        if unknown and self._elapsed.now_us() < self._begun_us + wait_us:
+            return False
+        if unknown:
+            text = "node %s takes topics, though its clock was not compared with that of %s"
+            log.warning(text, self._node, ", ".join(sorted(unknown)))
+        return True
+
+    def _is_known(self, node: str, well_us: int) -> bool:
+        bounds = self._bounds.get(node)
+        if bounds is None or bounds.at_us < self._begun_us:
+            return False
+        apart_us = bounds.seen_from(self._ahead_us).apart_us
+        return bounds.most_us - bounds.least_us <= well_us or abs(apart_us) > well_us
+
+    def _look_soon(self) -> None:
+        soon_us = self._dice.randint(UNSURE_MS_MIN, UNSURE_MS_MAX) * 1_000
+        self._next_us = min(self._next_us, self._elapsed.now_us() + soon_us)
 
     def look(self, session: str, clock: Clock) -> None:
         """Write this broker's time and read the others', if it is time. Raises Unavailable."""
@@ -146,7 +215,7 @@ class ClockComparison:
             session, _ = self._written.get(member.node, (member.session, 0))
             session = own.session if member.node == self._node else session
             if not member.apart and member.session == session:
-                found[member.node] = fact.revision
+                found[member.node] = member.place or fact.revision
         found.setdefault(self._node, limits.INSTANT_MS_MAX)
         return found
 
@@ -171,16 +240,15 @@ class ClockComparison:
         elif agrees:
             self._apart_us = 0
         # Else nobody agrees: that the others are gone does not make a wrong clock right.
-        well_us = max(limit_us, UNSURE_MS_MAX * 1_000)
+        well_us = _well_us(limit_us)
         if not agrees and any(b.most_us - b.least_us > well_us for b in others.values()):
-            soon_us = self._dice.randint(UNSURE_MS_MIN, UNSURE_MS_MAX) * 1_000
-            self._next_us = min(self._next_us, self._elapsed.now_us() + soon_us)
+            self._look_soon()
         return self._apart_us
 
     def described(self, member: Member) -> dict[str, object]:
         """What an operator sees of a member's clock: by how many milliseconds it is ahead of this
         broker's, at least and at most, None = not known; and whether it says itself that it is
-        apart."""
+        apart, or compares yet."""
         bounds = self.bounds().get(member.node)
         if member.node == self._node:
             bounds = Bounds(0, 0, 0)
@@ -188,6 +256,7 @@ class ClockComparison:
             "ahead_ms_min": None if bounds is None else bounds.least_us // 1_000,
             "ahead_ms_max": None if bounds is None else -(-bounds.most_us // 1_000),
             "apart": member.apart,
+            "comparing": member.comparing,
         }
 
     def forget(self) -> None:

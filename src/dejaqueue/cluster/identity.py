@@ -1,7 +1,7 @@
 """Which cluster this is: the same word at the coordinator and in the store of journals.
 
-    fact cluster/identity        {"id": …, "is_kept": …, "maker": …}
-    document cluster             {"id": …}, in the store of journals
+    fact cluster/identity        {"id": …, "slots": …, "is_kept": …, "maker": …}
+    document cluster             {"id": …, "slots": …}, in the store of journals
 
 Room: cluster. Asked when a broker starts, before it joins.
 Holds: brokers that share a coordinator and not a store of journals, or the reverse, do not
@@ -33,28 +33,45 @@ class Identity:
     """What the coordinator knows.
 
     Attributes:
+        slots: into how many its topics are dealt, for the life of the cluster.
         is_kept: the store of journals has it, too.
         maker: the broker that writes it there.
     """
 
     id: str
+    slots: int
     is_kept: bool
     maker: str
     revision: int = 0
 
     def to_bytes(self) -> bytes:
         """As a fact's value."""
-        values = {"id": self.id, "is_kept": self.is_kept, "maker": self.maker}
+        values = {
+            "id": self.id,
+            "slots": self.slots,
+            "is_kept": self.is_kept,
+            "maker": self.maker,
+        }
         return json.dumps(values).encode()
+
+    def to_document(self) -> str:
+        """As the store of journals has it."""
+        return json.dumps({"id": self.id, "slots": self.slots})
 
 
 def agree(
-    coordinator: Coordinator, store: JournalStore, clock: Clock, *, adopts: bool = False
-) -> str:
-    """What this cluster is called at the coordinator and in the store alike.
+    coordinator: Coordinator,
+    store: JournalStore,
+    clock: Clock,
+    *,
+    slots: int,
+    adopts: bool = False,
+) -> Identity:
+    """What this cluster is, at the coordinator and in the store alike.
 
     Args:
         clock: elapsed time.
+        slots: of a cluster that is made now.
         adopts: let a coordinator that knows no cluster take that of the journals.
 
     Raises:
@@ -65,58 +82,61 @@ def agree(
     while True:
         waited_us = clock.now_us() - began_us
         try:
-            name = _look(
-                coordinator, store, maker, adopts=adopts, replaces=waited_us > MAKER_US_MAX
-            )
+            new = Identity("", slots, is_kept=False, maker=maker)
+            found = _look(coordinator, store, new, adopts=adopts, replaces=waited_us > MAKER_US_MAX)
         except Unavailable:  # servers that start together may take a while
             if waited_us > PATIENCE_US:
                 raise
-            name = None
-        if name is not None:
-            return name
+            found = None
+        if found is not None:
+            return found
         clock.wait_until(clock.now_us() + LOOK_US, Wake())
 
 
 def _look(
-    coordinator: Coordinator, store: JournalStore, maker: str, *, adopts: bool, replaces: bool
-) -> str | None:
+    coordinator: Coordinator, store: JournalStore, new: Identity, *, adopts: bool, replaces: bool
+) -> Identity | None:
     """Compare, or go a step towards a cluster; None = look again."""
     known = _known(coordinator)
     kept = _kept(store)  # after the fact, since it is written before the fact says so
     if known is None:
-        if kept and not adopts and _known(coordinator) is None:
+        if kept is not None and not adopts and _known(coordinator) is None:
             raise Refused(
                 f"{coordinator.summary} knows no cluster, and the journals belong to cluster "
-                f"{kept}: if the coordinator was lost, start one broker with cluster.adopt"
+                f"{kept.id}: if the coordinator was lost, start one broker with cluster.adopt"
             )
-        _put(coordinator, Identity(kept or secrets.token_hex(8), bool(kept), maker))
-    elif known.is_kept or kept:
-        _compare(coordinator, known.id, kept)
+        made = replace(new, id=secrets.token_hex(8))
+        _put(coordinator, made if kept is None else replace(kept, maker=new.maker))
+    elif known.is_kept or kept is not None:
+        _compare(coordinator, known, kept)
         if not known.is_kept:
             _put(coordinator, replace(known, is_kept=True))
-        return known.id
-    elif known.maker == maker:
-        store.store_document(DOCUMENT, json.dumps({"id": known.id}))
-    elif replaces and _put(coordinator, replace(known, maker=maker)):
+        return known
+    elif known.maker == new.maker:
+        store.store_document(DOCUMENT, known.to_document())
+    elif replaces and _put(coordinator, replace(known, maker=new.maker)):
         # At once: others that are tired of waiting replace this one as soon as they look.
-        store.store_document(DOCUMENT, json.dumps({"id": known.id}))
+        store.store_document(DOCUMENT, known.to_document())
     return None
 
 
-def _compare(coordinator: Coordinator, known: str, kept: str) -> None:
-    if known == kept:
+def _compare(coordinator: Coordinator, known: Identity, kept: Identity | None) -> None:
+    if kept is not None and (known.id, known.slots) == (kept.id, kept.slots):
         return
-    whose = f"belong to cluster {kept}" if kept else "belong to no cluster"
+    whose = "belong to no cluster" if kept is None else f"belong to cluster {kept.id}"
     raise Refused(
-        f"{coordinator.summary} has cluster {known}, and the journals here {whose}: brokers of one "
-        "cluster share the coordinator and the journals (cluster.coordinator, journal.url)"
+        f"{coordinator.summary} has cluster {known.id}, and the journals here {whose}: brokers of "
+        "one cluster share the coordinator and the journals (cluster.coordinator, journal.url)"
     )
 
 
-def _kept(store: JournalStore) -> str:
+def _kept(store: JournalStore) -> Identity | None:
     text = store.load_document(DOCUMENT)
+    if text is None:
+        return None
     try:
-        return "" if text is None else str(json.loads(text)["id"])
+        values = json.loads(text)
+        return Identity(str(values["id"]), int(values["slots"]), is_kept=True, maker="")
     except (ValueError, KeyError, TypeError) as wrong:
         raise JournalDamaged(f"the identity of the cluster: {wrong}") from wrong
 
@@ -127,7 +147,8 @@ def _known(coordinator: Coordinator) -> Identity | None:
         return None
     try:
         values = json.loads(fact.value)
-        return Identity(values["id"], values["is_kept"], values["maker"], fact.revision)
+        slots, is_kept, maker = values["slots"], values["is_kept"], values["maker"]
+        return Identity(values["id"], slots, is_kept, maker, fact.revision)
     except (ValueError, KeyError, TypeError) as wrong:
         raise JournalDamaged(f"coordinator, fact {KEY}: {wrong}") from wrong
 

@@ -125,7 +125,9 @@ class ClusterStatus:
         for stream, node in self.missing:
             if node != but:
                 return f"{node} has no copy of {stream}"
-        for stream in sorted(lasts.keys() - self.lasts().keys()):
+        # Also one that had none when this was asked first: nobody says who lacks what of it.
+        streams = {copy.stream for copy in self.copies if copy.node != but} | lasts.keys()
+        for stream in sorted(streams - self.lasts().keys()):
             return f"{stream} has no leader"
         for copy in self.copies:
             if copy.node == but:

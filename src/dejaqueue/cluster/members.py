@@ -14,7 +14,7 @@ import secrets
 import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact
@@ -36,9 +36,12 @@ class Member:
         http_url: its HTTP port.
         version: of DejaQ.
         leaving: it hands over what it has, and takes nothing.
+        comparing: it has not compared its clock with the others' yet: it takes nothing.
         apart: its clock differs from the others': it keeps what it has, and takes nothing.
         apart_us: by how much it does for certain, ahead is positive.
         short: the disk of the server beside it has too little room: producers wait everywhere.
+        place: the revision of its fact when it joined, which rises from one to the next; 0 = the
+            fact is still that one.
     """
 
     node: str
@@ -47,9 +50,16 @@ class Member:
     http_url: str
     version: str
     leaving: bool = False
+    comparing: bool = False
     apart: bool = False
     apart_us: int = 0
     short: bool = False
+    place: int = 0
+
+    @property
+    def takes(self) -> bool:
+        """True if it may be given more than it has."""
+        return not (self.leaving or self.comparing or self.apart)
 
     def to_bytes(self) -> bytes:
         """As a fact's value."""
@@ -112,6 +122,7 @@ class Membership:
         self._coordinator = coordinator
         self._lease_ms = lease_ms
         self._clock = clock
+        self._place = 0
         self._lock = lock or threading.Lock()
         """A renewal names the fact as it is: it must not be changed meanwhile."""
 
@@ -124,7 +135,8 @@ class Membership:
         """Be there. Raises Locked: another broker with this name is; Unavailable."""
         began_us = self._clock.now_us()
         try:
-            self._coordinator.put(self.key, self.member.to_bytes(), 0, ttl_ms=self._lease_ms)
+            value = self.member.to_bytes()
+            self._place = self._coordinator.put(self.key, value, 0, ttl_ms=self._lease_ms)
         except Conflict:
             found = self._coordinator.get(self.key)
             if found is not None and Member.of(found).session != self.member.session:
@@ -133,8 +145,11 @@ class Membership:
             if found is None:
                 raise Unavailable("membership changed meanwhile", 100) from None
             # Ours, by a call whose answer was lost: put again, so that it can be renewed.
-            value = self.member.to_bytes()
-            self._coordinator.put(self.key, value, found.revision, ttl_ms=self._lease_ms)
+            revision, ttl_ms = found.revision, self._lease_ms
+            try:
+                self._place = self._coordinator.put(self.key, value, revision, ttl_ms=ttl_ms)
+            except Conflict:  # it vanished meanwhile: that answer took as long as the lease
+                raise Unavailable("membership changed meanwhile", 100) from None
         self._renewed(began_us)
 
     def join_within(self, wait_ms: int) -> None:
@@ -164,6 +179,7 @@ class Membership:
         """Have others see this of the same life. Raises Unavailable."""
         with self._lock:
             if self.is_valid():
+                member = replace(member, place=self._place)
                 self._coordinator.put(self.key, member.to_bytes(), ttl_ms=self._lease_ms)
                 self.member = member
 

@@ -1,4 +1,4 @@
-"""A broker as one of several: it is a member, owns units, and knows the owners of the others.
+"""A broker as one of several: it is a member, owns slots, and knows the owners of the others.
 
     node = Node("a", open_coordinator(url), lease_ms=5_000)
     broker = Broker(settings, node=node)
@@ -7,7 +7,7 @@
 
 Room: cluster. Its threads are its own: one renews the membership and reads the API keys, one goes
 its rounds, one watches the time.
-Holds: a unit is served only while its fact names this life of this broker and the membership is
+Holds: a slot is served only while its fact names this life of this broker and the membership is
 valid; a planned hand-over is drained before the fact is released; a broker whose membership ends
 lets go of everything first, and rejoins under a new identity.
 See: ownership.py for what is decided in a round; ADR 0015.
@@ -16,13 +16,12 @@ See: ownership.py for what is decided in a round; ADR 0015.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dejaqueue.access.key_ring import KeyRing
-from dejaqueue.broker import news
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.cluster_port import Disks
@@ -31,20 +30,23 @@ from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.cluster import members, ownership
 from dejaqueue.cluster.care import Care
 from dejaqueue.cluster.catalogue import PREFIX as TOPICS
-from dejaqueue.cluster.catalogue import ClusterCatalogue, Kept
+from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.cluster.checking import Astray, check
+from dejaqueue.cluster.claims import Claims
 from dejaqueue.cluster.clocks import ClockComparison
 from dejaqueue.cluster.disk import Disk, disks_of
 from dejaqueue.cluster.identity import agree
+from dejaqueue.cluster.layout import Layout
 from dejaqueue.cluster.members import Member, Membership, members_of, new_session
-from dejaqueue.cluster.ownership import Owner, View, owners_of
-from dejaqueue.cluster.placement import preferred, unit_of
+from dejaqueue.cluster.ownership import View, owners_of
+from dejaqueue.cluster.placement import dealt, start_for
 from dejaqueue.cluster.shared_keys import PREFIX as KEYS
 from dejaqueue.cluster.shared_keys import SharedKeys
-from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact, Watch
+from dejaqueue.coordinator.interface import Coordinator, Fact, Watch
 from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.records.store import RecordJournalStore
+from dejaqueue.model import Topic
 from dejaqueue.version import __version__
 
 PEERS_KEY = "peers/key"
@@ -58,7 +60,7 @@ REFRESH_MS = 10_000
 PLACED_SECONDS_MAX = 5.0
 SETTLED_SECONDS_MAX = 10.0
 """How long a call waits for a deletion, which goes on after that."""
-CLAIMS_AT_ONCE = 8
+GIVEN_AT_ONCE = 8
 
 log = logging.getLogger("dejaqueue.cluster")
 
@@ -69,6 +71,7 @@ class Node:
     Args:
         name: of this broker, unique in the cluster.
         lease_ms: after this long without a renewal others take over what it has.
+        slots: into how many topics are dealt, if this broker makes the cluster.
         clock: elapsed time.
         threads: where its loops run.
         keys: the API keys of the cluster; None = those of the coordinator, without a seal.
@@ -91,6 +94,7 @@ class Node:
         threads: Threads | None = None,
         keys: SharedKeys | None = None,
         *,
+        slots: int = 64,
         adopts: bool = False,
     ) -> None:
         self.name = name
@@ -110,10 +114,14 @@ class Node:
         self.care: Care | None = None
         self.astray: list[Astray] = []
         self._adopts = adopts
-        self._burying: set[str] = set()
+        self._slots = slots
+        self._layout = Layout()
+        self._claims = Claims(name, coordinator, self._where)
+        self._busy: set[str] = set()
+        """Topics whose journals are looked at or dropped just now."""
         self._tidied: set[str] = set()
-        self._mine: dict[str, int] = {}
-        """Units that a round has found to be ours, with the revision of their facts."""
+        self._mine: dict[int, int] = {}
+        """Slots that a round has found to be ours, with the revision of their facts."""
         self._looking: list[Wake] = []
         """Rung after each round, for calls that wait for its outcome."""
         self._round = Wake()
@@ -132,20 +140,33 @@ class Node:
 
     def catalogue(self, store: JournalStore) -> Catalogue:
         """All topics of the cluster. Raises Refused (identity.py), Unavailable."""
-        agree(self.coordinator, store, self._clock, adopts=self._adopts)
+        clock, slots = self._clock, self._slots
+        self._slots = agree(self.coordinator, store, clock, slots=slots, adopts=self._adopts).slots
         lock = self._where.lock()
         self._catalogue = ClusterCatalogue(self.coordinator, store, self._clock, lock)
+        self._catalogue.start_of = self._start_of
         if self._adopts:
             self.astray = check(self._catalogue, store, adopt=True)
         return self._catalogue
 
-    def _unit(self, topic: str) -> str:
+    def _slot(self, topic: str) -> int:
+        return self._laid_out().slot(topic)
+
+    def _laid_out(self) -> Layout:
+        """Which topics lie in which slots, by what is known of them now."""
         assert self._catalogue is not None
-        return unit_of(topic, self._catalogue.placed())
+        if self._layout.version != self._catalogue.version:
+            self._layout = Layout.of(self._catalogue, self._slots)
+        return self._layout
+
+    def _start_of(self, topic: Topic) -> int:
+        assert self._catalogue is not None
+        staying = [one.node for one in self._view.members.values() if not one.leaving]
+        return start_for(topic, self._catalogue.placed(), staying, self._slots)
 
     def elsewhere(self, topic: str) -> DejaQError:
         """The error that names the broker of a topic that is not served here."""
-        owner = self._view.living_owner(self._unit(topic))
+        owner = self._view.living_owner(self._slot(topic))
         if owner is None or owner.node == self.name:
             return Elsewhere(f"topic {topic} is between two owners", 50)
         return Elsewhere(
@@ -161,20 +182,20 @@ class Node:
         membership = self._membership
         if membership is None or not membership.is_valid():
             return Unavailable(f"node {self.name} has lost touch with the cluster", 100)
-        if self._unit(topic) not in self._mine:
+        if self._slot(topic) not in self._mine:
             return self.elsewhere(topic)
         return None
 
     def fenced(self, topic: str) -> None:
         """A journal of the topic has another owner: look before it is opened again."""
-        self._mine.pop(self._unit(topic), None)
+        self._mine.pop(self._slot(topic), None)
         self._round.ring()
 
     def placed(self, topic: str) -> None:
         """Return when somebody serves the topic, or after five seconds."""
 
         def is_served() -> bool:
-            owner = self._view.living_owner(self._unit(topic))
+            owner = self._view.living_owner(self._slot(topic))
             if owner is None:
                 return False
             return owner.node != self.name or (
@@ -208,7 +229,8 @@ class Node:
     def describe(self, topic: str) -> dict[str, Any]:
         """The members of the cluster, and which topic each serves."""
         assert self._catalogue is not None
-        view, topics = self._view, self._catalogue.by_name()
+        view, placed = self._view, self._catalogue.placed()
+        names = (topic,) if topic else sorted(self._catalogue.by_name())
         return {
             "node": self.name,
             "coordinator": self.coordinator.summary,
@@ -217,7 +239,7 @@ class Node:
                 {**member.described(), "clock": self.clocks.described(member)}
                 for member in sorted(view.members.values(), key=lambda member: member.node)
             ],
-            "topics": ownership.served(view, topics, (topic,) if topic else sorted(topics)),
+            "topics": ownership.served(view, placed, names, self._slots),
         }
 
     def act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -277,14 +299,15 @@ class Node:
             self._threads.append(self._where.start(name, run, daemon=True))
 
     def _join(self) -> None:
-        self._member = replace(
-            self._member, session=new_session(), leaving=False, apart=False, apart_us=0
-        )
+        url, http_url = self._member.url, self._member.http_url
+        self._member = Member(self.name, new_session(), url, http_url, __version__, comparing=True)
+        self.clocks.begin()
         self._member = self._with_clock(self._member, self.coordinator.list(members.PREFIX))
         lock = self._where.lock()
         membership = Membership(self.coordinator, self._member, self._lease_ms, self._clock, lock)
         # What an earlier life of this node left vanishes by itself.
         membership.join_within(2 * self._lease_ms + 1_000)
+        self.clocks.begin()  # waiting for an earlier life may have taken all the time there is
         self._membership = membership
         if self._catalogue is not None:
             self._catalogue.maker = self._member.session
@@ -316,13 +339,9 @@ class Node:
     def _hand_all_over(self, membership: Membership) -> None:
         leaving = replace(self._member, leaving=True)
         self.coordinator.put(membership.key, leaving.to_bytes(), ttl_ms=self._lease_ms)
-        served: dict[str, list[str]] = {}
-        if self._broker is not None:
-            for runtime in self._broker.runtimes():
-                name = runtime.served_as
-                served.setdefault(self._unit(name), []).append(name)
-        for unit in list(self._mine):
-            self._let_go(unit, served.get(unit, ()))
+        served = self._served()
+        for slot in list(self._mine):
+            self._let_go(slot, served.get(slot, ()))
         self.clocks.forget()
         membership.leave()
 
@@ -391,7 +410,7 @@ class Node:
     # --- a round ------------------------------------------------------------------------------
 
     def round(self) -> int:
-        """Read members and owners; take units over and give them away. Raises Unavailable.
+        """Read members and owners; take slots over and give them away. Raises Unavailable.
 
         Returns:
             After how many milliseconds to look again: sooner if somebody else was quicker, and
@@ -418,25 +437,26 @@ class Node:
         owners = owners_of(self.coordinator.list(ownership.PREFIX))
         self._forget_gone(living)
         self._view = View(living, owners)
-        catalogue.give_up([member.session for member in living.values()])
-        units = self._units(catalogue)
-        plan = ownership.plan(self.name, session, self._view, units)
-        for unit in plan.drop:
-            self._stop_serving(unit, units[unit], drain=False)
-        claimed = self._claim_all(plan.claim, session)
+        sessions = [member.session for member in living.values()]
+        for topic in catalogue.abandoned(sessions):
+            self._apart(topic, partial(catalogue.finish, topic, sessions))
+        plan, served = ownership.plan(self.name, session, self._view, self._slots), self._served()
+        for slot in plan.drop:
+            self._stop_serving(slot, served.pop(slot, ()), drain=False)
+        claimed = self._claims.claim_all(plan.claim, session, self._view.owners)
         with self._serving:
             if self._membership is not membership or not membership.is_valid():
                 return ROUND_MS
-            for unit in (*plan.keep, *claimed):
-                self._mine[unit] = self._view.owners[unit].revision
-                for name in units[unit]:
+            names = self._laid_out().names
+            for slot in (*plan.keep, *claimed):
+                self._mine[slot] = self._view.owners[slot].revision
+                for name in names.get(slot, set()).difference(served.get(slot, ())):
                     broker.take(name)
         is_left = self._let_deleted_go(catalogue, {*plan.keep, *claimed, *plan.hand_over})
-        for unit in plan.hand_over:
-            self._mine[unit] = self._view.owners[unit].revision
-            self._let_go(unit, units[unit])
+        for slot in plan.hand_over:
+            self._mine[slot] = self._view.owners[slot].revision
+            self._let_go(slot, self._served().get(slot, ()))
         self._bury(catalogue)
-        self._forget_units(units, session)
         for bell in list(self._looking):
             bell.ring()
         if len(claimed) < len(plan.claim) or not is_left:
@@ -450,21 +470,13 @@ class Node:
         before = membership.member
         after = self._with_clock(before, facts)
         after = replace(after, short=self.disk is not None and self.disk.is_short)
-        said = (before.apart, before.leaving, before.short)
-        if (after.apart, after.leaving, after.short) != said:
+        said = (before.comparing, before.apart, before.leaving, before.short)
+        if (after.comparing, after.apart, after.leaving, after.short) != said:
             membership.change(after)
 
     def _with_clock(self, member: Member, facts: list[Fact]) -> Member:
-        """This broker's member fact by what is known of the others' clocks. Raises Unavailable."""
         assert self._broker is not None
-        settings = self._broker.settings.clock
-        self.clocks.look(member.session, self._broker.clock)
-        joined = self.clocks.joined(facts, member)
-        apart_us = self.clocks.apart_us(joined, settings.step_ms_max * 1_000)
-        leaving = abs(apart_us) > settings.apart_ms_max * 1_000
-        if (apart_us != 0, leaving) != (member.apart, member.leaving):
-            news.clock_apart(self.name, apart_us, lets_go=leaving)
-        return replace(member, apart=apart_us != 0, leaving=leaving, apart_us=apart_us)
+        return self.clocks.judged(member, facts, self._broker.clock, self._broker.settings.clock)
 
     @property
     def disks(self) -> Disks:
@@ -482,31 +494,43 @@ class Node:
         membership = self._membership
         return 0 if membership is None else membership.member.apart_us
 
-    def _units(self, catalogue: ClusterCatalogue) -> dict[str, list[str]]:
-        """Units, and what is to be served of each; none of what is being deleted."""
-        topics, placed = catalogue.by_name(), catalogue.placed()
-        units: dict[str, list[str]] = {}
-        for name in [shard for topic in topics.values() for shard in topic.shards]:
-            units.setdefault(unit_of(name, placed), []).append(name)
-        for topic in catalogue.leaving():
-            kept = catalogue.kept(topic)
-            for name in () if kept is None else kept.waits:
-                units.setdefault(unit_of(name, placed), [])
-        return units
+    def _served(self) -> dict[int, list[str]]:
+        """What this broker serves, by slot."""
+        served: dict[int, list[str]] = {}
+        for runtime in () if self._broker is None else self._broker.runtimes():
+            served.setdefault(self._slot(runtime.served_as), []).append(runtime.served_as)
+        return served
 
-    # --- topics that are deleted ----------------------------------------------------------------
+    # --- topics that nobody goes on making, and that are deleted --------------------------------
 
-    def _let_deleted_go(self, catalogue: ClusterCatalogue, mine: set[str]) -> bool:
+    def _apart(self, topic: str, call: Callable[[], None]) -> None:
+        """Do one thing at a time with journals of a topic, beside the rounds: it may hang."""
+        if topic in self._busy:
+            return
+        self._busy.add(topic)
+
+        def run() -> None:
+            try:
+                call()
+            except DejaQError as error:
+                log.warning("what is left of topic %s stays for now: %s", topic, error)
+            finally:
+                self._busy.discard(topic)
+                self._see_topics()
+
+        self._where.start("dejaq-bury", run)
+
+    def _let_deleted_go(self, catalogue: ClusterCatalogue, mine: set[int]) -> bool:
         """Say of topics that are being deleted that they are let go of; False: one is not yet.
 
-        Whoever owns the unit says so: no other broker serves it, or its membership is over.
+        Whoever owns the slot says so: no other broker serves it, or its membership is over.
         """
         assert self._broker is not None
-        placed, all_left = catalogue.placed(), True
+        all_left = True
         for topic in catalogue.leaving():
             kept = catalogue.kept(topic)
             for name in () if kept is None else kept.waits:
-                if unit_of(name, placed) not in mine:
+                if self._slot(name) not in mine:
                     continue
                 if self._broker.has_let_go(name):
                     catalogue.let_go(topic, name)
@@ -518,82 +542,35 @@ class Node:
         """Drop the journals of topics that everybody has let go of: one broker does, any may."""
         assert self._broker is not None
         staying = [member.node for member in self._view.members.values() if not member.leaving]
+        buriers = dealt(staying, self._slots)
         for topic in catalogue.leaving():
             kept = catalogue.kept(topic)
-            if kept is None or kept.waits or topic in self._burying:
+            if kept is None or kept.waits:
                 continue
-            if preferred(self._unit(topic), staying) == self.name:
-                self._burying.add(topic)
-                self._where.start("dejaq-bury", lambda kept=kept: self._bury_one(kept))  # type: ignore[misc]
+            if buriers and buriers[self._slot(topic)] == self.name:
+                self._apart(topic, partial(catalogue.bury, kept))
         words = catalogue.words()
         if self._tidied - words:
             self._broker.store.tidy(words)
         self._tidied = words
 
-    def _bury_one(self, kept: Kept) -> None:
-        assert self._broker is not None
-        assert self._catalogue is not None
-        name = kept.topic.name
-        try:
-            self._broker.store.drop(kept.journals)
-            self._catalogue.buried(name)
-        except DejaQError as error:
-            log.warning("what is left of topic %s stays for now: %s", name, error)
-        finally:
-            self._burying.discard(name)
-            self._see_topics()
-
-    def _forget_units(self, units: dict[str, list[str]], session: str) -> None:
-        """Let owners of what is not there any more be forgotten."""
-        staying = [member.node for member in self._view.members.values() if not member.leaving]
-        for unit, owner in list(self._view.owners.items()):
-            if unit in units:
-                continue
-            is_mine = owner.session == session
-            is_nobodys = self._view.living_owner(unit) is None
-            if is_mine or (is_nobodys and preferred(unit, staying) == self.name):
-                with suppress(Conflict):
-                    self.coordinator.delete(ownership.key_of(unit), owner.revision)
-                self._mine.pop(unit, None)
-
     # --- taking and giving ----------------------------------------------------------------------
 
-    def _claim_all(self, units: Sequence[str], session: str) -> list[str]:
-        """Those of the units that are ours now: several are asked for at once, each a change."""
-        if len(units) < 2:
-            return [unit for unit in units if self._claim(unit, session)]
-        with self._where.executor("dejaq-claim", min(CLAIMS_AT_ONCE, len(units))) as threads:
-            won = list(threads.map(lambda unit: self._claim(unit, session), units))
-        return [unit for unit, is_ours in zip(units, won, strict=True) if is_ours]
+    def _let_go(self, slot: int, names: Collection[str]) -> None:
+        """Finish what waits and serve a slot no more, then say so."""
+        revision = self._mine.get(slot)
+        self._stop_serving(slot, names, drain=True)
+        owner = self._view.owners.get(slot)
+        if owner is not None and revision is not None:
+            self._claims.release(slot, owner, revision)
 
-    def _claim(self, unit: str, session: str) -> bool:
-        """Own a unit; False if somebody else was quicker."""
-        before = self._view.owners.get(unit)
-        owner = Owner(self.name, session, 1 if before is None else before.epoch + 1, 0)
-        try:
-            revision = self.coordinator.put(
-                ownership.key_of(unit), owner.to_bytes(), 0 if before is None else before.revision
-            )
-        except Conflict:
-            return False
-        self._view.owners[unit] = replace(owner, revision=revision)
-        return True
-
-    def _let_go(self, unit: str, names: Iterable[str]) -> None:
-        """Finish what waits and serve a unit no more, then say so."""
-        revision = self._mine.get(unit)
-        self._stop_serving(unit, names, drain=True)
-        owner = self._view.owners.get(unit)
-        if owner is None or revision is None:
-            return
-        released = Owner("", "", owner.epoch, 0)
-        try:
-            self.coordinator.put(ownership.key_of(unit), released.to_bytes(), revision)
-        except Conflict:
-            log.info("unit %s was taken over already", unit)
-
-    def _stop_serving(self, unit: str, names: Iterable[str], *, drain: bool) -> None:
+    def _stop_serving(self, slot: int, names: Collection[str], *, drain: bool) -> None:
         assert self._broker is not None
-        for name in names:
-            self._broker.give(name, drain=drain)
-        self._mine.pop(unit, None)
+        give = partial(self._broker.give, drain=drain)
+        if drain and len(names) > 1:  # each waits for its journals
+            with self._where.executor("dejaq-give", min(GIVEN_AT_ONCE, len(names))) as threads:
+                list(threads.map(give, names))
+        else:
+            for name in names:
+                give(name)
+        self._mine.pop(slot, None)

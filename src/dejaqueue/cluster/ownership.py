@@ -1,7 +1,7 @@
-"""Which broker owns what, and what this one should do about it.
+"""Which broker owns which slots, and what this one should do about it.
 
 Room: cluster. Pure.
-Holds: a unit that has a living owner is never claimed: only its owner lets go of it.
+Holds: a slot that has a living owner is never claimed: only its owner lets go of it.
 See: node.py, which carries a plan out; placement.py.
 """
 
@@ -12,25 +12,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dejaqueue.cluster.members import Member
-from dejaqueue.cluster.placement import preferred, unit_of
+from dejaqueue.cluster.placement import PlacedTopic, dealt, slot_of
 from dejaqueue.coordinator.interface import Fact
-from dejaqueue.model import Topic, parse_shard, topic_of
+from dejaqueue.model import parse_shard, topic_of
 
 PREFIX = "owners/"
 
 
-def key_of(unit: str) -> str:
-    """The key of the fact that names a unit's owner; that of a shard has one part more."""
-    return PREFIX + unit.replace("=", "/")
+def key_of(slot: int) -> str:
+    """The key of the fact that names a slot's owner."""
+    return f"{PREFIX}{slot}"
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner of a unit.
+    """The owner of a slot.
 
     Attributes:
         node, session: a life of a broker; empty = it was released.
-        epoch: how often the unit changed hands; for people. The journal's epoch is the fence.
+        epoch: how often the slot changed hands; for people. The journal's epoch is the fence.
         revision: of the fact.
     """
 
@@ -45,14 +45,14 @@ class Owner:
         return json.dumps(values).encode()
 
 
-def owners_of(facts: Iterable[Fact]) -> dict[str, Owner]:
-    """Owners by unit."""
-    found = {}
+def owners_of(facts: Iterable[Fact]) -> dict[int, Owner]:
+    """Owners by slot."""
+    owners = {}
     for fact in facts:
         values = json.loads(fact.value)
         owner = Owner(values["node"], values["session"], values["epoch"], fact.revision)
-        found[fact.key.removeprefix(PREFIX).replace("/", "=")] = owner
-    return found
+        owners[int(fact.key.removeprefix(PREFIX))] = owner
+    return owners
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class View:
     """The cluster as this broker last saw it."""
 
     members: dict[str, Member]
-    owners: dict[str, Owner]
+    owners: dict[int, Owner]
 
-    def living_owner(self, unit: str) -> Member | None:
-        """The member that has the unit; None if there is none, or it is gone."""
-        owner = self.owners.get(unit)
+    def living_owner(self, slot: int) -> Member | None:
+        """The member that has the slot; None if there is none, or it is gone."""
+        owner = self.owners.get(slot)
         member = None if owner is None else self.members.get(owner.node)
         if owner is None or member is None or member.session != owner.session:
             return None
@@ -73,7 +73,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a broker should do with units.
+    """What a broker should do with slots.
 
     Attributes:
         keep: they are its own.
@@ -82,35 +82,32 @@ class Plan:
         drop: somebody else has them, so it must not serve them.
     """
 
-    keep: list[str] = field(default_factory=list)
-    claim: list[str] = field(default_factory=list)
-    hand_over: list[str] = field(default_factory=list)
-    drop: list[str] = field(default_factory=list)
+    keep: list[int] = field(default_factory=list)
+    claim: list[int] = field(default_factory=list)
+    hand_over: list[int] = field(default_factory=list)
+    drop: list[int] = field(default_factory=list)
 
 
-def plan(node: str, session: str, view: View, units: Mapping[str, object]) -> Plan:
-    """What a broker should do about these units; each is in one list at most."""
-    found = Plan()
+def plan(node: str, session: str, view: View, slots: int) -> Plan:
+    """What a broker should do about each slot; each is in one list."""
+    made = Plan()
     members = [member for member in view.members.values() if not member.leaving]
-    able = [member.node for member in members if not member.apart]
-    able_or_here = [one.node for one in members if not one.apart or one.node == node]
-    for unit in units:
-        owner = view.owners.get(unit)
-        wanted = preferred(unit, able)
+    wanted = dealt((member.node for member in members if member.takes), slots)
+    # A clock that is apart, or was not compared yet, keeps what it has.
+    kept = dealt((one.node for one in members if one.takes or one.node == node), slots)
+    for slot in range(slots):
+        owner = view.owners.get(slot)
         if owner is not None and owner.session == session:
-            wanted = preferred(unit, able_or_here)  # a clock that is apart keeps what it has
-            (found.keep if wanted in (node, None) else found.hand_over).append(unit)
-        elif view.living_owner(unit) is not None:
-            found.drop.append(unit)
-        elif wanted == node:
-            found.claim.append(unit)
+            (made.keep if not kept or kept[slot] == node else made.hand_over).append(slot)
+        elif view.living_owner(slot) is None and wanted and wanted[slot] == node:
+            made.claim.append(slot)
         else:
-            found.drop.append(unit)
-    return found
+            made.drop.append(slot)
+    return made
 
 
 def served(
-    view: View, topics: Mapping[str, Topic], names: Iterable[str]
+    view: View, placed: Mapping[str, PlacedTopic], names: Iterable[str], slots: int
 ) -> list[dict[str, str | int]]:
     """Which broker serves each topic or shard, a row for each.
 
@@ -118,9 +115,9 @@ def served(
         `topic`, `shard`, `spread`, `node` ("" = nobody at the moment), `epoch`.
     """
     rows: list[dict[str, str | int]] = []
-    for name in [shard for one in names if one in topics for shard in topics[one].shards]:
-        unit, shard = unit_of(name, topics), parse_shard(name)
-        member, owner = view.living_owner(unit), view.owners.get(unit)
+    for name in [shard for one in names if one in placed for shard in placed[one].topic.shards]:
+        slot, shard = slot_of(name, placed, slots), parse_shard(name)
+        member, owner = view.living_owner(slot), view.owners.get(slot)
         rows.append(
             {
                 "topic": topic_of(name),

@@ -24,8 +24,12 @@ def configure(state: PartitionState, command: commands.Configure) -> Effects:
     """The topic's settings are these now."""
     apply.begin(state, command.now_ms)
     rules = Rules.from_text(command.rules)
-    if state.table.next_sequence and rules.kind is not state.rules.kind:
+    if state.counts.enqueued and rules.kind is not state.rules.kind:
         raise InternalError(f"kind {rules.kind} after {state.rules.kind}")
+    if rules.ids_from != state.rules.ids_from:
+        if state.counts.enqueued:
+            raise InternalError(f"ids from {rules.ids_from} after {state.rules.ids_from}")
+        state.table.begin_at(rules.ids_from)
     state.configure(rules)
     return Effects()
 

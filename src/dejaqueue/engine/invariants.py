@@ -33,7 +33,7 @@ def what_came_in_is_live_or_went(state: PartitionState) -> bool:
     """Every message that was enqueued is live, acked, cancelled, buried or aborted."""
     counts = state.counts
     return (
-        counts.enqueued == state.table.next_sequence
+        counts.enqueued == state.table.next_sequence - state.rules.ids_from
         and counts.enqueued
         == counts.live + counts.acked + counts.cancelled + counts.buried + counts.aborted
     )

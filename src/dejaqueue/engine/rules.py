@@ -34,6 +34,8 @@ class Rules:
         max_attempts: deliveries after which a message is dead, 0 = no limit.
         backoff_ms, backoff_parts, backoff_max_ms, jitter_parts: first wait, what each further one
             is multiplied by, the longest, and how much of one is left away at most.
+        ids_from: sequence of the first message; those of topics that had this name before, and were
+            deleted, are lower.
     """
 
     kind: TopicKind = TopicKind.TIMELINE
@@ -45,9 +47,10 @@ class Rules:
     backoff_parts: int = 2 * _PARTS
     backoff_max_ms: int = 3_600_000
     jitter_parts: int = 205
+    ids_from: int = 0
 
     @staticmethod
-    def of(topic: Topic) -> Rules:
+    def of(topic: Topic, ids_from: int = 0) -> Rules:
         """The rules of a topic."""
         return Rules(
             topic.kind,
@@ -59,11 +62,15 @@ class Rules:
             round(topic.backoff_factor * _PARTS),
             topic.backoff_max_ms,
             round(topic.backoff_jitter * _PARTS),
+            ids_from,
         )
 
     def to_text(self) -> str:
         """As JSON."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        values = asdict(self)
+        if not self.ids_from:
+            del values["ids_from"]
+        return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @staticmethod
     def from_text(text: str) -> Rules:

@@ -290,6 +290,14 @@ def restore(meta: str, read: Read, layout: Layout = STANDARD) -> Engine:
     return engine
 
 
+def next_sequence_of(meta: str) -> int:
+    """The sequence that the next message got after a snapshot. Raises JournalDamaged."""
+    try:
+        return int(json.loads(meta)["next_sequence"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise JournalDamaged(f"snapshot: not what was planned ({error!r})") from error
+
+
 def _check(is_right: bool, text: str) -> None:
     if not is_right:
         raise JournalDamaged(f"snapshot: {text}")

@@ -162,6 +162,12 @@ class MessageTable:
         """The sequence that the next new row gets."""
         return self.base + self.row_count
 
+    def begin_at(self, sequence: int) -> None:
+        """Give the first row this sequence; there never was a row."""
+        self.base = sequence & -self.slab_rows
+        self.row_count = sequence - self.base
+        self.reserve(self.row_count)
+
     def reserve(self, row_count: int) -> None:
         """Make room for `row_count` places and the one after them."""
         slab_count = self.slab_lives.size

@@ -326,6 +326,13 @@ _SERVERS = (
         "How far the clock is from those of the other brokers of the cluster, for certain; 0 = it "
         "agrees, or there is no other",
     ),
+    _gauge(
+        "dejaq_clock_kept_state",
+        "0 or 1",
+        (),
+        "1 while time synchronisation keeps the machine's clock, as its kernel says; missing where "
+        "the kernel does not say",
+    ),
     _counter(
         "dejaq_clock_partitions_set",
         "partitions",

@@ -170,7 +170,7 @@ class Exposition:
         broker = self._broker
         versions = (__version__, platform.python_version(), pa.__version__)
         page.add("dejaq_build_info", _labels(METRICS["dejaq_build_info"].labels, versions), 1)
-        page.add("dejaq_topics", "", len(broker.runtimes()))
+        page.add("dejaq_topics", "", broker.topic_count)
         page.add("dejaq_ready_state", "", int(readiness(self._service).is_ready))
         alive = sum(worker.is_alive for worker in broker.workers)
         page.add("dejaq_workers", 'state="alive"', alive)
@@ -181,6 +181,8 @@ class Exposition:
         page.add("dejaq_clock_jumps", "", clock.jump_count)
         page.add("dejaq_clock_standing_still_seconds", "", clock.still_us / 1e6)
         page.add("dejaq_clock_apart_seconds", "", clock.apart_us / 1e6)
+        if clock.kept is not None:
+            page.add("dejaq_clock_kept_state", "", int(clock.kept))
         page.add("dejaq_clock_partitions_set", "", clock.set_count)
         disks = Disks() if broker.node is None else broker.node.disks
         page.add("dejaq_journal_disks_short", "", len(disks.short))

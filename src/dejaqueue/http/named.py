@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
@@ -55,12 +56,13 @@ def settle_batch(rows: Sequence[tuple[int, int]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(ids), pa.array(attempts)], ["id", "attempts"])
 
 
-def named_batch(values: object, *changes: str) -> pa.RecordBatch:
+def named_batch(values: object, now_ms: int, *changes: str) -> pa.RecordBatch:
     """The batch of messages to move or cancel.
 
     Args:
-        values: objects with `id` or `key` (all the same), and what changes.
-        changes: what may change: due, priority, group.
+        values: objects with `id` or `key` (all the same), what changes, and `if_due`.
+        now_ms: where `delay_ms` begins.
+        changes: what may change: due, delay_ms, by_ms, priority, group.
 
     Raises:
         BadRequest: names the field and the row.
@@ -73,7 +75,7 @@ def named_batch(values: object, *changes: str) -> pa.RecordBatch:
         if type(value) is not dict:
             raise BadRequest(f"row {row}", "a JSON object", value)
         names.update(value)
-    known = {"id", "key", *changes}
+    known = {"id", "key", "if_due", *changes}
     for name in sorted(names - known):
         raise BadRequest(name, f"one of {', '.join(sorted(known))}", name)
     by = "id" if "id" in names else "key"
@@ -85,15 +87,49 @@ def named_batch(values: object, *changes: str) -> pa.RecordBatch:
         columns["id"] = pa.array(ids, pa.int64())
     else:
         columns["key"] = pa.array(_texts(values, "key"), pa.utf8())
+    times = sorted(names & {"due", "delay_ms", "by_ms"})
+    if len(times) > 1:
+        raise BadRequest(times[0], "all rows with one of due, delay_ms, by_ms", ", ".join(times))
     if "due" in names:
         columns["due"] = instants([value.get("due") for value in values], "due")
+    elif times:
+        lengths = _whole_numbers(values, times[0])
+        is_shift = times[0] == "by_ms"
+        columns["by_ms" if is_shift else "due"] = pa.array(
+            lengths if is_shift else lengths + now_ms
+        )
     if "priority" in names:
         columns["priority"] = _priorities(values)
     if "group" in names:
         columns["group"] = pa.array(_texts(values, "group"), pa.utf8())
     if changes and len(columns) == 1:
         raise BadRequest("messages", f"something that changes: {', '.join(changes)}", None)
+    if "if_due" in names:
+        columns["if_due"] = _conditions(values)
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _conditions(values: list[dict[str, Any]]) -> pa.Int64Array:
+    """When each has to be due, null = whenever."""
+    given = [value.get("if_due") for value in values]
+    rows = [row for row, value in enumerate(given) if value is not None]
+    column: list[int | None] = [None] * len(given)
+    if rows:
+        dues_ms = instants([given[row] for row in rows], "if_due").to_pylist()
+        for row, due_ms in zip(rows, dues_ms, strict=True):
+            column[row] = due_ms
+    return pa.array(column, pa.int64())
+
+
+def _whole_numbers(values: list[dict[str, Any]], name: str) -> npt.NDArray[np.int64]:
+    """Milliseconds of each row; only a shift may be negative."""
+    low = -limits.INSTANT_MS_MAX if name == "by_ms" else 0
+    for row, value in enumerate(values):
+        number = value.get(name)
+        if type(number) is not int or not low <= number <= limits.INSTANT_MS_MAX:
+            limit = f"a whole number from {low} to {limits.INSTANT_MS_MAX}"
+            raise BadRequest(f"{name} of row {row}", limit, number)
+    return np.array([value[name] for value in values], dtype=np.int64)
 
 
 def _texts(values: list[dict[str, Any]], name: str) -> list[str]:

@@ -287,14 +287,22 @@ class Filter(Shape):
     priority_to: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
 
 
+IfDue: Any = Field(None, description="Only if it is due then; else it is CHANGED, and stays.")
+
+
 class Moved(Shape):
     """A message by id or key, and what changes of it."""
 
     id: str | None = Id
     key: str | None = Field(None, max_length=limits.KEY_BYTES_MAX)
     due: Instant | None = None
+    delay_ms: int | None = Field(None, ge=0, description="Instead of due: so long from now.")
+    by_ms: int | None = Field(
+        None, description="Instead of due: so much later than it is due; negative: earlier."
+    )
     priority: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
     group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
+    if_due: Instant | None = IfDue
 
 
 class MoveRequest(Shape):
@@ -315,6 +323,7 @@ class Named(Shape):
 
     id: str | None = Id
     key: str | None = Field(None, max_length=limits.KEY_BYTES_MAX)
+    if_due: Instant | None = IfDue
 
 
 class CancelRequest(Shape):
@@ -331,7 +340,7 @@ class Changed(Shape):
 
     id: str | None = Id
     key: str | None = None
-    status: Literal["OK", "NOT_FOUND", "LEASED"]
+    status: Literal["OK", "NOT_FOUND", "LEASED", "CHANGED"]
 
 
 class ChangedMany(Shape):

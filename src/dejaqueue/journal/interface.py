@@ -51,6 +51,10 @@ TEXT_COLUMNS = ("key", "group", "tags", "headers", "payload")
 """
 
 
+OWN_PREFIX = "="
+"""Journals whose names begin so are the broker's own; no topic can be called so."""
+
+
 class EntryKind(IntEnum):
     """What an entry is (uint16). Numbers are for ever."""
 
@@ -71,6 +75,8 @@ class EntryKind(IntEnum):
     DROP_ENTRY = 15
     DEPART = 16
     SET_TIME = 17
+    CATALOGUE = 32
+    """A change of the catalogue, in a journal of its own (catalogue/changes.py)."""
 
 
 @dataclass(slots=True)
@@ -361,11 +367,13 @@ class JournalStore(ABC):
     ask: Callable[[list[tuple[str, int]]], None] = staticmethod(lambda _: None)
 
     @abstractmethod
-    def make(self, topic: str, text: str = "") -> None:
+    def make(self, topic: str, text: str = "", number: int = 0) -> None:
         """Let journals of a topic be opened, until `drop`. Again is fine.
 
         Args:
             text: what is kept beside the journals, in case that a catalogue elsewhere is lost.
+            number: of the topic, from 1; no other topic has it, or ever had it. 0 = it has none:
+                its name tells it from all others.
 
         Raises:
             ResourceExhausted, Unavailable.
@@ -404,26 +412,27 @@ class JournalStore(ABC):
     def drop(self, topic: str) -> None:
         """Delete all journals of a topic; none of them is open. Again is fine."""
 
-    def shard_of(self, topic: str, partition: int) -> int:
-        """Partitions with the same number are appended together, if one thread steps them."""
+    def shard_of(self, topic: str, number: int, partition: int) -> int:
+        """Partitions with the same number are appended together, if one thread steps them.
+
+        Args:
+            number: of the topic, as for `make`.
+        """
         return sum(topic.encode()) + partition
 
     def taken_bytes(self, topic: str, partition: int) -> int:
         """Bytes that a journal takes on the disk here, without opening it; 0 = not known."""
         return 0
 
+    def was_used(self, topic: str, partition: int) -> bool:
+        """False if nothing was ever stored in a partition, without opening its journal; True also
+        if that is not known."""
+        return True
+
     def tidy(self, topics: Collection[str]) -> None:
         """Forget what is kept here of journals that are on a server, but for those of these topics
         and those that are open."""
         return
-
-    @abstractmethod
-    def load_catalog(self) -> str | None:
-        """The topic catalogue as it was stored, JSON text; None at first."""
-
-    @abstractmethod
-    def store_catalog(self, text: str) -> None:
-        """Store the topic catalogue durably, whole or not at all."""
 
     @abstractmethod
     def load_document(self, name: str) -> str | None:

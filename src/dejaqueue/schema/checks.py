@@ -99,7 +99,8 @@ class NamedRows:
     Attributes:
         ids: int64 array, shape (rows,), or None if the rows name keys.
         keys: utf8 column, or None if the rows name ids.
-        dues_ms, priorities, groups: what a move changes, or None.
+        dues_ms, shifts_ms, priorities, groups: what a move changes, or None.
+        if_dues_ms: when each has to be due to be moved or cancelled, -1 = whenever; or None.
         attempts: uint16 array of ack, nack, extend, or None.
     """
 
@@ -110,6 +111,8 @@ class NamedRows:
     priorities: npt.NDArray[np.uint16] | None = None
     groups: pa.StringArray | None = None
     attempts: npt.NDArray[np.uint16] | None = None
+    shifts_ms: npt.NDArray[np.int64] | None = None
+    if_dues_ms: npt.NDArray[np.int64] | None = None
 
 
 def check_schema(op: str, schema: pa.Schema) -> None:
@@ -137,8 +140,10 @@ def _check_schema(op: str, schema: pa.Schema) -> None:
             raise BadRequest(name, "a column of this name", ", ".join(schema.names))
     if op in ("move", "cancel") and ("id" in schema.names) == ("key" in schema.names):
         raise BadRequest("columns", "either id or key", ", ".join(schema.names))
-    if op == "move" and not {"due", "priority", "group"} & set(schema.names):
-        raise BadRequest("columns", "one of due, priority, group", ", ".join(schema.names))
+    if op == "move" and not {"due", "by_ms", "priority", "group"} & set(schema.names):
+        raise BadRequest("columns", "one of due, by_ms, priority, group", ", ".join(schema.names))
+    if op == "move" and {"due", "by_ms"} <= set(schema.names):
+        raise BadRequest("columns", "either due or by_ms", ", ".join(schema.names))
 
 
 def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
@@ -387,6 +392,28 @@ def _group_names(batch: pa.RecordBatch) -> pa.Array | None:
     return groups
 
 
+def _shifts(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
+    """By how much each row is due later, or earlier if negative."""
+    column = _column(batch, "by_ms", pa.int64())
+    if column is None:
+        return None
+    _refuse_nulls("by_ms", column)
+    shifts_ms: npt.NDArray[np.int64] = column.to_numpy()
+    _check_range("by_ms", shifts_ms, -limits.INSTANT_MS_MAX, limits.INSTANT_MS_MAX)
+    return shifts_ms
+
+
+def _conditions(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
+    """When each row has to be due; -1 = whenever."""
+    column = _column(batch, "if_due", pa.int64())
+    if column is None or column.null_count == len(column):
+        return None
+    given = column.drop_null().to_numpy()
+    _check_range("if_due", given, 0, limits.INSTANT_MS_MAX)
+    if_dues_ms: npt.NDArray[np.int64] = column.fill_null(-1).to_numpy()
+    return if_dues_ms
+
+
 def check_named(op: str, batch: pa.RecordBatch) -> NamedRows:
     """The checked columns of a batch of moves, cancels, acks, nacks or extends.
 
@@ -410,8 +437,11 @@ def check_named(op: str, batch: pa.RecordBatch) -> NamedRows:
         named.keys = keys
     if op == "move":
         named.dues_ms = _instants(batch, "due")
+        named.shifts_ms = _shifts(batch)
         named.priorities = _priorities(batch)
         named.groups = _group_names(batch)
+    if op in ("move", "cancel"):
+        named.if_dues_ms = _conditions(batch)
     attempts = _column(batch, "attempts", pa.uint16())
     if attempts is not None:
         _refuse_nulls("attempts", attempts)

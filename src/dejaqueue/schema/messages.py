@@ -64,14 +64,19 @@ MOVE = pa.schema(
         pa.field("id", pa.int64()),
         pa.field("key", pa.utf8()),
         pa.field("due", pa.int64(), nullable=False),
+        pa.field("by_ms", pa.int64(), nullable=False),
         pa.field("priority", pa.uint16(), nullable=False),
         pa.field("group", pa.utf8()),
+        pa.field("if_due", pa.int64()),
     ]
 )
-"""Moves: `id` or `key` (one of the two columns), and what changes: due time, priority, group."""
+"""Moves: `id` or `key` (one of the two columns), and what changes: due time (`due`, or by how much
+it is shifted), priority, group; `if_due`: only if the message is due then."""
 
-CANCEL = pa.schema([pa.field("id", pa.int64()), pa.field("key", pa.utf8())])
-"""Cancels: `id` or `key` (one of the two columns)."""
+CANCEL = pa.schema(
+    [pa.field("id", pa.int64()), pa.field("key", pa.utf8()), pa.field("if_due", pa.int64())]
+)
+"""Cancels: `id` or `key` (one of the two columns); `if_due` as in MOVE."""
 
 SETTLE = pa.schema(
     [

@@ -420,18 +420,8 @@ class JournalConformance(ABC):
 
     # --- the store -----------------------------------------------------------------------------
 
-    def test_the_catalogue_is_kept(self, tmp_path: Path) -> None:
+    def test_documents_are_kept(self, tmp_path: Path) -> None:
         store = self.make_store(tmp_path)
-        assert store.load_catalog() is None
-        for text in ('{"é": 1}', "", "x" * 100_000, "short"):
-            store.store_catalog(text)
-            assert store.load_catalog() == text
-        store = self.again(store, tmp_path)
-        assert store.load_catalog() == "short"
-
-    def test_documents_are_kept_apart_from_the_catalogue(self, tmp_path: Path) -> None:
-        store = self.make_store(tmp_path)
-        store.store_catalog("topics")
         for name in DOCUMENTS:
             assert store.load_document(name) is None
             for text in ('{"é": 1}', "", "x" * 100_000, f"short {name}"):
@@ -441,7 +431,6 @@ class JournalConformance(ABC):
         assert [store.load_document(name) for name in DOCUMENTS] == [
             f"short {n}" for n in DOCUMENTS
         ]
-        assert store.load_catalog() == "topics"
         raised(BadRequest, lambda: store.store_document("../elsewhere", "x"))
         raised(BadRequest, lambda: store.load_document(""))
 

@@ -207,6 +207,7 @@ class ReferenceModel:
             case commands.Configure():
                 self.rules = Rules.from_text(command.rules)
                 self.turns.weights = self.rules.weights
+                self.next_sequence = max(self.next_sequence, self.rules.ids_from)
             case commands.Remember():
                 self.decided.pop(command.transaction, None)
                 if command.commit is not None:

@@ -8,9 +8,12 @@ See: clock.py for the contract. The idea is that of trio's MockClock and of loop
 from __future__ import annotations
 
 import threading
+from datetime import datetime, timedelta
 
 from dejaqueue.clock import GRACE_US, JUMP_US, Discipline, Wake
 from dejaqueue.testing.disciplined import DisciplinedClock
+
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 class VirtualClock(DisciplinedClock):
@@ -41,7 +44,13 @@ class VirtualClock(DisciplinedClock):
 
     def now_us(self) -> int:
         """The virtual time in microseconds; never goes back."""
-        return self._discipline.at(self._wall_us, self._elapsed_us)
+        with self._lock:
+            wall_us, elapsed_us = self._wall_us, self._elapsed_us
+        return self._discipline.at(wall_us, elapsed_us)
+
+    def now(self) -> datetime:
+        """The virtual time in UTC."""
+        return _EPOCH + timedelta(microseconds=self.utc_us())
 
     def wait_until(self, instant_us: int | None, wake: Wake) -> bool:
         """Wait until a test moves the time there, or until `wake` rings; True if it rang."""
@@ -51,10 +60,13 @@ class VirtualClock(DisciplinedClock):
                 if wake.rung:
                     wake.rung = False
                     return True
-                if instant_us is not None and self.now_us() >= instant_us:
-                    return False
+                # Known first, then a look at the time: else it may be moved between the two.
                 with self._lock:
                     self._waiters[me] = (instant_us, wake)
+                if instant_us is not None and self.now_us() >= instant_us:
+                    with self._lock:
+                        self._waiters.pop(me, None)
+                    return False
                 wake.condition.wait()
                 with self._lock:
                     self._waiters.pop(me, None)
@@ -65,15 +77,22 @@ class VirtualClock(DisciplinedClock):
             instants = [instant for instant, _ in self._waiters.values() if instant is not None]
         return min(instants, default=None)
 
-    def advance(self, *, ms: int = 0, us: int = 0) -> None:
-        """Move the time on and wake everybody whose instant has come."""
-        self._elapsed_us += ms * 1_000 + us
-        self._wall_us += ms * 1_000 + us
+    def advance(self, by: timedelta | None = None, *, ms: int = 0, us: int = 0) -> None:
+        """Move the time on and wake everybody whose instant has come.
+
+        Args:
+            by: how far; `ms` and `us` are added to it.
+        """
+        step_us = ms * 1_000 + us + (0 if by is None else by // timedelta(microseconds=1))
+        with self._lock:
+            self._elapsed_us += step_us
+            self._wall_us += step_us
         self._wake_all()
 
     def jump(self, *, ms: int) -> None:
         """The wall clock is somewhere else, and no time has passed."""
-        self._wall_us += ms * 1_000
+        with self._lock:
+            self._wall_us += ms * 1_000
         self._wake_all()
 
     def _wake_all(self) -> None:

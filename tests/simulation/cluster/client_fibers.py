@@ -425,7 +425,7 @@ def clients_in_fibers(world: World, wire: Any) -> Iterator[None]:
         (SystemClock, _ClockOfWhoRuns),
         (random, dice),
         (uuid, SimpleNamespace(uuid4=lambda: uuid.UUID(int=dice.getrandbits(128)))),
-        (weakref, SimpleNamespace(WeakSet=_OrderedSet, ref=weakref.ref)),
+        (weakref, SimpleNamespace(**(vars(weakref) | {"WeakSet": _OrderedSet}))),
         (flight, wire),
     ]
     with pytest.MonkeyPatch.context() as patch:

@@ -345,7 +345,7 @@ class _Changes(httpx.SyncByteStream):
         self._lives = facts.lives
 
     def __iter__(self) -> Iterator[bytes]:
-        fibers, facts = _fibers(), self._facts
+        fibers, facts = fibers_now(), self._facts
         yield line({"header": {"revision": str(facts.server.revision)}, "created": True})
         silent_us = fibers.world.now_us
         while facts.lives == self._lives:
@@ -493,7 +493,7 @@ class LateReader(Coordinator):
 # --- threads and time of the coordinators ---------------------------------------------------------
 
 
-def _fibers() -> Fibers:
+def fibers_now() -> Fibers:
     """Of the broker whose fiber runs."""
     found: Fibers = getcurrent().fibers
     return found
@@ -502,8 +502,10 @@ def _fibers() -> Fibers:
 class _Thread:
     """In place of threading.Thread."""
 
-    def __init__(self, *, target: Callable[[], None], name: str, daemon: bool) -> None:
-        self._target, self._fibers = target, _fibers()
+    def __init__(
+        self, *, target: Callable[..., None], name: str, daemon: bool, args: Sequence[Any] = ()
+    ) -> None:
+        self._target, self._fibers = partial(target, *args), fibers_now()
         self._over = False
 
     def start(self) -> None:
@@ -517,8 +519,8 @@ class _Thread:
         finally:
             self._over = True
 
-    def join(self) -> None:
-        """Return when it has ended."""
+    def join(self, seconds: float | None = None) -> None:
+        """Return when it has ended; nobody waits in vain here."""
         self._fibers.pass_until(lambda: self._over)
 
 
@@ -535,6 +537,10 @@ class _Event:
         for waiter in self._waiters:
             waiter.tell()
 
+    def clear(self) -> None:
+        """Whoever waits from now on waits for the next `set`."""
+        self._is_set = False
+
     def is_set(self) -> bool:
         """True after `set`."""
         return self._is_set
@@ -542,7 +548,7 @@ class _Event:
     def wait(self, seconds: float) -> bool:
         """Wait until it is set, or for so many seconds."""
         if not self._is_set:
-            fibers = _fibers()
+            fibers = fibers_now()
             waiter = Waiter(fibers)
             self._waiters = [waiter]
             waiter.wait(fibers.world.now_us + int(seconds * 1e6) + 1)
@@ -560,7 +566,7 @@ def fiber_threads() -> SimpleNamespace:
 def coordinators_in_fibers() -> Iterator[None]:
     """For as long as this lasts coordinators know fibers and the world's time, and no others."""
     threads = fiber_threads()
-    times = SimpleNamespace(monotonic=lambda: _fibers().world.now_us / 1e6)
+    times = SimpleNamespace(monotonic=lambda: fibers_now().world.now_us / 1e6)
     with pytest.MonkeyPatch.context() as patch:
         for module in (counted, etcd):
             patch.setattr(module, "threading", threads)

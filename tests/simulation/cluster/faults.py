@@ -23,7 +23,11 @@ class Loses(Protocol):
 
 
 class ClusterFaults:
-    """Breaks things, and restarts brokers that died."""
+    """Breaks things, and restarts brokers that died.
+
+    Attributes:
+        calm_until_us: nothing else breaks until then.
+    """
 
     def __init__(
         self,
@@ -34,19 +38,21 @@ class ClusterFaults:
         producers: Sequence[Loses],
         end_us: int,
     ) -> None:
-        self._world, self._cluster = world, cluster
+        self._world, self._cluster, self._consumers = world, cluster, consumers
         self._end_us = end_us
         second = self._second = SECOND // cluster.plan.haste
         self.count = 0
         # Drawn apart: other seeds, those that once found something among them, go on as they did.
         self._clocks = random.Random(f"{world.seed} clocks")
         self._goes_wrong = self._clocks.random() < 0.3
-        self._calm_until_us = 0
+        self._sleeps = random.Random(f"{world.seed} sleeps")
+        self._sleeps_in_appends = cluster.plan.is_apart and self._sleeps.random() < 0.3
+        self.calm_until_us = 0
         self._kinds: list[tuple[float, Callable[[], None]]] = [
             (20, lambda: self._one().die(power_cut=False)),
             (12, lambda: self._one().stop()),
             (15, self._dies_in_an_append),
-            (20, lambda: self._one().pause(world.between(10_000, 5 * second))),
+            (20, self._sleep),
             (15, lambda: self._cut(facts=True)),
             (20, lambda: self._cut(records=True)),
             (15, lambda: self._cut(facts=True, records=True)),
@@ -80,6 +86,7 @@ class ClusterFaults:
     def heal(self) -> None:
         """Nothing is broken any more."""
         self._cluster.server.is_down = self._cluster.server.is_full = False
+        self._cluster.server.hung.clear()
         self._cluster.trouble = 0.0
         self._cluster.append_us_max = self._cluster.facts_us_max = 0
         for machine in self._cluster.machines:
@@ -104,7 +111,7 @@ class ClusterFaults:
     def _break_something(self) -> None:
         if self._over:
             return
-        if self._world.now_us < self._calm_until_us:
+        if self._world.now_us < self.calm_until_us:
             self._world.after(self._second // 2, self._break_something)
             return
         shares, calls = zip(*self._kinds, strict=True)
@@ -134,6 +141,25 @@ class ClusterFaults:
         machine = self._one()
         if machine.line is not None:
             machine.line.dies_at = self._world.between(1, 20)
+
+    def _sleep(self) -> None:
+        """Now; or when an append was made, and the broker does not know it yet."""
+        machine = self._one()
+        duration_us = self._world.between(10_000, 5 * self._second)
+        line = machine.line
+        if line is None or not self._sleeps_in_appends:
+            machine.pause(duration_us)
+            return
+
+        def fall_asleep() -> None:
+            machine.pause(duration_us)
+            # Some consumers notice that it is silent, and are served by the next owner.
+            for consumer in self._consumers:
+                if self._sleeps.random() < 0.5:
+                    self._world.after(self._sleeps.randint(0, duration_us), consumer.lose)
+            machine.pass_time(1_000)
+
+        line.sleeps_at, line.falls_asleep = self._sleeps.randint(1, 10), fall_asleep
 
     def _later(self, longest_us: int, call: Callable[[], None]) -> None:
         self._world.after(self._world.between(10_000, longest_us), call)
@@ -191,7 +217,7 @@ class ClusterFaults:
         """A broker begins anew, a minute to ten years off, while others are there; or its clock
         jumps while it runs. Who begins alone is believed: there is nothing to compare with."""
         machines = [one for one in self._cluster.machines if not one.is_gone]
-        if self._over or self._world.now_us < self._calm_until_us:
+        if self._over or self._world.now_us < self.calm_until_us:
             return
         machine = self._clocks.choice(machines)
         by_s = self._clocks.choice([60, 3_600, 86_400, 315_360_000]) * self._clocks.choice([1, -1])
@@ -200,7 +226,7 @@ class ClusterFaults:
             length_us = self._clocks.randint(1_000, 3 * self._second)
             self._world.after(length_us, lambda: machine.clock.jump(0), machine.life)
         elif len(machines) > 1 and all(one.is_well for one in machines):
-            self._calm_until_us = self._world.now_us + 5 * self._second
+            self.calm_until_us = self._world.now_us + 5 * self._second
             machine.die(power_cut=False)
             machine.clock.jump(by_s * SECOND)
             machine.starts_wrong = True

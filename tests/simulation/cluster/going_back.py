@@ -14,6 +14,8 @@ from tests.simulation.cluster.machines import Cluster
 SECOND = 1_000_000
 SHARE = 0.4
 """Of seeds in which it happens."""
+YOUNG_SHARE = 0.3
+"""Of these, those whose copy is taken while topics are made."""
 
 
 class GoingBack:
@@ -36,6 +38,9 @@ class GoingBack:
         # Topics are made at the very beginning.
         latest_us = now_us + 60_000 if self._dice.random() < 0.5 else end_us - SECOND
         copied_us = self._dice.randint(now_us, latest_us)
+        young = random.Random(f"{self._world.seed} young copy")
+        if young.random() < YOUNG_SHARE:  # brokers have started and joined by then
+            copied_us = now_us + young.randint(100_000, 300_000)
         restored_us = self._dice.randint(copied_us, end_us)
         self._world.after(copied_us - now_us, lambda: self._copy(restored_us))
 

@@ -29,7 +29,19 @@ from tests.simulation.cluster.plan import PLAIN, Plan
 from tests.simulation.cluster.server import Line, Server
 from tests.simulation.cluster.threads import FiberConcurrency, FiberThreads
 
+SLOTS = 8
+"""Of each simulated cluster: fewer than there are otherwise, since each is a call to claim."""
+
 KeysOf = Callable[["ClusterMachine", Coordinator, Fibers], SharedKeys]
+
+
+HANG_LOOK_US = 5_000
+
+
+def _wait_while(fibers: Fibers, is_so: Callable[[], bool]) -> None:
+    """Wait while something is true, where there is somebody who may."""
+    if getcurrent() is not fibers.hub:
+        fibers.pass_until(lambda: not is_so(), HANG_LOOK_US)
 
 
 def _pass(fibers: Fibers, longest_us: int) -> None:
@@ -89,10 +101,11 @@ class ClusterMachine(Machine):
         )
         plan = cluster.plan
         self.line = Line(world, fibers.life, cluster.server, cluster.trouble, plan.late_us_max)
+        self.line.waits_while = partial(_wait_while, fibers)
         late_us_max = cluster.facts_us_max
         if cluster.append_us_max:
             self.line.takes_time = partial(_pass, fibers, cluster.append_us_max)
-        threads = FiberThreads(fibers)
+        threads = FiberThreads(fibers, is_apart=plan.is_apart)
         try:
             reader = LateReader(cluster.facts, cluster.times, world, fibers, late_us_max)
             self.coordinator = reader
@@ -105,7 +118,16 @@ class ClusterMachine(Machine):
             keys = cluster.keys_of(self, reader, fibers) if cluster.keys_of else None
             adopts, self.adopts = self.adopts, False
             clock = FiberClock(fibers)
-            node = Node(self.name, reader, plan.lease_ms, clock, threads, keys, adopts=adopts)
+            node = Node(
+                self.name,
+                reader,
+                plan.lease_ms,
+                clock,
+                threads,
+                keys,
+                slots=SLOTS,
+                adopts=adopts,
+            )
             broker = Broker(settings, self.clock, store, threads, node=node)
             broker.peers = SimulatedPeers(world, cluster, fibers.life)
             broker.start()
@@ -165,6 +187,10 @@ class ClusterMachine(Machine):
         is_member = self.broker is not None and node is not None and node.is_member
         is_awake = self.life.paused_until_us <= self.world.now_us
         return is_member and is_awake and coordinator is not None and not coordinator.is_cut
+
+    def pass_time(self, longest_us: int) -> None:
+        """Have whoever is running in this broker wait for a moment, if it may."""
+        _pass(self._fibers, longest_us)
 
     def pause(self, duration_us: int) -> None:
         """Do nothing for so long, and know nothing of it."""

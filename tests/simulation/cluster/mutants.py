@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +14,13 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.partition import partition
 from dejaqueue.broker.shard import opening
 from dejaqueue.broker.shard.commit import Commits
+from dejaqueue.broker.shard.opening import JournalDoor
+from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.transactions.coordinator import Coordinator
 from dejaqueue.broker.transactions.peers import TELL
 from dejaqueue.clock import Discipline
 from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue, Kept, State
+from dejaqueue.cluster.claims import Claims
 from dejaqueue.cluster.clocks import ClockComparison
 from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.ownership import View
@@ -95,13 +99,13 @@ def a_beginning_is_taken_for_the_whole(patch: pytest.MonkeyPatch) -> None:
 def a_conflict_is_taken_for_a_claim(patch: pytest.MonkeyPatch) -> None:
     """Everybody serves: the one owner of each moment is whoever opened last."""
     patch.setattr(Node, "refusal", lambda self, topic: None)
-    patch.setattr(Node, "_claim", lambda self, unit, session: unit in self._view.owners)
+    patch.setattr(Claims, "claim", lambda self, slot, session, owners: slot in owners)
 
 
 @mutant
 def who_comes_back_is_taken_for_who_was(patch: pytest.MonkeyPatch) -> None:
-    def living_owner(self: View, unit: str) -> Any:
-        owner = self.owners.get(unit)
+    def living_owner(self: View, slot: int) -> Any:
+        owner = self.owners.get(slot)
         return None if owner is None else self.members.get(owner.node)
 
     patch.setattr(View, "living_owner", living_owner)
@@ -209,11 +213,6 @@ def what_is_not_listed_is_gone(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant
-def owners_of_what_is_gone_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Node, "_forget_units", lambda self, units, session: None)
-
-
-@mutant
 def a_decision_is_for_those_who_are_here(patch: pytest.MonkeyPatch) -> None:
     """Whoever has something staged at another broker is neither told nor answered."""
     patch.setattr(Coordinator, "_ask_far", lambda self, other, action, body, then: then({}, other))
@@ -238,3 +237,36 @@ def who_is_elsewhere_knows_it_already(patch: pytest.MonkeyPatch) -> None:
 @mutant
 def what_an_older_coordinator_lacks_is_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("dejaqueue.cluster.node.check", lambda *args, **named: [])
+
+
+# --- journals that hang ---------------------------------------------------------------------------
+
+
+@mutant
+def appends_hold_their_worker(patch: pytest.MonkeyPatch) -> None:
+    """Also where the journal is on a server."""
+    patch.setattr(Commits, "is_apart", property(lambda self: False))
+
+
+@mutant
+def journals_are_opened_by_their_worker(patch: pytest.MonkeyPatch) -> None:
+    inner = JournalDoor.__init__
+
+    def init(self: JournalDoor, *given: Any, executor: Any = None, **named: Any) -> None:
+        inner(self, *given, executor=None, **named)
+
+    patch.setattr(JournalDoor, "__init__", init)
+
+
+@mutant
+def partitions_are_closed_by_their_worker(patch: pytest.MonkeyPatch) -> None:
+    def close_one(
+        self: ServedTopic, worker: Any, partition: Any, close: Any, done: Future[None]
+    ) -> None:
+        try:
+            close(partition)
+        finally:
+            worker.forget(partition)
+            done.set_result(None)
+
+    patch.setattr(ServedTopic, "_close_one", close_one)

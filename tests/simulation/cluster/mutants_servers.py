@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
-from dejaqueue.cluster import servers
+from dejaqueue.cluster import child, servers
+from dejaqueue.cluster.care import Care
+from dejaqueue.cluster.child import Child, end_left_behind
 from dejaqueue.cluster.disk import Restarter
+from dejaqueue.cluster.jetstream import ClusterStatus, JetStreamServer
 from dejaqueue.cluster.jetstream_settings import Node
 from dejaqueue.cluster.servers import ServerAddress
 from dejaqueue.cluster.turn import KEY, RENEW_US, Keep, Turn
@@ -79,3 +83,64 @@ def a_server_is_started_again_once(patch: pytest.MonkeyPatch) -> None:
             inner(self)
 
     patch.setattr(Restarter, "_start_again", start_again)
+
+
+# --- servers and their copies ---------------------------------------------------------------------
+
+
+@mutant
+def a_node_is_emptied_whatever_the_others_have(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ClusterStatus, "flaw", lambda self, lasts, but="": "")
+
+
+@mutant
+def a_stream_that_nobody_leads_is_no_flaw(patch: pytest.MonkeyPatch) -> None:
+    """It counts only if somebody led it when that was asked first."""
+    inner = ClusterStatus.flaw
+
+    def flaw(self: ClusterStatus, lasts: dict[str, int], but: str = "") -> str:
+        copies = tuple(one for one in self.copies if one.stream in self.lasts() | lasts)
+        return inner(replace(self, copies=copies), lasts, but)
+
+    patch.setattr(ClusterStatus, "flaw", flaw)
+
+
+@mutant
+def a_server_that_ends_is_not_started_again(patch: pytest.MonkeyPatch) -> None:
+    def keep(self: Child) -> None:
+        end_left_behind(self._pid_file, self._command()[0])
+        self._run_once()
+
+    patch.setattr(Child, "_keep", keep)
+
+
+@mutant
+def who_was_left_behind_is_not_ended(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(child, "end_left_behind", lambda pid_file, program: None)
+
+
+@mutant
+def a_repair_is_tried_once(patch: pytest.MonkeyPatch) -> None:
+    def heal(self: JetStreamServer) -> None:
+        with suppress(Refused, Unavailable), self.turn() as alive:
+            self.repair(alive=alive)
+
+    patch.setattr(JetStreamServer, "_heal", heal)
+
+
+@mutant
+def a_server_that_hangs_is_left_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(JetStreamServer, "_hangs", lambda self: False)
+
+
+@mutant
+def who_joins_is_not_told_to_the_server(patch: pytest.MonkeyPatch) -> None:
+    def use_nodes(self: JetStreamServer, nodes: Sequence[Node]) -> None:
+        self.nodes = tuple(nodes)
+
+    patch.setattr(JetStreamServer, "use_nodes", use_nodes)
+
+
+@mutant
+def who_has_left_counts_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Care, "_forget", lambda self, node, url, keep: None)

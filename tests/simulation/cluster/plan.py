@@ -26,6 +26,9 @@ class Plan:
         coordinator: memory, sqlite or etcd; see coordinators.py.
         outage: when the coordinator is restored from an older copy, all brokers have died.
         moves: brokers join and leave for good, and clocks drift.
+        is_apart: appends run beside the worker, as in the product. In seeds that found something
+            before the simulation knew that they do not.
+        hangs: now and then the server answers nothing about one journal.
         haste: it is so many times shorter, things break so many times as often and for a time that
             is so many times shorter, and so are leases of brokers and what a broker waits.
     """
@@ -35,6 +38,8 @@ class Plan:
     moves: bool = False
     coordinator: str = "memory"
     outage: bool = False
+    is_apart: bool = False
+    hangs: bool = False
     haste: int = 1
 
     @property
@@ -58,10 +63,13 @@ PLAIN = Plan()
 
 def choose_plan(seed: int, haste: int = 1) -> Plan:
     """The plan of a seed: two in five are plain."""
+    hangs = random.Random(f"{seed} hangs").random() < 0.3
     dice = random.Random(f"{seed} plan")
     if dice.random() < 0.4:
-        return Plan(haste=haste)
+        return Plan(haste=haste, is_apart=True, hangs=hangs)
     return Plan(
+        is_apart=True,
+        hangs=hangs,
         append_us_max=dice.choice([0, 2_000, 50_000]),
         facts_us_max=dice.choice([0, 3_000, 60_000, 300_000]) // haste,
         moves=dice.random() < 0.5,

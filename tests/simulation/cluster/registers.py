@@ -7,7 +7,6 @@ any simulated cluster.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections import defaultdict
 from collections.abc import Callable
@@ -31,7 +30,7 @@ from dejaqueue.errors import (
 )
 from dejaqueue.model import OnDuplicate, RowStatus, Topic, TopicKind
 from dejaqueue.testing.simulation.network import Connection
-from dejaqueue.testing.simulation.world import START_US, World
+from dejaqueue.testing.simulation.world import World
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
 from tests.checker.fault import Fault
@@ -471,14 +470,4 @@ def simulate_registers(seed: int, haste: int = 1, plan: Plan | None = None) -> R
     ]
     for machine in cluster.machines:
         machine.die(power_cut=False)
-    digest = hashlib.blake2b(history.text().encode(), digest_size=12)
-    digest.update(f"{world.happened} {world.now_us} {dict(registers.topics)}".encode())
-    return Run(
-        seed,
-        found,
-        history,
-        digest.hexdigest(),
-        (world.now_us - START_US) / SECOND,
-        world.happened,
-        cluster.deaths,
-    )
+    return Run.of(world, history, found, cluster.deaths, dict(registers.topics))

@@ -193,12 +193,9 @@ def leftovers(cluster: Cluster) -> list[Fault]:
         return []
     catalogue = known[0]
     catalogue.refresh()
-    units = {name.partition(".")[0] for name in catalogue.by_name()}
     journals = {topic for topic, _ in cluster.server.kept.logs} - catalogue.words()
-    owned = {fact.key.removeprefix("owners/") for fact in cluster.facts.find("owners/")}
     texts = [
         *(f"topic {topic} was deleted, and nobody finishes that" for topic in catalogue.leaving()),
         *(f"journals {name} are of no topic" for name in sorted(journals)),
-        *(f"unit {unit} is owned, and of no topic" for unit in sorted(owned - units)),
     ]
     return [Fault(1, text) for text in texts]

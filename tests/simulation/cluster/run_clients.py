@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import random
 from dataclasses import replace
 from functools import partial
 
 from dejaqueue.broker.topic.writer import Writer
-from dejaqueue.testing.simulation.world import START_US, World
+from dejaqueue.testing.simulation.world import World
 from tests.checker.judge import judge
 from tests.simulation.cluster.client_fibers import clients_in_fibers
 from tests.simulation.cluster.coordinators import coordinators_in_fibers
@@ -101,14 +100,4 @@ def simulate_clients(seed: int, haste: int = 1) -> Run:
         machine.stop()
     world.run(world.now_us + 10 * SECOND)
     assert not any(machine.is_up for machine in cluster.machines), "a broker did not stop"
-    digest = hashlib.blake2b(history.text().encode(), digest_size=12)
-    digest.update(f"{world.happened} {world.now_us}".encode())
-    return Run(
-        seed,
-        [*judge(history), *faults_seen],
-        history,
-        digest.hexdigest(),
-        (world.now_us - START_US) / SECOND,
-        world.happened,
-        cluster.deaths,
-    )
+    return Run.of(world, history, [*judge(history), *faults_seen], cluster.deaths)

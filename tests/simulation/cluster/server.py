@@ -29,6 +29,8 @@ class Server:
     Attributes:
         is_down: it answers nobody.
         is_full: it has no room for more.
+        hung: journals, by topic and partition, about which no call is answered until they are
+            taken out of here.
         appends, lost, late: how many there were; how many had no answer; how many of these came in
             after their sender had given up on them.
     """
@@ -37,6 +39,7 @@ class Server:
         self.kept = MemoryRecordStore(record_bytes_max)
         self.is_down = False
         self.is_full = False
+        self.hung: set[tuple[str, int]] = set()
         self.appends = self.lost = self.late = 0
 
 
@@ -51,7 +54,11 @@ class Line(RecordStore):
     Attributes:
         is_cut: nothing gets through.
         dies_at: appends until the broker dies in one; None = never.
+        sleeps_at: appends until the broker falls asleep when one was made, before it hears of that;
+            None = never.
+        falls_asleep: called then.
         takes_time: called on the way to an append, and on the way back.
+        waits_while: called by whoever has to wait while something is true.
     """
 
     summary = "simulated"
@@ -64,12 +71,16 @@ class Line(RecordStore):
         self._trouble, self.late_us_max = trouble, late_us_max
         self.is_cut = False
         self.dies_at: int | None = None
+        self.sleeps_at: int | None = None
+        self.falls_asleep: Callable[[], None] = lambda: None
         self.takes_time: Callable[[], None] = lambda: None
+        self.waits_while: Callable[[Callable[[], bool]], None] = lambda is_so: None
 
     def heal(self) -> None:
         """Everything gets through, at once."""
         self.takes_time = lambda: None
         self.is_cut, self.dies_at, self._trouble = False, None, 0.0
+        self.sleeps_at = None
 
     def is_lost(self) -> bool:
         """True if what is asked now gets no answer. Raises Gone."""
@@ -101,9 +112,16 @@ class Line(RecordStore):
             self.world.after(self.world.between(1_000, self.late_us_max), late)
         raise Unavailable("the server does not answer", 100)
 
+    def pass_hang(self, place: tuple[str, int]) -> None:
+        """Return when the server answers about this journal."""
+        if place in self.server.hung:
+            self.waits_while(lambda: place in self.server.hung)
+
     def open(self, topic: str, partition: int) -> RecordLog:
         """See RecordStore.open."""
-        return _Log(self, self.ask(lambda: self.server.kept.open(topic, partition)))
+        place = (topic, partition)
+        self.pass_hang(place)
+        return _Log(self, place, self.ask(lambda: self.server.kept.open(topic, partition)))
 
     def drop(self, topic: str) -> None:
         """See RecordStore.drop."""
@@ -133,10 +151,11 @@ class Line(RecordStore):
 
 
 class _Log(RecordLog):
-    def __init__(self, line: Line, kept: MemoryRecords) -> None:
-        self._line, self._kept = line, kept
+    def __init__(self, line: Line, place: tuple[str, int], kept: MemoryRecords) -> None:
+        self._line, self._place, self._kept = line, place, kept
 
     def last(self) -> int:
+        self._line.pass_hang(self._place)
         return self._line.ask(self._kept.last)
 
     def append(self, after: int, records: Sequence[Sequence[Bytes]]) -> None:
@@ -152,9 +171,15 @@ class _Log(RecordLog):
                 if world.chance(0.5):
                     self._arrive(after, copies)
                 raise Died("append")
+        line.pass_hang(self._place)
         line.takes_time()
         if not line.is_lost():
             self._kept.append(after, copies)
+            if line.sleeps_at is not None:
+                line.sleeps_at -= 1
+                if line.sleeps_at <= 0:
+                    line.sleeps_at = None
+                    line.falls_asleep()
             line.takes_time()
             return
         server.lost += 1
@@ -174,13 +199,16 @@ class _Log(RecordLog):
             self._kept.append(after, copies[:count])
 
     def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
+        self._line.pass_hang(self._place)
         return self._line.ask(lambda: self._kept.read(first, end))
 
     def drop_before(self, number: int) -> None:
+        self._line.pass_hang(self._place)
         self._line.tell(lambda: self._kept.drop_before(number))
 
     def byte_count(self) -> int:
+        self._line.pass_hang(self._place)
         return self._line.ask(self._kept.byte_count)
 
     def close(self) -> None:
-        pass
+        self._line.pass_hang(self._place)

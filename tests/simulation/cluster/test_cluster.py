@@ -15,6 +15,8 @@ ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
 SLICE = sorted(FOUND_BY, key=lambda name: FOUND_BY[name])[::3]
 KEPT = (28, 47, 1041, 5065, 100_148, 100_390, 800_208)
 """Seeds that found something; docs/reliability.md says what. There were no plans then."""
+KEPT_IN_HASTE = (100_267, 100_310)
+"""The same, four times as short, with their plans."""
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
@@ -27,6 +29,13 @@ def test_no_rule_is_broken(seed: int) -> None:
 @pytest.mark.parametrize("seed", KEPT)
 def test_no_rule_is_broken__by_what_once_broke_one(seed: int) -> None:
     run = simulate_cluster(seed, plan=PLAIN)
+    assert [str(fault) for fault in run.faults] == []
+    assert run.history.deliveries
+
+
+@pytest.mark.parametrize("seed", KEPT_IN_HASTE)
+def test_no_rule_is_broken__by_what_once_broke_one_in_haste(seed: int) -> None:
+    run = simulate_cluster(seed, haste=4)
     assert [str(fault) for fault in run.faults] == []
     assert run.history.deliveries
 

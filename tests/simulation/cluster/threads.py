@@ -13,7 +13,8 @@ from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
 from dejaqueue.broker.partition.worker import PartitionWorker
-from dejaqueue.broker.topic.threads import Running, Threads
+from dejaqueue.broker.shard.committer import ApartCommitter
+from dejaqueue.broker.topic.threads import APART, Running, Threads
 from dejaqueue.clock import Clock
 from dejaqueue.journal.interface import append_together
 from dejaqueue.journal.records.concurrency import Concurrency
@@ -57,12 +58,27 @@ class FiberCommitter(SimulatedCommitter):
             self._fibers.pass_time(200)
 
 
+class FiberApartCommitter(ApartCommitter):
+    """Appends each group in a fiber of its own, so that one that hangs holds no other."""
+
+    def __init__(self, fibers: Fibers) -> None:
+        super().__init__(FiberExecutor(fibers, APART, APPEND_US_MAX))
+        self._fibers = fibers
+
+    def wait(self, landed: threading.Condition, is_landed: Callable[[], bool]) -> None:
+        """Who waits lets the world go on."""
+        self._fibers.pass_until(is_landed)
+
+
 class FiberWorker(SimulatedWorker):
     """Takes one turn at a time, also if a turn has to wait."""
 
-    def __init__(self, name: str, clock: Clock, fibers: Fibers) -> None:
+    def __init__(
+        self, name: str, clock: Clock, fibers: Fibers, apart: ApartCommitter | None
+    ) -> None:
         super().__init__(name, clock, fibers.world, fibers.life)
         self.committer = FiberCommitter(name, fibers)
+        self.apart = apart
         self._fibers = fibers
         self._in_turn = False
         self._missed = False
@@ -93,6 +109,8 @@ class FiberWorker(SimulatedWorker):
         while self.turn(busy=False):
             pass
         self.committer.stop()
+        if self.apart is not None:
+            self.apart.stop()
 
 
 class FiberFuture(Future[Answer]):
@@ -115,10 +133,14 @@ class FiberFuture(Future[Answer]):
 
 
 class FiberExecutor(Executor):
-    """Does what it is given a little later, so much at a time, each in a fiber."""
+    """Does what it is given a little later, so much at a time, each in a fiber.
 
-    def __init__(self, fibers: Fibers, count: int) -> None:
-        self._fibers, self._count = fibers, count
+    Args:
+        late_us_max: how much later at most, while there is a fiber for it.
+    """
+
+    def __init__(self, fibers: Fibers, count: int, late_us_max: int = 20_000) -> None:
+        self._fibers, self._count, self._late_us_max = fibers, count, late_us_max
         self._waiting: deque[Callable[[], None]] = deque()
         self._closed = False
         self._running = 0
@@ -149,7 +171,7 @@ class FiberExecutor(Executor):
 
     def _plan(self) -> None:
         world = self._fibers.world
-        world.after(world.between(10, 20_000), self._next, self._fibers.life)
+        world.after(world.between(10, self._late_us_max), self._next, self._fibers.life)
 
     def _next(self) -> None:
         if not self._waiting or self._running >= self._count:
@@ -184,14 +206,19 @@ class _Started:
 
 
 class FiberThreads(Threads):
-    """Workers, executors and loops of one life of a broker."""
+    """Workers, executors and loops of one life of a broker.
 
-    def __init__(self, fibers: Fibers) -> None:
+    Args:
+        is_apart: appends run beside the worker; False = as seeds did before they were.
+    """
+
+    def __init__(self, fibers: Fibers, *, is_apart: bool) -> None:
         self._fibers = fibers
+        self._apart = FiberApartCommitter(fibers) if is_apart else None
 
     def worker(self, name: str, clock: Clock) -> PartitionWorker:
         """A worker."""
-        return FiberWorker(name, clock, self._fibers)
+        return FiberWorker(name, clock, self._fibers, self._apart)
 
     def executor(self, name: str, count: int = 1) -> Executor:
         """An executor."""

@@ -58,7 +58,7 @@ class Served:
         self.topic = topic
         self.rings: list[int] = []
         self.clock = VirtualClock()
-        self.dispatcher = Dispatcher(10**12, lambda: None)
+        self.dispatcher = Dispatcher(10**12, lambda _number: True)
         ring = lambda: self.rings.append(self.clock.now_ms())  # noqa: E731
         self.core = PartitionCore(lambda: self.topic, 0, self.clock, settings, ring=ring)
         door = JournalDoor(open_journal or journals(topic), listener=listener)

@@ -15,10 +15,12 @@ import pytest
 from dejaqueue.broker.broker import RUNNING, Broker
 from dejaqueue.errors import BadRequest, Refused, TopicExists, TopicUnknown, Unavailable
 from dejaqueue.journal.memory import MemoryStore
+from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, DispatchSettings, JournalSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
 from dejaqueue.wire.descriptors import WriteStream
+from tests.patience import PATIENCE_SECONDS
 
 
 def settings(url: str = "memory:", **dispatch: int) -> BrokerSettings:
@@ -83,7 +85,7 @@ def test_a_broker_that_cannot_read_its_catalogue_lets_go_of_the_store(tmp_path: 
     closed: list[bool] = []
 
     class Broken(MemoryStore):
-        def load_catalog(self) -> str | None:
+        def open(self, topic: str, partition: int, *, only_made: bool = False) -> SegmentJournal:
             raise Unavailable("the disk is away")
 
         def close(self) -> None:
@@ -144,7 +146,9 @@ def test_a_topic_is_made_once__or_asked_for_as_it_is(broker: Broker) -> None:
         broker.create_topic(Topic("t", partitions=2))
     assert broker.create_topic(Topic("t", partitions=2), exist_ok=True) == made
     assert [topic.name for topic in broker.topics()] == ["t"]
-    assert [one.topic.name for one in broker.runtimes()] == ["t"]
+    assert broker.runtimes() == []  # nobody has used it
+    assert broker.runtime("t") is broker.runtimes()[0]
+    assert broker.serving() == ["t"]
 
 
 def test_a_topic_that_is_wrong_is_not_made_in_part(broker: Broker) -> None:
@@ -173,18 +177,22 @@ def test_what_is_deleted_is_unknown__and_can_be_made_again_empty(broker: Broker)
     assert broker.call("stats", {"topic": "t"})["enqueued"] == 0
 
 
-def test_a_topic_that_is_given_away_is_served_again_when_it_is_taken(broker: Broker) -> None:
-    """A shard's owner; here of a broker that is alone, which then cannot say who has it."""
-    broker.create_topic(Topic("t"))
-    assert broker.serves("t")
-    broker.give("t", drain=True)
-    broker.give("t", drain=False)
-    assert not broker.serves("t")
-    with pytest.raises(Unavailable, match="topic t is being made"):
-        broker.runtime("t")
-    broker.take("t")
-    broker.take("t")
-    assert broker.serves("t")
+def test_a_topic_is_served_from_its_first_use_on(broker: Broker) -> None:
+    broker.create_topic(Topic("t", partitions=2))
+    broker.create_topic(Topic("u"))
+    assert (broker.serving(), broker.runtimes(), broker.topic_count) == (["t", "u"], [], 2)
+    assert broker.serves("u")
+    assert not broker.is_used("t")
+    served = broker.runtime("t")
+    assert broker.runtime("t") is served
+    assert "t" not in broker.store.made()
+    served.look(1, lambda _: None).result(PATIENCE_SECONDS)
+    assert broker.is_used("t")
+    assert "t" in broker.store.made()
+    broker.runtime("u")
+    assert [one.topic.name for one in broker.runtimes()] == ["t", "u"]
+    broker.delete_topic("u")
+    assert [one.topic.name for one in broker.runtimes()] == ["t"]
 
 
 def test_partitions_are_spread_over_workers__each_always_at_the_same(broker: Broker) -> None:

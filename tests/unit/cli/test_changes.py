@@ -32,7 +32,8 @@ def keys(run: Run) -> list[str]:
         ("move t --key a --group g --delay 1h", "name the messages"),
         ("move t --key a --delay 1h --due 0", "one of them"),
         ("move t --key a", "say the new time"),
-        ("move t --key a --by 1h", "selected by a filter"),
+        ("move t --group g --by 1h --if-due 0", "named by --key or --id"),
+        ("cancel t --group g --if-due 0", "named by --key or --id"),
         ("move t --key a --delay 1h --dry-run", "selected by a filter"),
         ("cancel t", "name the messages"),
         ("cancel t --key a --dry-run", "selected by a filter"),
@@ -52,6 +53,18 @@ def test_moved_messages_are_told_one_by_one__status_3_if_one_was_not(run: Run) -
     assert [json.loads(line)["status"] for line in found.stdout.splitlines()] == ["OK", "NOT_FOUND"]
     assert found.exit_code == 3
     assert run("move", "t", "--key", "a", "--set-priority", "1").exit_code == 0
+
+
+def test_a_shift_and_a_condition__who_was_moved_meanwhile_is_told(run: Run) -> None:
+    fill(run)
+    assert run("move", "t", "--key", "a", "--by", "-1h", "--if-due", DUE).exit_code == 0
+    found = run("move", "t", "--key", "a", "--key", "b", "--by", "1h", "--if-due", DUE, "--json")
+    assert [json.loads(line)["status"] for line in found.stdout.splitlines()] == ["CHANGED", "OK"]
+    assert found.exit_code == 3
+    found = run("cancel", "t", "--key", "a", "--if-due", DUE, "--json")
+    assert json.loads(found.stdout)["status"] == "CHANGED"
+    dues = [json.loads(line)["due"] for line in run("peek", "t", "--json").stdout.splitlines()]
+    assert dues == ["2099-12-31T23:00:00.000Z", "2100-01-01T01:00:00.000Z"]
 
 
 def test_a_filter_moves_and_says_how_many(run: Run) -> None:

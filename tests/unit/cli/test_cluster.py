@@ -110,6 +110,7 @@ def test_of_one_topic_its_owner_and_copies_are_shown_alone(fake: Fake) -> None:
         ({"short": True}, "disk is short, producers wait"),
         ({"clock": {"apart": True}}, "clock is off, takes nothing"),
         ({"clock": {"apart": True}, "leaving": True, "short": True}, "clock is off, lets go"),
+        ({"clock": {"comparing": True}}, "compares its clock, takes nothing yet"),
     ],
 )
 def test_what_hinders_a_broker_most_is_its_state(more: dict[str, Any], state: str) -> None:

@@ -18,7 +18,9 @@ from tests.cli.conftest import Run, invoke
     [
         ("--text a --due 0 --delay 1s", "--due or --delay"),
         ("--text a --expires 0 --ttl 1s", "--expires or --ttl"),
-        ("file --text a", "--text or FILE"),
+        ("file --text a", "--text, --value or FILE"),
+        ("--text a --value 1", "--text, --value or FILE"),
+        ("--value {", "--value: JSON"),
         ("file --key k", "--key goes with --text"),
         ("/no/such/file", "cannot read /no/such/file"),
     ],
@@ -35,6 +37,13 @@ def test_one_message_gives_its_id(run: Run) -> None:
     row = json.loads(run("peek", "t", "--json").stdout)
     assert (row["id"], row["payload"]) == (shown, "a")
     assert isinstance(json.loads(run("send", "t", "--text", "b", "--json").stdout)["id"], str)
+
+
+def test_a_value_is_sent_as_compact_json(run: Run) -> None:
+    run("topic", "create", "t")
+    run("send", "t", "--value", '{"to": "é", "n": [1, null]}', "--key", "k")
+    row = json.loads(run("peek", "t", "--json").stdout)
+    assert (row["key"], row["payload"]) == ("k", '{"to":"é","n":[1,null]}')
 
 
 def test_many_messages_give_a_count(run: Run, tmp_path: Path) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from dejaqueue.client.changes import change_columns
+from dejaqueue.client.changes import Change, condition_columns, shift_ms_of
 from dejaqueue.errors import BadRequest
 from dejaqueue.schema import messages
+
+NOW_MS = 1_767_000_000_000
+
+
+def change_columns(rows: int, due: Any, priority: Any, group: Any) -> dict[str, pa.Array]:
+    return Change(due, priority=priority, group=group).columns(rows, lambda: NOW_MS)
 
 
 def test_one_value_for_all_or_one_for_each() -> None:
@@ -58,3 +64,53 @@ def test_what_is_not_given_stays() -> None:
 def test_mistakes_are_named(due: Any, priority: Any, group: Any, field: str) -> None:
     with pytest.raises(BadRequest, match=rf"^{field}\b"):
         change_columns(2, due, priority, group)
+
+
+def test_delays_begin_now_and_shifts_at_each_message_s_time() -> None:
+    change = Change(delay=[1, timedelta(minutes=1)], if_due=datetime(2026, 1, 1, tzinfo=UTC))
+    columns = change.columns(2, lambda: NOW_MS)
+    assert columns["due"].to_pylist() == [NOW_MS + 1_000, NOW_MS + 60_000]
+    assert columns["if_due"].to_pylist() == [1_767_225_600_000] * 2
+    assert Change(by=-1.5).columns(2, lambda: NOW_MS)["by_ms"].to_pylist() == [-1_500, -1_500]
+    each = Change(by=np.array([1, -2]), if_due=[5_000_000_000_000, 0])
+    assert each.columns(2, lambda: NOW_MS)["by_ms"].to_pylist() == [1_000, -2_000]
+    for name, column in (columns | each.columns(2, lambda: NOW_MS)).items():
+        assert column.type == messages.MOVE.field(name).type
+
+
+def test_only_a_shift_without_a_condition_may_not_be_repeated() -> None:
+    assert Change(due=5).repeats
+    assert Change(delay=5).repeats
+    assert Change(by=5, if_due=0).repeats
+    assert not Change(by=5).repeats
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (Change(due=0, delay=1), "delay"),
+        (Change(delay=1, by=1), "by"),
+        (Change(delay=-1), "delay"),
+        (Change(by="1h"), "by"),
+        (Change(by=[1]), "by"),
+        (Change(by=float("nan")), "by"),
+        (Change(if_due=0), "due"),
+        (Change(due=0, if_due="then"), "if_due"),
+        (Change(due=0, if_due=[0]), "if_due"),
+    ],
+)
+def test_mistakes_with_times_are_named(change: Change, field: str) -> None:
+    with pytest.raises(BadRequest, match=rf"^{field}\b"):
+        change.columns(2, lambda: NOW_MS)
+
+
+def test_conditions_alone() -> None:
+    assert condition_columns(2, None) == {}
+    assert condition_columns(2, 0)["if_due"].to_pylist() == [0, 0]
+
+
+def test_shifts_may_be_negative() -> None:
+    assert (shift_ms_of(-1), shift_ms_of(timedelta(seconds=-2)), shift_ms_of(3)) == (
+        *(-1_000, -2_000),
+        3_000,
+    )

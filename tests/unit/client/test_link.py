@@ -10,7 +10,7 @@ import pytest
 
 from dejaqueue.client.link import BACKOFF_MS_MAX, WriteLink, backoff_ms
 from dejaqueue.clock import SystemClock
-from dejaqueue.errors import BadRequest, TopicUnknown, Unavailable
+from dejaqueue.errors import BadRequest, Elsewhere, TopicUnknown, Unavailable
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
 from tests.unit.client.fake_transport import SECONDS_MAX, FakeTransport, ok
@@ -64,6 +64,35 @@ def test_a_cancel_sent_again_is_only_sure_when_it_is_ok(status: int, known: bool
     again.answer(0, statuses=np.array([0, status], dtype=np.uint8))
     error = answer.exception(SECONDS_MAX)
     assert error is None if known else isinstance(error, Unavailable)
+
+
+def test_what_must_not_be_done_twice_is_not_sent_again() -> None:
+    transport = FakeTransport()
+    stream = WriteStream("t", "move")
+    link = WriteLink(transport, stream, SystemClock(), retry_ms_max=60_000, repeats=False)
+    answers = [link.send(BATCH) for _ in range(2)]
+    transport.writes[0].answer(1)
+    transport.writes[0].break_off()
+    assert "carried out twice" in str(answers[0].exception(SECONDS_MAX))
+    assert answers[1].exception(SECONDS_MAX) is None
+    assert len(transport.writes) == 1
+    link.close()
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_what_went_to_another_broker_s_topic_was_not_carried_out__it_goes_there(
+    repeats: bool,
+) -> None:
+    transport = FakeTransport()
+    stream = WriteStream("t", "move")
+    link = WriteLink(transport, stream, SystemClock(), retry_ms_max=60_000, repeats=repeats)
+    answer = link.send(BATCH)
+    transport.writes[0].break_off(Elsewhere("it is served there"))
+    again = transport.wait_writes(2)
+    again.wait_for(1)
+    again.answer(0, statuses=np.array([0, 1], dtype=np.uint8))
+    assert answer.result(SECONDS_MAX).all_statuses().tolist() == [0, 1]
+    link.close()
 
 
 def test_a_broker_that_stops_is_left_for_another_connection() -> None:

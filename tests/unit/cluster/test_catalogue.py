@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -149,19 +150,67 @@ def test_what_could_not_be_made_is_deleted(two: Two, monkeypatch: pytest.MonkeyP
     second.create(Topic("t"), exist_ok=False)
 
 
-def test_what_a_dead_broker_was_making_is_deleted_and_nothing_else(
-    two: Two, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def making(catalogue: ClusterCatalogue) -> Kept:
+    """A topic whose maker says that it makes it, and nothing more."""
+    return catalogue._write(Kept(Topic("t"), (1,), "t.word", 0, State.MAKING, catalogue.maker))
+
+
+def test_what_a_dead_broker_was_making_is_deleted_and_nothing_else(two: Two) -> None:
     first, second = two
     first.maker, second.maker = "one", "two"
-    monkeypatch.setattr(first, "_add", lambda topic, make: topic)
-    made = Kept(Topic("t"), (1,), "t.word", 0, State.MAKING, "one")
-    first._write(made)
+    making(first)
     second.refresh()
-    second.give_up(["one", "two"])
+    assert second.abandoned(["one", "two"]) == ()
+    second.finish("t", ["one", "two"])
     assert second.leaving() == ()
-    second.give_up(["two"])
+    assert second.abandoned(["two"]) == ("t",)
+    second.finish("t", ["two"])
     assert second.leaving() == ("t",)
+    assert second.abandoned(["two"]) == ()
+
+
+@pytest.mark.parametrize("has_text", [True, False])
+def test_what_a_dead_broker_made_lives_though_it_did_not_say_so(
+    two: Two, *, has_text: bool
+) -> None:
+    """Nor does a coordinator that was restored from a copy of that moment say so."""
+    first, second = two
+    first.maker, second.maker = "one", "two"
+    made = making(first)
+    noted = replace(made, topic=Topic("t", lease_ms=7_000), state=State.LIVING, edition=3)
+    first._store.make("t.word", noted.to_bytes().decode() if has_text else "")
+    second.refresh()
+    second.finish("t", ["two"])
+    assert second.get("t").lease_ms == (7_000 if has_text else Topic("t").lease_ms)
+    assert second.journals("t") == "t.word"
+    first.refresh()
+    assert first.get("t") == second.get("t")
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_maker_that_is_told_that_its_topic_lives_has_made_it(
+    two: Two, monkeypatch: pytest.MonkeyPatch, *, is_deleted: bool
+) -> None:
+    """Others took it for dead, and finished what it had begun; or deleted that, too."""
+    first, second = two
+    first.maker, second.maker = "one", "two"
+    make = MemoryStore.make
+
+    def slow(self: MemoryStore, journals: str, text: str = "") -> None:
+        make(self, journals, text)
+        monkeypatch.undo()
+        second.refresh()
+        second.finish("t", ["two"])
+        if is_deleted:
+            second.delete("t")
+
+    monkeypatch.setattr(MemoryStore, "make", slow)
+    if is_deleted:
+        with pytest.raises(Unavailable, match="is being deleted"):
+            first.create(Topic("t"), exist_ok=False)
+    else:
+        assert first.create(Topic("t"), exist_ok=False) == Topic("t")
+        assert second.journals("t") == first.journals("t")
 
 
 def test_what_is_not_in_a_list_is_not_gone(

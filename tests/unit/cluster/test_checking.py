@@ -6,11 +6,13 @@ that know better and brokers that begin anew. Not here: real ones (tests/cluster
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue
+from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue, Kept, State
 from dejaqueue.cluster.checking import Astray, Lack, check
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.errors import Refused
@@ -92,6 +94,91 @@ def test_partitions_that_came_after_the_copy_are_known_again(site: Site) -> None
     assert [one.lack for one in check(fresh, site.store, adopt=True)] == [Lack.EDITION]
     assert (fresh.get("t").partitions, fresh.counts("t")) == (4, (1, 4))
     assert check(site.broker(), site.store, adopt=False) == []
+
+
+@pytest.fixture
+def making(site: Site, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """A topic, and a copy of the coordinator from while it was made."""
+    copies = []
+    with monkeypatch.context() as patch:
+        make = MemoryStore.make
+
+        def copying(self: MemoryStore, journals: str, text: str = "") -> None:
+            copies.append(site.copy())
+            make(self, journals, text)
+
+        patch.setattr(MemoryStore, "make", copying)
+        site.broker().create(Topic("t"), exist_ok=False)
+    return copies[0]
+
+
+def test_a_topic_that_was_being_made_when_the_copy_was_taken_is_known_again(
+    site: Site, making: dict[str, bytes]
+) -> None:
+    [journals] = site.store.made()
+    site.restore(making)
+    fresh = site.broker()
+    assert check(fresh, site.store, adopt=False) == []  # as while somebody makes it
+    assert fresh.find("t") is None
+    assert check(fresh, site.store, adopt=True) == [Astray("t", journals, Lack.EDITION, True)]
+    assert fresh.get("t") == site.broker().get("t") == Topic("t")
+    assert check(fresh, site.store, adopt=True) == []
+
+
+def test_who_knows_that_a_topic_lives_says_that_the_coordinator_does_not(
+    site: Site, making: dict[str, bytes]
+) -> None:
+    broker = site.broker()
+    site.restore(making)
+    broker._coordinator = site.facts.open()
+    assert [one.lack for one in check(broker, site.store, adopt=False)] == [Lack.EDITION]
+    assert broker.get("t") == Topic("t")
+
+
+@pytest.mark.parametrize("listed_before", [1, 2])
+def test_a_topic_that_is_made_while_it_is_looked_for_is_not_astray(
+    site: Site, monkeypatch: pytest.MonkeyPatch, listed_before: int
+) -> None:
+    """The journals were listed before they were made, and the fact was read after that."""
+    maker, broker = site.broker(), site.broker()
+    begun = maker._write(Kept(Topic("t"), (1,), "t.word", 0, State.MAKING, "one"))
+    made = MemoryStore.made
+    calls = itertools.count(1)
+
+    def made_late(self: MemoryStore, prefix: str = "") -> dict[str, str]:
+        listed = made(self, prefix)
+        if next(calls) == listed_before:
+            maker._store.make("t.word")
+            maker._write(replace(begun, state=State.LIVING))
+        return listed
+
+    monkeypatch.setattr(MemoryStore, "made", made_late)
+    assert check(broker, site.store, adopt=False) == []
+
+
+@pytest.mark.parametrize("restored", [State.LIVING, State.DELETING, State.DELETED])
+def test_a_topic_that_was_made_again_after_the_copy_is_known_again(
+    site: Site, restored: State
+) -> None:
+    """The coordinator has the one before, of which the journals of this one know."""
+    broker = site.broker()
+    broker.create(Topic("t"), exist_ok=False)
+    copies = {State.LIVING: site.copy()}
+    broker.delete("t")
+    copies[State.DELETING] = site.copy()
+    broker.let_go("t", "t")
+    site.store.drop(broker.kept("t").journals)  # type: ignore[union-attr]
+    broker.buried("t")
+    copies[State.DELETED] = site.copy()
+    broker.create(Topic("t", partitions=2), exist_ok=False)
+    journals = broker.journals("t")
+    site.restore(copies[restored])
+    fresh = site.broker()
+    lacks = {one.lack for one in check(fresh, site.store, adopt=False)}
+    assert Lack.EDITION in lacks
+    assert check(fresh, site.store, adopt=True) == [Astray("t", journals, Lack.EDITION, True)]
+    assert fresh.get("t") == site.broker().get("t") == Topic("t", partitions=2)
+    assert check(site.broker(), site.store, adopt=True) == []
 
 
 def test_a_broker_that_knows_better_goes_on(site: Site) -> None:

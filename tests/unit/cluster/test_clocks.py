@@ -19,8 +19,9 @@ from dejaqueue.cluster.clocks import (
     ClockComparison,
 )
 from dejaqueue.cluster.members import PREFIX as MEMBERS
-from dejaqueue.cluster.members import Member
+from dejaqueue.cluster.members import Member, Membership
 from dejaqueue.coordinator.in_process import ProcessFacts
+from dejaqueue.settings import ClockSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
 
 LEASE_MS = 5_000
@@ -143,6 +144,60 @@ def test_who_comes_back_with_another_clock_was_not_there_first(brokers: Brokers)
     brokers.go_on(3)
     other = brokers.comparisons["b"]
     assert other.apart_us(other.joined(there, lives["b"]), LIMIT_US) == 0
+
+
+@pytest.mark.parametrize("ahead_ms", [0, 3_000, -3_000])
+def test_who_comes_knows_its_clock_within_two_seconds__or_compares_until_then(
+    brokers: Brokers, ahead_ms: int
+) -> None:
+    store = brokers.facts.open()
+    members: dict[str, Membership] = {}
+
+    def judged(name: str, member: Member) -> Member:
+        comparison, clock = brokers.comparisons[name], brokers.clocks[name]
+        return comparison.judged(member, store.list(MEMBERS), clock, ClockSettings())
+
+    def join(name: str, ahead_ms: int) -> None:
+        brokers.clocks[name] = VirtualClock(brokers.elapsed.now_ms() + ahead_ms)
+        made = ClockComparison(name, brokers.facts.open(), brokers.elapsed, LEASE_MS)
+        brokers.comparisons[name] = made
+        made.begin()
+        member = judged(name, Member(name, f"s-{name}", "", "", "", comparing=True))
+        members[name] = Membership(store, member, LEASE_MS, brokers.elapsed)
+        members[name].join()
+
+    def go_on() -> None:
+        brokers.elapsed.advance(ms=100)
+        for name, membership in members.items():
+            brokers.clocks[name].advance(ms=100)
+            membership.change(judged(name, membership.member))
+
+    join("a", 0)
+    go_on()
+    assert not members["a"].member.comparing, "nobody else is there"
+    join("b", ahead_ms)
+    looks = 0
+    while (comes := members["b"].member).comparing:
+        assert (comes.apart, comes.leaving) == (False, False)
+        go_on()
+        looks += 1
+    assert looks <= 20
+    assert looks >= 2 or ahead_ms < 0, "a stamp older than this one tells at once who is behind"
+    assert comes.apart is comes.leaving is (ahead_ms != 0)
+    assert comes.takes is (ahead_ms == 0)
+    assert members["a"].member.takes
+
+
+def test_who_was_there_first_stays_so__whatever_it_says_of_itself_later(brokers: Brokers) -> None:
+    store = brokers.facts.open()
+    memberships = [
+        Membership(store, Member(name, "s", "", "", ""), LEASE_MS, brokers.elapsed) for name in "ab"
+    ]
+    for one in memberships:
+        one.join()
+    memberships[0].change(replace(memberships[0].member, short=True))
+    joined = brokers.join("a").joined(store.list(MEMBERS), memberships[0].member)
+    assert joined["a"] < joined["b"]
 
 
 def test_most_are_right__though_the_first_is_not(brokers: Brokers) -> None:

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from dejaqueue.clock import SteadyClock, Wake
+from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.cluster.identity import DOCUMENT, KEY, Identity, _look, agree
 from dejaqueue.coordinator.in_process import ProcessFacts
+from dejaqueue.coordinator.interface import Coordinator
 from dejaqueue.errors import JournalDamaged, Refused
+from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.memory import MemoryStore
 
 
@@ -34,6 +36,25 @@ class HurriedClock(SteadyClock):
 
 
 CLOCK = SteadyClock()
+SLOTS = 8
+
+
+def agreed(
+    coordinator: Coordinator,
+    store: JournalStore,
+    clock: Clock = CLOCK,
+    *,
+    slots: int = SLOTS,
+    adopts: bool = False,
+) -> str:
+    """What the cluster is called; it has the slots that it was made with."""
+    found = agree(coordinator, store, clock, slots=slots, adopts=adopts)
+    assert found.slots == SLOTS
+    return found.id
+
+
+def written(is_kept: bool = False) -> Identity:
+    return Identity("a" * 16, SLOTS, is_kept=is_kept, maker="dead")
 
 
 @pytest.fixture
@@ -50,9 +71,9 @@ def kept(store: MemoryStore) -> object:
 
 def test_the_first_broker_makes_a_cluster_and_the_others_find_it(facts: ProcessFacts) -> None:
     store = MemoryStore()
-    name = agree(facts.open(), store, CLOCK)
+    name = agreed(facts.open(), store)
     assert len(name) == 16
-    assert [agree(facts.open(), store, CLOCK) for _ in range(3)] == [name] * 3
+    assert [agreed(facts.open(), store) for _ in range(3)] == [name] * 3
     assert kept(store) == name
 
 
@@ -62,7 +83,7 @@ def test_brokers_that_make_a_cluster_at_once_make_one(facts: ProcessFacts) -> No
 
     def start() -> None:
         gate.wait()
-        names.append(agree(facts.open(), store, CLOCK))
+        names.append(agreed(facts.open(), store))
 
     threads = [threading.Thread(target=start) for _ in range(8)]
     for thread in threads:
@@ -81,7 +102,7 @@ def test_journals_of_ones_own_are_refused(facts: ProcessFacts, at_once: bool) ->
     def start(store: MemoryStore) -> None:
         gate.wait()
         try:
-            found.append(agree(facts.open(), store, CLOCK))
+            found.append(agreed(facts.open(), store))
         except Refused as error:
             found.append(str(error))
 
@@ -100,33 +121,33 @@ def test_journals_of_ones_own_are_refused(facts: ProcessFacts, at_once: bool) ->
 
 def test_journals_of_another_cluster_are_refused(facts: ProcessFacts) -> None:
     elsewhere, store = ProcessFacts(), MemoryStore()
-    other = agree(elsewhere.open(), store, CLOCK)
-    agree(facts.open(), MemoryStore(), CLOCK)
+    other = agreed(elsewhere.open(), store)
+    agreed(facts.open(), MemoryStore())
     with pytest.raises(Refused, match=f"journals here belong to cluster {other}"):
-        agree(facts.open(), store, CLOCK)
+        agreed(facts.open(), store)
     elsewhere.close()
 
 
 def test_a_coordinator_that_knows_nothing_is_refused_but_if_asked(facts: ProcessFacts) -> None:
     lost, store = ProcessFacts(), MemoryStore()
-    name = agree(lost.open(), store, CLOCK)
+    name = agreed(lost.open(), store)
     lost.close()
     with pytest.raises(Refused, match=f"belong to cluster {name}: .*cluster.adopt"):
-        agree(facts.open(), store, CLOCK)
-    assert agree(facts.open(), store, CLOCK, adopts=True) == name
-    assert agree(facts.open(), store, CLOCK) == name
+        agreed(facts.open(), store)
+    assert agreed(facts.open(), store, adopts=True) == name
+    assert agreed(facts.open(), store) == name
 
 
 @pytest.mark.parametrize("has_written", [False, True])
 def test_a_maker_that_died_is_made_up_for(facts: ProcessFacts, has_written: bool) -> None:
     coordinator, store = facts.open(), MemoryStore()
-    coordinator.put(KEY, Identity("a" * 16, is_kept=False, maker="dead").to_bytes(), 0)
+    coordinator.put(KEY, written().to_bytes(), 0)
     if has_written:
-        store.store_document(DOCUMENT, json.dumps({"id": "a" * 16}))
-    assert agree(coordinator, store, HurriedClock()) == "a" * 16
+        store.store_document(DOCUMENT, written().to_document())
+    assert agreed(coordinator, store, HurriedClock()) == "a" * 16
     assert kept(store) == "a" * 16
     with pytest.raises(Refused):
-        agree(coordinator, MemoryStore(), CLOCK)
+        agreed(coordinator, MemoryStore())
 
 
 def test_many_that_are_tired_of_waiting_do_not_replace_each_other_for_ever(
@@ -135,19 +156,37 @@ def test_many_that_are_tired_of_waiting_do_not_replace_each_other_for_ever(
     """Found by seed 5065 of simulated clusters: each took over from the one before, and nobody
     came to write."""
     store = MemoryStore()
-    facts.open().put(KEY, Identity("a" * 16, is_kept=False, maker="dead").to_bytes(), 0)
-    looks = [(facts.open(), f"maker {number}") for number in range(3)]
-    for coordinator, maker in looks:
-        _look(coordinator, store, maker, adopts=False, replaces=True)
-    found = [_look(one, store, maker, adopts=False, replaces=True) for one, maker in looks]
-    assert found == ["a" * 16] * 3
+    facts.open().put(KEY, written().to_bytes(), 0)
+    makers = [Identity("", SLOTS, is_kept=False, maker=f"maker {number}") for number in range(3)]
+    looks = [(facts.open(), new) for new in makers]
+    for coordinator, new in looks:
+        _look(coordinator, store, new, adopts=False, replaces=True)
+    found = [_look(one, store, new, adopts=False, replaces=True) for one, new in looks]
+    assert [one and one.id for one in found] == ["a" * 16] * 3
 
 
 def test_what_cannot_be_read_is_damage(facts: ProcessFacts) -> None:
     coordinator, store = facts.open(), MemoryStore()
     store.store_document(DOCUMENT, "[]")
     with pytest.raises(JournalDamaged, match="identity"):
-        agree(coordinator, store, CLOCK)
+        agreed(coordinator, store)
     coordinator.put(KEY, b"{}", 0)
     with pytest.raises(JournalDamaged, match=KEY):
-        agree(coordinator, MemoryStore(), CLOCK)
+        agreed(coordinator, MemoryStore())
+
+
+def test_a_cluster_keeps_the_slots_that_it_was_made_with(facts: ProcessFacts) -> None:
+    """Whatever is configured later, and wherever its coordinator was lost."""
+    store, lost = MemoryStore(), ProcessFacts()
+    name = agreed(lost.open(), store)
+    assert agreed(lost.open(), store, slots=SLOTS * 2) == name
+    lost.close()
+    assert agreed(facts.open(), store, slots=SLOTS * 2, adopts=True) == name
+
+
+def test_journals_that_lie_in_other_slots_are_refused(facts: ProcessFacts) -> None:
+    store = MemoryStore()
+    agreed(facts.open(), store)
+    store.store_document(DOCUMENT, json.dumps({"id": kept(store), "slots": SLOTS + 1}))
+    with pytest.raises(Refused, match="belong to cluster"):
+        agreed(facts.open(), store)

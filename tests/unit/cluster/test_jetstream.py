@@ -1,4 +1,5 @@
-"""Covers: what reports of servers say together, what keeps nodes from being whole, lines of logs.
+"""Covers: what reports of servers say together, who leads by them, what keeps nodes from being
+whole, lines of logs.
 
 Not covered: a server that runs, is repaired and heals (tests/cluster).
 """
@@ -22,7 +23,7 @@ from dejaqueue.cluster.jetstream import (
     pass_line_on,
     read_status,
 )
-from dejaqueue.connections.nats.monitor import Copy, ServerReport
+from dejaqueue.connections.nats.monitor import Copy, ServerReport, read_report
 from dejaqueue.errors import Refused
 
 NODES = ("a", "b", "c")
@@ -112,6 +113,13 @@ def test_a_stream_that_lost_its_leader_is_a_flaw() -> None:
     assert flaw(*reports) == f"{RECORDS} has no leader"
 
 
+def test_a_stream_without_a_leader_is_a_flaw__though_nobody_saw_it_led() -> None:
+    # c is to be emptied, and leads no more; d goes on without its copy, whose write failed.
+    found = read_status(("a", "c", "d"), [report("a", copy("a", leader="")), report("d")])
+    assert found.lasts() == {}
+    assert found.flaw({}, "c") == f"{RECORDS} has no leader"
+
+
 def test_missing_records_are_a_flaw__in_streams_that_drop_none_in_between() -> None:
     a, _, c = whole()
     assert flaw(a, report("b", copy("b", gone=2)), c) == f"b lacks 2 records of {RECORDS}"
@@ -140,6 +148,56 @@ def test_what_was_there_when_the_repair_began_must_be_there() -> None:
 
 
 # --- the program, and what it writes
+
+
+# --- who leads, by what servers say ---------------------------------------------------------------
+
+
+def told_report(server: str, last: int, cluster: dict[str, Any]) -> ServerReport:
+    """A server's answer with one stream, as the server gives it."""
+    state = {"messages": last, "first_seq": 1, "last_seq": last}
+    stream = {"name": "q-records-t-0", "state": state, "cluster": cluster}
+    told = {
+        "account_details": [{"stream_detail": [stream]}],
+        "config": {"sync_always": True},
+        "meta_cluster": {"leader": "a", "cluster_size": 3},
+    }
+    return read_report(server, {}, told)
+
+
+def led_by(leader: str, **lags: int) -> dict[str, Any]:
+    return {"leader": leader, "replicas": [{"name": n, "lag": lag} for n, lag in lags.items()]}
+
+
+@pytest.mark.parametrize(
+    "stale",
+    [
+        {"replicas": [{"name": "a"}, {"name": "b"}]},  # it knows of no leader
+        led_by("c", a=0, b=0),  # it has not heard of the next one
+    ],
+)
+def test_a_server_that_led_and_could_not_write_is_behind(stale: dict[str, Any]) -> None:
+    whole = [told_report("a", 20, led_by("a", b=0, c=10)), told_report("b", 20, led_by("a"))]
+    status = read_status(["a", "b", "c"], [*whole, told_report("c", 10, stale)])
+    assert status.lasts() == {"q-records-t-0": 20}
+    assert status.flaw(status.lasts()) == "c is behind in q-records-t-0"
+    assert status.flaw(status.lasts(), but="c") == ""
+    status = read_status(["a", "b", "c"], [*whole, told_report("c", 20, led_by("a"))])
+    assert [copy.lag for copy in status.copies] == [0, 0, 10]
+
+
+def test_a_server_that_is_alone_leads() -> None:
+    status = read_status(["a"], [told_report("a", 3, {})])
+    assert status.flaw(status.lasts()) == ""
+    assert [copy.is_leader for copy in status.copies] == [True]
+
+
+def test_a_stream_of_which_all_know_no_leader_has_none() -> None:
+    status = read_status(["a", "b"], [told_report(n, 3, {"name": "dejaq"}) for n in ("a", "b")])
+    assert status.flaw({"q-records-t-0": 3}) == "q-records-t-0 has no leader"
+
+
+# --- the program, and its log ---------------------------------------------------------------------
 
 
 def test_the_program_is_the_one_that_is_named(

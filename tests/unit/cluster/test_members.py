@@ -6,7 +6,8 @@ import pytest
 
 from dejaqueue.cluster.members import PREFIX, Member, Membership, members_of
 from dejaqueue.coordinator.in_process import ProcessCoordinator, ProcessFacts
-from dejaqueue.errors import Locked
+from dejaqueue.coordinator.interface import Fact
+from dejaqueue.errors import Locked, Unavailable
 from dejaqueue.testing.virtual_clock import VirtualClock
 
 LEASE_MS = 5_000
@@ -87,6 +88,27 @@ def test_joining_twice_is_joining(coordinator: ProcessCoordinator, clock: Virtua
     membership.join()
     membership.join()
     assert membership.is_valid()
+
+
+def test_who_finds_its_own_fact_and_then_does_not_joins_again(
+    coordinator: ProcessCoordinator, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to its first call was lost, and its fact vanished while it looked."""
+    Membership(coordinator, member(), LEASE_MS, clock).join()
+    again = Membership(coordinator, member(), LEASE_MS, clock)
+    get = coordinator.get
+
+    def slow(key: str) -> Fact | None:
+        found = get(key)
+        clock.advance(ms=LEASE_MS + 1)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(coordinator, "get", slow)
+        with pytest.raises(Unavailable):
+            again.join()
+    again.join_within(LEASE_MS)
+    assert again.is_valid()
 
 
 def test_who_left_is_gone_at_once(coordinator: ProcessCoordinator, clock: VirtualClock) -> None:

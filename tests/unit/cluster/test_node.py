@@ -15,6 +15,8 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.threads import Running, Threads
 from dejaqueue.clock import Wake
 from dejaqueue.cluster import members, ownership
+from dejaqueue.cluster.catalogue import Kept, State
+from dejaqueue.cluster.clocks import UNSURE_MS_MAX
 from dejaqueue.cluster.node import ROUND_MS, Node
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.errors import Elsewhere, Refused, Unavailable
@@ -25,6 +27,7 @@ from dejaqueue.settings import BrokerSettings, DispatchSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
 
 LEASE_MS = 4_000
+SLOTS = 8
 
 
 class Loops(Threads):
@@ -65,7 +68,7 @@ class Cluster:
         self.gone: list[str] = []
 
     def start(self, name: str) -> Node:
-        node = Node(name, self.facts.open(), LEASE_MS, self.clock, Loops())
+        node = Node(name, self.facts.open(), LEASE_MS, self.clock, Loops(), slots=SLOTS)
         settings = BrokerSettings(dispatch=DispatchSettings(workers=1))
         broker = Broker(settings, self.clock, store=RecordJournalStore(self.records), node=node)
         broker.start()
@@ -75,11 +78,22 @@ class Cluster:
         return node
 
     def rounds(self, count: int = 6) -> None:
-        """Everybody looks in turn, until all have seen what the others did."""
+        """Everybody looks in turn, until all have seen what the others did.
+
+        Time passes while somebody compares its clock with the others': a look apart.
+        """
+        while self.turn():
+            self.clock.advance(ms=UNSURE_MS_MAX)
         for _ in range(count):
-            for node in self.nodes.values():
-                node._see_topics()
-                node.round()
+            self.turn()
+
+    def turn(self) -> bool:
+        """Everybody looks once. True: somebody has not compared its clock with the others' yet."""
+        for node in self.nodes.values():
+            node._see_topics()
+            node.round()
+        memberships = [node._membership for node in self.nodes.values()]
+        return any(one is not None and one.member.comparing for one in memberships)
 
     def make(self, *names: str) -> None:
         """Topics in the catalogue; who serves them is found in rounds."""
@@ -111,6 +125,21 @@ def cluster() -> Iterator[Cluster]:
 TOPICS = [f"topic-{number}" for number in range(6)]
 
 
+def test_what_a_dead_broker_was_making_is_served_if_its_journals_are_made(
+    cluster: Cluster,
+) -> None:
+    cluster.start("a")
+    catalogue, store = cluster.nodes["a"]._catalogue, cluster.brokers["a"].store
+    assert catalogue is not None
+    for name in ("made", "begun"):
+        catalogue._write(Kept(Topic(name), (1,), f"{name}.word", 0, State.MAKING, "dead"))
+    store.make("made.word")
+    cluster.rounds()
+    assert cluster.served() == {"a": ["made"]}
+    assert catalogue.kept("begun").state is State.DELETED  # type: ignore[union-attr]
+    assert set(store.made()) == {"made.word"}
+
+
 def test_a_broker_that_is_alone_takes_every_topic(cluster: Cluster) -> None:
     node = cluster.start("a")
     cluster.make(*TOPICS)
@@ -135,6 +164,40 @@ def test_each_topic_is_served_by_one__and_the_others_know_by_whom(cluster: Clust
     assert (refusal.url, cluster.nodes["a"].refusal(here)) == ("dejaq://b:1", None)
     with pytest.raises(Elsewhere, match=rf"topic {there} is served by b at dejaq://b:1"):
         cluster.brokers["a"].runtime(there)
+
+
+def test_who_comes_takes_nothing_before_it_has_compared_its_clock(cluster: Cluster) -> None:
+    cluster.start("a")
+    cluster.make(*TOPICS)
+    cluster.rounds()
+    cluster.start("b")
+    for _ in range(5):
+        assert cluster.turn()
+        assert cluster.served() == {"a": TOPICS, "b": []}, "nobody hands over to it either"
+    cluster.rounds()
+    assert cluster.served()["b"]
+
+
+def test_who_comes_waits_for_those_who_do_not_answer_no_longer_than_their_lease(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.start("a")
+    cluster.make(*TOPICS)
+    cluster.rounds()
+    node, began_us = cluster.start("b"), cluster.clock.now_us()
+    silent = cluster.nodes.pop("a")
+    while cluster.turn():
+        cluster.clock.advance(ms=UNSURE_MS_MAX)
+        assert silent._membership is not None
+        silent._membership.renew()
+        assert node._membership is not None
+        node._membership.renew()
+    waited_ms = (cluster.clock.now_us() - began_us) // 1_000
+    assert LEASE_MS <= waited_ms <= LEASE_MS + 2 * UNSURE_MS_MAX
+    assert "its clock was not compared with that of a" in caplog.text
+    cluster.nodes["a"] = silent
+    cluster.rounds()
+    assert cluster.served()["b"]
 
 
 def test_who_joins_later_is_given_its_part(cluster: Cluster) -> None:
@@ -210,13 +273,11 @@ def test_of_two_who_claim_one_wins__and_the_other_looks_again_soon(cluster: Clus
     loser = cluster.nodes["b" if winner == "a" else "a"]
     membership = loser._membership
     assert membership is not None
-    loser._view.owners.pop("t", None)
-    unit = loser._unit("t")
-    loser._view.owners.pop(unit, None)
-    assert not loser._claim(unit, membership.member.session)
-    assert [fact.key for fact in first.coordinator.list(ownership.PREFIX)] == [
-        ownership.key_of(unit)
-    ]
+    slot = loser._slot("t")
+    loser._view.owners.pop(slot, None)
+    assert not loser._claims.claim(slot, membership.member.session, loser._view.owners)
+    owners = ownership.owners_of(first.coordinator.list(ownership.PREFIX))
+    assert owners[slot].node == winner
 
 
 def test_a_deleted_topic_is_let_go_of_and_buried__by_rounds_alone(cluster: Cluster) -> None:
@@ -232,8 +293,7 @@ def test_a_deleted_topic_is_let_go_of_and_buried__by_rounds_alone(cluster: Clust
     assert cluster.served() == {"a": ["stays"]}
     assert not list(catalogue.leaving())
     assert {journals.partition(".")[0] for journals, _ in cluster.records.logs} == {"stays"}
-    owners = [fact.key for fact in node.coordinator.list(ownership.PREFIX)]
-    assert owners == [ownership.key_of(node._unit("stays"))]
+    assert len(node.coordinator.list(ownership.PREFIX)) == SLOTS, "slots stay as they are"
 
 
 def test_a_coordinator_that_forgot_the_members_is_not_believed(cluster: Cluster) -> None:

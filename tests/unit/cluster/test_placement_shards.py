@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dejaqueue.broker.shard.backlog import share_of
+from dejaqueue.cluster.catalogue import Kept
 from dejaqueue.cluster.ownership import Owner, key_of, owners_of
-from dejaqueue.cluster.placement import preferred, unit_of
+from dejaqueue.cluster.placement import PlacedTopic, slot_of
 from dejaqueue.coordinator.bells import check_key
 from dejaqueue.coordinator.interface import Fact
 from dejaqueue.errors import BadRequest, Elsewhere, from_fields, to_fields
@@ -18,8 +19,6 @@ from dejaqueue.model import (
     shard_name,
     topic_of,
 )
-
-NODES = [f"node-{number}" for number in range(5)]
 
 
 def test_no_topic_can_be_called_as_a_shard_is() -> None:
@@ -35,29 +34,19 @@ def test_no_topic_can_be_called_as_a_shard_is() -> None:
             check_served_name(wrong)
 
 
-@pytest.mark.parametrize("spread", [1, 2, 3, 5, 8, 64])
-def test_shards_are_dealt_evenly(spread: int) -> None:
-    for nodes in range(1, 6):
-        names = NODES[:nodes]
-        for topic in ("a", "b", "c.d"):
-            owners = [preferred(shard_name(topic, s, spread), names) for s in range(spread)]
-            counts = [owners.count(name) for name in names]
-            assert max(counts) - min(counts) <= 1
-    assert preferred(shard_name("a", 0, spread), []) is None
-
-
 def test_a_shard_is_where_the_same_shard_of_its_dead_letters_is() -> None:
-    topics = {"t": Topic("t", spread=3, dead_letter="d").check(), "d": Topic("d", spread=3).check()}
-    units = [unit_of(shard, topics) for name in topics for shard in topics[name].shards]
-    assert units[:3] == units[3:]
-    assert len(set(units)) == 3
+    topics = (Topic("t", spread=3, dead_letter="d").check(), Topic("d", spread=3).check())
+    placed: dict[str, PlacedTopic] = {
+        topic.name: Kept(topic, (3,), f"{topic.name}.word", 1, start=5) for topic in topics
+    }
+    slots = [slot_of(shard, placed, 64) for topic in topics for shard in topic.shards]
+    assert slots == [5, 6, 7, 5, 6, 7]
 
 
-def test_the_fact_of_a_shard_is_found_again() -> None:
-    for unit in ("reminders", shard_name("reminders", 2, 3)):
-        owner = Owner("a", "life", 4, 7)
-        fact = Fact(check_key(key_of(unit)), owner.to_bytes(), 7)
-        assert owners_of([fact]) == {unit: owner}
+def test_the_fact_of_a_slot_is_found_again() -> None:
+    owner = Owner("a", "life", 4, 7)
+    fact = Fact(check_key(key_of(17)), owner.to_bytes(), 7)
+    assert owners_of([fact]) == {17: owner}
 
 
 def test_a_topic_has_a_partition_for_each_shard_at_least() -> None:

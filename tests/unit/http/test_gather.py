@@ -81,7 +81,7 @@ def test_a_topic_made_anew_is_written_to(broker: Broker) -> None:
         with pytest.raises(TopicUnknown):
             await gather.put([{"payload": ""}])
         broker.create_topic(Topic("t"))
-        assert (await gather.put([{"payload": ""}])).ids == [0]
+        assert (await gather.put([{"payload": ""}])).ids == [1], "ids go on"
 
     asyncio.run(run())
     assert broker.call("stats", {"topic": "t"})["scheduled"] == 1

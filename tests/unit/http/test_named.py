@@ -46,12 +46,24 @@ def test_what_is_no_pair_is_refused(values: Any, field: str) -> None:
     assert refused.value.field == field
 
 
+CHANGES = ("due", "delay_ms", "by_ms", "priority", "group")
+
+
 def test_messages_are_named_by_id_or_by_key() -> None:
-    by_id = named_batch([{"id": "1", "due": 5}], "due", "priority", "group")
+    by_id = named_batch([{"id": "1", "due": 5}], 9, "due", "priority", "group")
     assert by_id.to_pydict() == {"id": [1], "due": [5]}
-    by_key = named_batch([{"key": "a", "priority": 1, "group": ""}], "due", "priority", "group")
+    by_key = named_batch([{"key": "a", "priority": 1, "group": ""}], 9, *CHANGES)
     assert by_key.to_pydict() == {"key": ["a"], "priority": [1], "group": [""]}
-    assert named_batch([{"key": "a"}]).to_pydict() == {"key": ["a"]}
+    assert named_batch([{"key": "a"}], 9).to_pydict() == {"key": ["a"]}
+
+
+def test_times_may_be_lengths_and_have_conditions() -> None:
+    delayed = named_batch([{"id": "1", "delay_ms": 5}], 1_000, *CHANGES)
+    assert delayed.to_pydict() == {"id": [1], "due": [1_005]}
+    rows = [{"key": "a", "by_ms": -5}, {"key": "b", "by_ms": 7, "if_due": 3}]
+    shifted = named_batch(rows, 1_000, *CHANGES)
+    assert shifted.to_pydict() == {"key": ["a", "b"], "by_ms": [-5, 7], "if_due": [None, 3]}
+    assert named_batch([{"id": "1", "if_due": 3}], 9).to_pydict() == {"id": [1], "if_due": [3]}
 
 
 @pytest.mark.parametrize(
@@ -68,9 +80,14 @@ def test_messages_are_named_by_id_or_by_key() -> None:
         ([{"id": "1", "priority": "x"}], "priority of row 0"),
         ([{"id": "1", "due": []}], "due of row 0"),
         ([{"id": "1", "group": None}], "group of row 0"),
+        ([{"id": "1", "due": 5, "by_ms": 5}], "by_ms"),
+        ([{"id": "1", "delay_ms": -5}], "delay_ms of row 0"),
+        ([{"id": "1", "by_ms": 1.5}], "by_ms of row 0"),
+        ([{"id": "1", "if_due": 5}], "messages"),
+        ([{"id": "1", "due": 5}, {"id": "1", "due": 5, "if_due": []}], "if_due of row 0"),
     ],
 )
 def test_what_names_no_message_is_refused(values: Any, field: str) -> None:
     with pytest.raises(BadRequest) as refused:
-        named_batch(values, "due", "priority", "group")
+        named_batch(values, 9, *CHANGES)
     assert refused.value.field == field

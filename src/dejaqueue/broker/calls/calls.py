@@ -91,8 +91,7 @@ def _stats(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
     return {
         "uptime_ms": (broker.clock.now_us() - broker.started_us) // 1_000,
         "topics": {
-            name: topic_stats(broker.runtime(name), now_ms)
-            for name in sorted(runtime.served_as for runtime in broker.runtimes())
+            name: topic_stats(broker.runtime(name), now_ms) for name in sorted(broker.serving())
         },
     }
 
@@ -150,7 +149,7 @@ def _recorded(broker: BrokerPort, name: str, values: Body) -> ServedTopic | None
     if not history.wants_here(values):
         return broker.runtime(name)
     broker.topic(name)
-    return next((one for one in broker.runtimes() if one.served_as == name), None)
+    return broker.runtime(name) if broker.serves(name) else None
 
 
 def _claim(broker: BrokerPort, body: Body, _by: Requester) -> Answer:

@@ -26,7 +26,8 @@ class BrokerPort(Protocol):
 
     def check_running(self) -> None: ...  # noqa: D102
     def runtime(self, name: str) -> ServedTopic: ...  # noqa: D102
-    def runtimes(self) -> list[ServedTopic]: ...  # noqa: D102
+    def serves(self, name: str) -> bool: ...  # noqa: D102
+    def serving(self) -> list[str]: ...  # noqa: D102
     def topic(self, name: str, *, newest: bool = False) -> Topic: ...  # noqa: D102
     def topics(self) -> list[Topic]: ...  # noqa: D102
     def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic: ...  # noqa: D102

@@ -15,9 +15,22 @@ from dejaqueue.broker.partition.inbox import Inbox
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.maintenance import Maintenance
 from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.engine.records import Counts
 
 _OF_ITS_OWN = ("next_due_ms", "position", "ahead_ms", "set_by_ms")
 """Numbers of a partition that make no sum."""
+_OF_A_PARTITION = (
+    "times_set",
+    "ready",
+    "journal_bytes",
+    "inbox_bytes",
+    "appends",
+    "append_us",
+    "entries",
+    "snapshots",
+    "copied_rows",
+)
+"""Numbers beside those of its engine's counts."""
 
 
 def partition_stats(
@@ -45,6 +58,17 @@ def partition_stats(
     return asdict(engine.counts) | numbers
 
 
+def _unused_stats() -> dict[str, int]:
+    """The numbers of a partition in which nothing was ever stored; it is not read for them."""
+    return (
+        asdict(Counts())
+        | dict.fromkeys(_OF_ITS_OWN, 0)
+        | dict.fromkeys(_OF_A_PARTITION, 0)
+        | dict.fromkeys((f"due_within_{name}" for name in HORIZONS), 0)
+        | {"next_due_ms": -1}
+    )
+
+
 def _due_within(core: PartitionCore) -> dict[str, int]:
     """What falls due soon, of the order index: a little too high after moves and cancels."""
     within = look_ahead(core).due_within
@@ -63,9 +87,12 @@ def topic_stats(topic: ServedTopic, now_ms: int) -> dict[str, Any]:
                 now_ms=now_ms,
             ),
         )
+        if topic.has_journal(partition.number)
+        else None
         for partition in topic.partitions
     ]
-    partitions = [future.result(60) for future in futures]
+    unused = _unused_stats()
+    partitions = [unused.copy() if future is None else future.result(60) for future in futures]
     sums = {
         name: sum(numbers[name] for numbers in partitions)
         for name in partitions[0]

@@ -8,6 +8,8 @@ See: partition.py, whose step calls it; dispatch.py for the consumers' turns.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from dejaqueue import limits
 from dejaqueue.broker.consumers.dispatch import Dispatcher, Push
 from dejaqueue.broker.shard import entries
@@ -54,6 +56,7 @@ def _dispatch_to(core: PartitionCore, dispatcher: Dispatcher, wanted: TagFilter 
     now_ms = core.now_ms()
     head_ms = core.engine.next_due_ms(wanted)
     if head_ms is None or head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100:
+        dispatcher.has_no_more(core.number)
         return False
     rows_max = _rows_max(core)
     holding = head_ms > now_ms
@@ -109,32 +112,50 @@ def _rows_max(core: PartitionCore) -> int:
     return max(1, min(limits.DISPATCH_ROWS_MAX, limits.DISPATCH_BYTES_MAX // mean))
 
 
-def next_lease_us(core: PartitionCore, dispatcher: Dispatcher) -> int | None:
-    """When there will be something to lease to somebody with credit, clock µs; None = never, unless
-    the partition is rung."""
+class Outlook(NamedTuple):
+    """What a partition has to lease, after what could be leased was.
+
+    Attributes:
+        wake_us: when there will be something for somebody with credit, clock µs; None = never,
+            unless the partition is rung.
+        waits: it has something, now or later, that nobody has the credit for who could be sent it
+            in time.
+        is_empty: there is nothing to lease, and nothing that is leased or dies.
+    """
+
+    wake_us: int | None
+    waits: bool
+    is_empty: bool
+
+
+def outlook(core: PartitionCore, dispatcher: Dispatcher) -> Outlook:
+    """When to look again, and whether credit is waited for."""
+    engine = core.engine
     wakes_us: list[int] = []
     ahead_us = core.clock.ahead_us
     now_us, ahead_ms = core.clock.now_us(), _ahead_ms(core) * AHEAD_PERCENT // 100
-    anyone_at_all = False
+    anyone_at_all = waits = False
     share_us = dispatcher.next_share_us()
     if share_us is not None:
         wakes_us.append(share_us)
+    expiry_ms = engine.next_expiry_ms()
     for wanted in _filters(core, dispatcher):
         anyone, holder = dispatcher.has_credit(
             now_us, wanted, partition=core.number, free=_is_free(core)
         )
         if holder and ahead_ms:
-            core.counting.promised(wanted, (now_us - ahead_us) // 1_000, core.engine.next_sequence)
+            core.counting.promised(wanted, (now_us - ahead_us) // 1_000, engine.next_sequence)
         else:
             core.counting.unpromised(wanted)
+        head_ms = engine.next_due_ms(wanted)
         if not anyone:
+            waits |= head_ms is not None or expiry_ms is not None
             continue
         anyone_at_all = True
-        head_ms = core.engine.next_due_ms(wanted)
         if head_ms is not None:
+            waits |= bool(ahead_ms) and not holder
             wakes_us.append((head_ms - (ahead_ms if holder else 0)) * 1_000 + ahead_us)
-    if anyone_at_all or share_us is not None or core.engine.has_mortals:
-        expiry_ms = core.engine.next_expiry_ms()
-        if expiry_ms is not None:
-            wakes_us.append(expiry_ms * 1_000 + ahead_us)
-    return min(wakes_us, default=None)
+    if expiry_ms is not None and (anyone_at_all or share_us is not None or engine.has_mortals):
+        wakes_us.append(expiry_ms * 1_000 + ahead_us)
+    is_empty = expiry_ms is None and engine.next_due_ms() is None
+    return Outlook(min(wakes_us, default=None), waits, is_empty)

@@ -18,7 +18,7 @@ from dejaqueue.broker import news
 from dejaqueue.broker.consumers.dispatch import Dispatcher
 from dejaqueue.broker.partition.admission import Admission
 from dejaqueue.broker.partition.inbox import Inbox
-from dejaqueue.broker.partition.leasing import dispatch, next_lease_us
+from dejaqueue.broker.partition.leasing import dispatch, outlook
 from dejaqueue.broker.partition.requests import Request
 from dejaqueue.broker.partition.taking import take_requests
 from dejaqueue.broker.shard.backlog import Backlog
@@ -66,6 +66,7 @@ class Partition:
         committer: appends for it while the worker goes on.
         dispatcher: the consumers of its topic.
         topic_backlog: what is live in all partitions of the topic, as of their last steps.
+        ids_from: the sequence of its first message.
 
     Attributes:
         core: its engine and journal, and the way into them.
@@ -73,6 +74,7 @@ class Partition:
         maintenance: its snapshots.
         listener: hears what is in its journal.
         loaded: the engine is there, and as far as the journal.
+        was_read: there is an engine, though it may be given up by now.
         opening: the journal is being read by another thread; None = it is not.
     """
 
@@ -84,6 +86,7 @@ class Partition:
         dispatcher: Dispatcher,
         topic_backlog: Callable[[], Backlog],
         duties: Duties,
+        ids_from: int = 0,
     ) -> None:
         self.core = core
         self.number = core.number
@@ -91,7 +94,9 @@ class Partition:
         self.maintenance = duties.maintenance
         self.listener = duties.listener
         self.loaded = False
+        self.was_read = False
         self.opening: Opening | None = None
+        self._ids_from = ids_from
         self._door = door
         self._committer = committer
         self._dispatcher = dispatcher
@@ -102,6 +107,7 @@ class Partition:
         self._failed: DejaQError | None = None
         self._unreadable: DejaQError | None = None
         self._configured: Topic | None = None
+        self._waits = False
 
     # --- any thread -------------------------------------------------------------------------
 
@@ -134,10 +140,21 @@ class Partition:
         Returns:
             When to be called again, in clock µs; None = when rung.
         """
+        seen, self._waits = self._dispatcher.waiting.round, False
+        if not self.inbox.is_empty:
+            self._dispatcher.waiting.occupy(self.number)  # before anything is answered
+        try:
+            return self._step(busy=busy)
+        finally:
+            self._dispatcher.looked(self.number, seen, waits=self._waits)
+
+    def _step(self, *, busy: bool) -> int | None:
         if self._is_closed:  # rung just before it was closed: loading would open the journal again
             self.inbox.turn_away(Unavailable("the topic is closed", 1_000))
             return None
         if not self.loaded and not self._load():
+            # It is tried again when somebody has credit.
+            self._waits = self.opening is None and self._failed is None
             return self._next_try_us()
         has_more = False
         try:
@@ -186,16 +203,19 @@ class Partition:
 
     def _next_us(self) -> int | None:
         """When there is something to lease, or a chore to do, clock µs; None = when rung."""
-        wakes_us = (
-            next_lease_us(self.core, self._dispatcher),
-            self._chores.next_us(self.core),
-        )
+        found = outlook(self.core, self._dispatcher)
+        self._waits = found.waits
+        if found.is_empty:
+            self._dispatcher.waiting.leave(self.number)
+        else:
+            self._dispatcher.waiting.occupy(self.number)
+        wakes_us = (found.wake_us, self._chores.next_us(self.core))
         return min((wake_us for wake_us in wakes_us if wake_us is not None), default=None)
 
     def _configure(self) -> None:
         """The topic's settings changed, or the partition was just read: tell the engine."""
         core, topic = self.core, self.core.topic()
-        rules = Rules.of(topic)
+        rules = Rules.of(topic, self._ids_from)
         if rules != core.engine.rules:
             core.apply(Configure(core.now_ms(), rules.to_text()))
         self._chores.configured(core)
@@ -251,6 +271,7 @@ class Partition:
         )
         commits = Commits(opened.journal, opened.tail, opened.epoch, ports)
         core.serve(opened.engine, opened.journal, commits, opened.read_from)
+        self.was_read = True
         entry_count = opened.tail - 1 - opened.read_from
         news.recovered(topic_name, self.number, entry_count, opened.duration_ms)
         news.mended(topic_name, self.number, opened.journal)

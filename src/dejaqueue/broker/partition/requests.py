@@ -58,6 +58,8 @@ class RenameRequest:
     Attributes:
         cancel: True: cancels; False: a move of what is given of due, priority, group.
         owner: whose messages alone it reaches; None = anybody's.
+        shifts_ms: by how much each is due later, instead of dues_ms.
+        if_dues_ms: when each has to be due, -1 = whenever; None = whenever, all of them.
     """
 
     number: int
@@ -73,6 +75,8 @@ class RenameRequest:
     groups: Words | None = None
     cancel: bool = False
     owner: str | None = None
+    shifts_ms: Int64s | None = None
+    if_dues_ms: Int64s | None = None
 
     @property
     def byte_count(self) -> int:

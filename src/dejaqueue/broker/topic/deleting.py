@@ -4,22 +4,26 @@ Room: broker. Any thread may call it.
 Holds: journals are dropped only after the catalogue says that the topic is deleted, and it says so
 until they are: whatever breaks off in between is finished later. What is closed counts as let go of
 when nothing here reads its journals any more.
-See: catalogue.py and cluster/catalogue.py, which keep the two steps; docs/adr/0024.
+See: lone_catalogue.py and cluster/catalogue.py, which keep the steps; docs/adr/0024 and 0034.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from dejaqueue.broker.history.history import History
-from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.broker.topic.given_ids import ids_behind
+from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.errors import DejaQError, TopicUnknown
 from dejaqueue.journal.interface import JournalStore
 
 log = logging.getLogger("dejaqueue.broker")
+
+_NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 class Endings:
@@ -49,13 +53,24 @@ class Endings:
             return all(topic.served_as != name for topic in self._ending)
 
 
-def finish(name: str, store: JournalStore, catalogue: Catalogue) -> None:
-    """Drop the journals of a topic that a broker, which is alone, has let go of."""
+def finish(
+    name: str, store: JournalStore, catalogue: LoneCatalogue, known: Mapping[int, int] = _NOTHING
+) -> None:
+    """Drop the journals of a topic that a broker, which is alone, has let go of.
+
+    Args:
+        known: the next sequence of its partitions that were read, by number.
+    """
+    row = catalogue.row_of(name)
+    if row is None:
+        return
+    if row.is_used and not row.is_closed:
+        catalogue.closed(name, ids_behind(store, row, name, known))
     store.drop(name)
     catalogue.buried(name)
 
 
-def finish_all(store: JournalStore, catalogue: Catalogue) -> None:
+def finish_all(store: JournalStore, catalogue: LoneCatalogue) -> None:
     """Drop, at the start, what a crash left of topics that were deleted; or leave it for later."""
     for name in catalogue.leaving():
         try:

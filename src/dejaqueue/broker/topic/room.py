@@ -17,8 +17,9 @@ from concurrent.futures import Future
 
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.clock import Clock
+from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.model import TopicKind
+from dejaqueue.model import Topic, TopicKind
 
 OPEN_BYTES = 2 << 20
 """A partition whose journal takes less on the disk is left alone until it is used."""
@@ -31,47 +32,67 @@ class Room:
 
     Args:
         topics: those that are served now.
+        serve: begins to serve one, by name.
 
     Attributes:
         wanted_count: how often room was wanted.
     """
 
-    def __init__(self, topics: Callable[[], Iterable[ServedTopic]], clock: Clock) -> None:
+    def __init__(
+        self,
+        topics: Callable[[], Iterable[ServedTopic]],
+        serve: Callable[[str], ServedTopic],
+        clock: Clock,
+    ) -> None:
         self._topics = topics
+        self._serve = serve
         self._clock = clock
         self._asked_us: int | None = None
-        self._unread: deque[tuple[ServedTopic, int]] = deque()
+        self._unread: deque[tuple[str, int]] = deque()
         self._taken_bytes: Callable[[str, int], int] = lambda _topic, _partition: 0
         self.wanted_count = 0
 
-    def begin(self, store: JournalStore) -> None:
-        """After a start: wake what has something to do though nobody asks."""
+    def begin(self, store: JournalStore, topics: Iterable[Topic]) -> None:
+        """After a start: wake what has something to do though nobody asks.
+
+        Args:
+            topics: of a broker that is alone, those that were ever used.
+        """
         store.ask = self._asked
         self._taken_bytes = store.taken_bytes
-        for topic in self._topics():
-            if topic.topic.kind is TopicKind.CRON:
-                topic.ring_all()  # its entries fire
+        for topic in topics:
+            if topic.kind is TopicKind.CRON:
+                self._serve(topic.name).ring_all()  # its entries fire
                 continue
-            for partition in topic.partitions:
-                if store.taken_bytes(topic.journals, partition.number) > OPEN_BYTES:
-                    self._unread.append((topic, partition.number))
+            for number in range(topic.partitions):
+                if store.taken_bytes(topic.name, number) > OPEN_BYTES:
+                    self._unread.append((topic.name, number))
         self._read_next()
 
     def _asked(self, wanted: list[tuple[str, int]]) -> None:
         """Partitions keep room of a log that they share with others: have them look."""
         topics = {topic.journals: topic for topic in self._topics()}
         for journals, number in wanted:
-            topic = topics.get(journals)
-            if topic is not None and number in topic.partitions.numbers:
+            try:
+                # Nobody may have used it since the start. Of a broker that is alone, journals are
+                # called what the topic is.
+                topic = topics.get(journals) or self._serve(journals)
+            except DejaQError:  # it was deleted meanwhile, or the broker is stopping
+                continue
+            if number in topic.partitions.numbers:
                 topic.partitions[number].ring()
 
     def _read_next(self) -> None:
         while self._unread:
-            topic, number = self._unread.popleft()
+            name, number = self._unread.popleft()
             # Once one partition of a shard is read, it is known which of the others take much.
-            if self._taken_bytes(topic.journals, number) <= OPEN_BYTES:
+            if self._taken_bytes(name, number) <= OPEN_BYTES:
                 continue
-            topic.look(number, lambda _: None).add_done_callback(self._was_read)
+            try:
+                reading = self._serve(name).look(number, lambda _: None)
+            except DejaQError:  # it was deleted meanwhile, or the broker is stopping
+                continue
+            reading.add_done_callback(self._was_read)
             return
 
     def _was_read(self, _: Future[None]) -> None:

@@ -38,6 +38,13 @@ from dejaqueue.wire.frames import Reply
 
 _NONE: tuple[int, ...] = ()
 
+# So many large batches of a stream go to one partition before the next has its turn: those that are
+# on their way at the same time share an append and its sync. Of 64 partitions with a batch each,
+# every one would sync for itself. Small ones take turns one by one: there is little to share,
+# and a few messages should not all be behind each other.
+RUN_BATCHES = 16
+RUN_ROWS_MIN = 256
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -130,10 +137,7 @@ class Router:
 
     def _homes(self, batch: Batch, count: int) -> Int64s:
         """Where each row goes: the producer's choice, else by key, else by group where that keeps
-        an order, else the batch in turn.
-
-        The turn follows the batch number, so that a batch sent again goes where it went before.
-        """
+        an order, else the batch in turn."""
         columns = batch.columns
         if columns.partitions is not None:
             return columns.partitions.astype(np.int64)
@@ -148,9 +152,14 @@ class Router:
         return homes
 
     def _in_turn(self, batch: Batch, count: int) -> int:
-        """Where a batch goes that may go anywhere, of the partitions that are here."""
+        """Where a batch goes that may go anywhere, of the partitions that are here.
+
+        It follows from the batch alone, so that one sent again goes where it went before.
+        """
         numbers = self._topic.partitions.numbers_of(count)
-        return numbers[(self._first_partition + batch.number) % len(numbers)]
+        is_large = batch.columns.rows >= RUN_ROWS_MIN
+        turn = batch.number // RUN_BATCHES if is_large else batch.number
+        return numbers[(self._first_partition + turn) % len(numbers)]
 
     def _submit(
         self,

@@ -34,7 +34,7 @@ from dejaqueue.broker.topic.write_reports import WriteReports
 from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.errors import DejaQError, InternalError, Unavailable
-from dejaqueue.journal.interface import JournalStore
+from dejaqueue.journal.interface import Journal, JournalStore
 from dejaqueue.model import Assignment, Topic, TopicKind, parse_shard
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.frames import Reply
@@ -54,7 +54,7 @@ class TopicPorts:
     """What a topic is served with, the same for all topics of a broker.
 
     Attributes:
-        worker_of: the worker of a partition, by the topic's name and the partition's number.
+        worker_of: the worker of a partition, by the topic's name and number and its own number.
         opener: where journals are read; None = on the workers.
     """
 
@@ -62,7 +62,7 @@ class TopicPorts:
     clock: Clock
     settings: BrokerSettings
     threads: Threads
-    worker_of: Callable[[str, int], PartitionWorker]
+    worker_of: Callable[[str, int, int], PartitionWorker]
     opener: Executor | None = None
 
 
@@ -76,6 +76,9 @@ class Service:
         ownership: whether its journals are this broker's; of a broker that is alone they are.
         is_shared: other brokers may own them, too: what cannot be read is tried again.
         partition_counts: how many partitions the topic had, one number after each raise.
+        number: what tells the topic from those that had its name before; see Catalogue.number.
+        ids_from: the sequence of the first message of each partition.
+        use: called before a journal is opened; see Catalogue.use.
     """
 
     served_as: str
@@ -83,6 +86,9 @@ class Service:
     ownership: Ownership = field(default_factory=LoneOwnership)
     is_shared: bool = False
     partition_counts: tuple[int, ...] = ()
+    number: int = 0
+    ids_from: int = 0
+    use: Callable[[], None] = lambda: None
 
 
 class ServedTopic:
@@ -101,7 +107,7 @@ class ServedTopic:
         partitions: by number; each is loaded when it is first used.
         claimed_dues: when the rows of claims became due, by partition and number of the claim; each
             partition's own, on its worker (claims.py).
-        served_as, journals: as in Service.
+        served_as, journals, number: as in Service.
     """
 
     def __init__(
@@ -114,9 +120,12 @@ class ServedTopic:
     ) -> None:
         self.served_as = service.served_as
         self.journals = service.journals
+        self.number = service.number
         self.shard = parse_shard(self.served_as)
         self.topic = share_of(topic) if self.shard else topic
-        self.dispatcher = Dispatcher(_silence_us(ports.settings), self.ring_all)
+        self.dispatcher = Dispatcher(
+            _silence_us(ports.settings), self._wake, self._worker_of, self.ring_all
+        )
         self.counting = counting
         self.write_reports = WriteReports()
         self.partitions = (
@@ -142,7 +151,7 @@ class ServedTopic:
     def _add(self, number: int) -> None:
         """One more partition, with the next number that is served here."""
         ports, service = self._ports, self._service
-        worker = ports.worker_of(self.topic.name, number)
+        worker = ports.worker_of(self.topic.name, self.number, number)
         in_due_order = self.topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
         duties = self._duties_of(number)
         core = PartitionCore(
@@ -156,17 +165,29 @@ class ServedTopic:
         # A journal on a server may hang: it is read and appended to beside the worker.
         apart = worker.apart if ports.store.is_remote else None
         door = JournalDoor(
-            lambda: ports.store.open(self.journals, number, only_made=True),
+            lambda: self._open(number),
             ownership=service.ownership,
             listener=duties.listener,
             executor=ports.opener or (None if apart is None else apart.executor),
             comes_back=service.is_shared,
         )
         partition = Partition(
-            core, door, apart or worker.committer, self.dispatcher, self.backlog, duties
+            core,
+            door,
+            apart or worker.committer,
+            self.dispatcher,
+            self.backlog,
+            duties,
+            service.ids_from,
         )
         self._workers.append(worker)
         self.partitions.append(partition)
+        self.dispatcher.waiting.expect(number)
+
+    def _open(self, number: int) -> Journal:
+        """The journal of a partition."""
+        self._service.use()
+        return self._ports.store.open(self.journals, number, only_made=True)
 
     def _share(self) -> None:
         exclusive = self.topic.assignment is Assignment.EXCLUSIVE
@@ -224,13 +245,31 @@ class ServedTopic:
 
     def submit(self, partition_number: int, request: Request) -> None:
         """Leave a request for a partition."""
-        worker = self._workers[self.partitions.at(partition_number)]
+        worker = self._worker_of(partition_number)
         worker.submit(self.partitions[partition_number], request)
 
     def ring_all(self) -> None:
         """Have every partition look for something to do."""
         for worker, partition in zip(self._workers, self.partitions, strict=False):  # may grow
             worker.ring(partition)
+
+    def _worker_of(self, partition_number: int) -> PartitionWorker:
+        return self._workers[self.partitions.at(partition_number)]
+
+    def _wake(self, partition_number: int) -> bool:
+        """Have a partition look for somebody with credit; False = there is nothing in it."""
+        if not self.has_journal(partition_number):
+            return False
+        partition = self.partitions[partition_number]
+        self._worker_of(partition_number).ring(partition)
+        return True
+
+    def has_journal(self, partition_number: int) -> bool:
+        """False if nothing was ever stored in a partition: it need not be read to look for more."""
+        partition = self.partitions[partition_number]
+        if partition.loaded or self.dispatcher.waiting.was_used(partition_number):
+            return True
+        return self._ports.store.was_used(self.journals, partition_number)
 
     def look(
         self, partition_number: int, function: Callable[[PartitionCore], Answer]
@@ -268,6 +307,12 @@ class ServedTopic:
         request = ChangeRequest(lambda core: answers.append(function(core)), answered)
         self.submit(partition_number, request)
         return future
+
+    def next_sequences(self) -> dict[int, int]:
+        """What the next message of each partition would get, of those that were read; by number.
+        Not below what it is, once the topic is closed."""
+        read = [partition for partition in self.partitions if partition.was_read]
+        return {partition.number: partition.core.engine.next_sequence for partition in read}
 
     def close(self, close_one: Callable[[Partition], None]) -> None:
         """Run a function on every partition, and wait for all, for CLOSE_SECONDS_MAX at most."""

@@ -68,13 +68,17 @@ class ConsumerSession:
         self._topic.dispatcher.forget_ended(self._clock.now_ms())
 
     def looked(self) -> Future[None]:
-        """Done when every partition has looked once for messages for the credit given so far;
-        fails as soon as one of them cannot be read."""
+        """Done when every partition that may have something in it has looked once for messages for
+        the credit given so far; fails as soon as one of them cannot be read."""
         looks = [
             self._topic.change(number, lambda _partition: None)
-            for number in self._topic.partitions.numbers
+            for number in self._topic.dispatcher.waiting.occupied
+            if self._topic.has_journal(number)
         ]
         done: Future[None] = Future()
+        if not looks:
+            done.set_result(None)
+            return done
         left = itertools.count(len(looks) - 1, -1)
 
         def count(look: Future[None]) -> None:
@@ -191,8 +195,7 @@ class ConsumerSession:
                 },
             )
         if ahead_ms != consumer.ahead_ms:
-            consumer.ahead_ms = ahead_ms
-            self._topic.ring_all()
+            dispatcher.holds_ahead(consumer, ahead_ms)
         dispatcher.forget_ended(self._clock.utc_ms())
         return Pong(ping.number, ping.client_us, self._clock.utc_us())
 

@@ -205,6 +205,7 @@ class Writer:
             keys = keys.take(pa.array(rows))
         dues_ms, hashes = chosen(named.dues_ms), chosen(key_hashes)
         priorities, groups = chosen(named.priorities), named.groups
+        shifts_ms, if_dues_ms = chosen(named.shifts_ms), chosen(named.if_dues_ms)
         return RenameRequest(
             number,
             named.rows if rows is None else len(rows),
@@ -218,6 +219,8 @@ class Writer:
             words(groups if groups is None or rows is None else groups.take(pa.array(rows))),
             cancel=self._stream.op == "cancel",
             owner=self._sender.owner,
+            shifts_ms=None if shifts_ms is None else shifts_ms.astype(np.int64, copy=False),
+            if_dues_ms=None if if_dues_ms is None else if_dues_ms.astype(np.int64, copy=False),
         )
 
     def _put(self, partition: int, request: Request) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.clock import SystemClock, is_kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class ClockNumbers:
             stands still for so long.
         set_count: how often the time of a partition was put right.
         apart_us: how far it is from the clocks of the other brokers for certain; 0 = it agrees.
+        kept: whether time synchronisation keeps the machine's clock; None = the kernel does not
+            say, or it is not that clock.
     """
 
     jump_us: int
@@ -29,6 +32,7 @@ class ClockNumbers:
     still_us: int
     set_count: int
     apart_us: int
+    kept: bool | None
 
 
 def clock_numbers(broker: Broker) -> ClockNumbers:
@@ -40,4 +44,5 @@ def clock_numbers(broker: Broker) -> ClockNumbers:
     set_count = sum(one.core.time.set_count for one in partitions)
     apart_us = 0 if broker.node is None else broker.node.clock_apart_us
     still_us = max(0, ahead_ms) * 1_000
-    return ClockNumbers(clock.jump_us, clock.jump_count, still_us, set_count, apart_us)
+    kept = is_kept() if isinstance(clock, SystemClock) else None
+    return ClockNumbers(clock.jump_us, clock.jump_count, still_us, set_count, apart_us, kept)

@@ -64,6 +64,8 @@ def _warnings(broker: Broker) -> Iterator[str]:
     clock = clock_numbers(broker)
     if clock.jump_us:
         yield f"the machine's clock jumped by {clock.jump_us / 1e6:+.3f} s: it is not believed yet"
+    if clock.kept is False:
+        yield "no time synchronisation keeps the machine's clock, says its kernel"
     if clock.apart_us:
         yield f"the clock is {clock.apart_us / 1e6:+.3f} s off, by those of the other brokers"
     if clock.still_us > broker.settings.clock.step_ms_max * 1_000:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -20,10 +21,11 @@ from dejaqueue.broker.calls.look_ahead import Outlook, look_ahead
 from dejaqueue.broker.counting import GAUGES, TOTALS
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.errors import DejaQError
 from dejaqueue.metrics import HistogramCounts
 
 TOPICS_SHOWN_MAX = 1_000
-"""Topics that are shown one by one, the oldest ones; the rest is summed under OTHERS."""
+"""Topics that are shown one by one, those that were used first; the rest is summed under OTHERS."""
 CONSUMERS_SHOWN_MAX = 200
 """Consumers of a topic that are shown one by one, the oldest ones; the rest as one, OTHERS."""
 OTHERS = "(others)"
@@ -139,6 +141,9 @@ class Observer:
 
         One by one: what is dropped at once never concerns the garbage collector.
         """
+        for name in self._broker.serving()[:TOPICS_SHOWN_MAX]:
+            with suppress(DejaQError):  # it was deleted just now, or is served elsewhere
+                self._broker.runtime(name)
         runtimes = self._broker.runtimes()
         shown, others = runtimes[:TOPICS_SHOWN_MAX], runtimes[TOPICS_SHOWN_MAX:]
         outlooks = self._look(shown)
@@ -160,6 +165,8 @@ class Observer:
             asked: dict[PartitionCore, Future[Outlook]] = {}
             reading: dict[PartitionCore, Future[Outlook]] = {}
             for topic in topics:
+                if not self._broker.is_used(topic.served_as):
+                    continue
                 for partition in topic.partitions:
                     if not partition.loaded:  # looking has it read, which may take long
                         reading[partition.core] = topic.look(partition.number, look_ahead)

@@ -16,6 +16,7 @@ from dejaqueue.client import browsing
 from dejaqueue.client._aio import waiting
 from dejaqueue.client.browsing import DueHistogram, Where
 from dejaqueue.client.core import ClientCore
+from dejaqueue.client.message_view import MessageView, view_of
 
 
 class AsyncBrowsing:
@@ -51,6 +52,31 @@ class AsyncBrowsing:
         """
         ticket = browsing.check_peek(topic, limit, ids, keys, {**where})
         return await waiting.run(browsing.peek, self._core.transport, ticket, limit)
+
+    async def get(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,  # noqa: A002 - the field's name
+        key: str | None = None,
+    ) -> MessageView | None:
+        """One message as it is, without leasing it.
+
+        Args:
+            topic: whose message.
+            id, key: one of the two.
+
+        Returns:
+            Its state, due time, attempts, payload and the rest; None = there is no live message
+            of this id or key: it never was, or it is done, cancelled or dead.
+
+        Raises:
+            TopicUnknown: there is no such topic.
+        """
+        ticket = browsing.check_get(topic, id, key)
+        table = await waiting.run(browsing.peek, self._core.transport, ticket, 1)
+        rows = table.to_pylist()
+        return view_of(rows[0]) if rows else None
 
     async def counts(self, topic: str, *, by: str = "state", limit: int = 100) -> dict[str, int]:
         """How many live messages there are of each state, group or tag, most first.

@@ -7,16 +7,22 @@ See: client/core.py for what does not wait; docs/wire.md for what travels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, overload
+from typing import Any, Unpack
 
 from dejaqueue.client import tracing
 from dejaqueue.client._aio import waiting
 from dejaqueue.client._aio.browse import AsyncBrowsing
-from dejaqueue.client._aio.consumer import AsyncBatchConsumer, AsyncConsumer, check_consumer
+from dejaqueue.client._aio.changes import AsyncChanges
+from dejaqueue.client._aio.consumer import (
+    AsyncBatchConsumer,
+    AsyncConsumer,
+    AsyncMessage,
+    check_consumer,
+)
 from dejaqueue.client._aio.cron import AsyncCron
 from dejaqueue.client._aio.keys import AsyncKeys
 from dejaqueue.client._aio.letters import AsyncLetters
@@ -24,23 +30,26 @@ from dejaqueue.client._aio.producer import AsyncProducer
 from dejaqueue.client._aio.transaction import AsyncTransaction
 from dejaqueue.client.browsing import tags_of
 from dejaqueue.client.consuming.consume_core import ConsumeSettings
+from dejaqueue.client.consuming.work import WorkOptions, check_concurrency, prefetch_of
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.credentials import Tls
-from dejaqueue.client.results import SendResult, Settled
+from dejaqueue.client.results import SendResult
+from dejaqueue.client.sending.content import NOTHING
 from dejaqueue.client.sending.inputs import delay_ms_of
 from dejaqueue.client.sending.sent import row_of
+from dejaqueue.client.topic_settings import LiveSettings, TopicSettings
 from dejaqueue.client.transacting import TransactionCore
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
 from dejaqueue.limits import PRODUCER_WINDOW_BATCHES
-from dejaqueue.model import CHANGEABLE, RowStatus, Topic, check_topic_name
+from dejaqueue.model import CHANGEABLE, Topic, check_topic_name, no_setting
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 URL_DEFAULT = "dejaq://localhost:7464"
 
 
-class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
+class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
     """A connection to a DejaQ broker.
 
     Args:
@@ -79,7 +88,13 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
             from dejaqueue.client.routed_transport import connect
 
             transport = connect(url, api_key, tls)
+            self._where = url
+        else:
+            self._where = type(transport).__name__
         self._core = ClientCore(transport, name, retry_ms_max, clock)
+
+    def __repr__(self) -> str:
+        return self._core.shown(type(self).__name__, self._where)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -105,7 +120,9 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
 
     # --- topics --------------------------------------------------------------------------------
 
-    async def create_topic(self, name: str, *, exist_ok: bool = True, **settings: Any) -> Topic:
+    async def create_topic(
+        self, name: str, *, exist_ok: bool = True, **settings: Unpack[TopicSettings]
+    ) -> Topic:
         """Create a topic.
 
         Args:
@@ -120,12 +137,16 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         body = {"name": name, **settings, "exist_ok": exist_ok}
         return Topic.from_answer(await self._action("create_topic", body))
 
-    async def alter_topic(self, name: str, **settings: Any) -> Topic:
-        """Change settings of a topic while messages flow; those it can are `CHANGEABLE`."""
+    async def alter_topic(self, name: str, **settings: Unpack[LiveSettings]) -> Topic:
+        """Change settings of a topic while messages flow; those it can are `CHANGEABLE`.
+
+        Raises:
+            BadRequest: a name or a value is wrong. TopicUnknown: there is no such topic.
+        """
         check_topic_name(name)
         for field in settings:
             if field not in CHANGEABLE:
-                raise BadRequest(f"topic.{field}", f"one of {', '.join(CHANGEABLE)}", field)
+                raise no_setting(field, CHANGEABLE, field)
         return Topic.from_answer(await self._action("alter_topic", {"name": name, **settings}))
 
     async def delete_topic(self, name: str) -> None:
@@ -175,9 +196,10 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         Returns:
             `node`, the broker that was asked; `nodes`, each with `node`, `url`, `http_url`,
             `version` and `clock` (`ahead_ms_min`, `ahead_ms_max`: how far it is ahead of that of
-            the broker that was asked; `apart`: it is off, and takes no topics); `topics`, each
-            with `topic`, `node` ("" = nobody at the moment) and `epoch`, how often it has changed
-            hands. All are empty at a broker that is alone.
+            the broker that was asked; `apart`: it is off, and takes no topics; `comparing`: it has
+            just come, and takes none before it has compared its clock); `topics`, each with
+            `topic`, `node` ("" = nobody at the moment) and `epoch`, how often it has changed hands.
+            All are empty at a broker that is alone.
 
         Raises:
             TopicUnknown: there is no such topic.
@@ -198,8 +220,9 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
     async def send(
         self,
         topic: str,
-        payload: bytes | str,
+        payload: bytes | str | None = None,
         *,
+        json: object = NOTHING,
         due: datetime | int | None = None,
         delay: timedelta | float | None = None,
         key: str | None = None,
@@ -217,6 +240,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         Args:
             topic: where to.
             payload: bytes; a str is encoded as UTF-8.
+            json: instead of `payload`: a value that JSON can say, sent as compact JSON in UTF-8.
             due: not before this: a datetime with a time zone, or UTC milliseconds. None = now.
             delay: instead of `due`: from now, a timedelta or seconds.
             key: your own id of it, unique among live messages of the topic (rule 11).
@@ -242,6 +266,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
                 message_id = await self.send(
                     topic,
                     payload,
+                    json=json,
                     due=due,
                     delay=delay,
                     key=key,
@@ -256,7 +281,7 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         needs_now = delay is not None or ttl is not None
         now_ms = await waiting.run(self._core.now_ms) if needs_now else 0
         texts = key, group, priority, tags, headers
-        row, kind = row_of(payload, due, delay, *texts, now_ms, expires, ttl)
+        row, kind = row_of(payload, due, delay, *texts, now_ms, expires, ttl, json)
         return await waiting.send_row(self._core.gather(topic, kind), row)
 
     async def send_batch(self, topic: str, messages: object, *, acks: str = "all") -> SendResult:
@@ -318,108 +343,6 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
             linger_ms=linger_ms,
             topic=topic,
         )
-
-    @overload
-    async def move(
-        self,
-        topic: str,
-        *,
-        id: int | None = None,
-        key: str | None = None,
-        due: object = None,
-        priority: object = None,
-        group: object = None,
-    ) -> RowStatus: ...
-
-    @overload
-    async def move(
-        self,
-        topic: str,
-        *,
-        ids: object = None,
-        keys: object = None,
-        due: object = None,
-        priority: object = None,
-        group: object = None,
-    ) -> Settled: ...
-
-    async def move(
-        self,
-        topic: str,
-        *,
-        id: int | None = None,  # noqa: A002 - the field's name
-        ids: object = None,
-        key: str | None = None,
-        keys: object = None,
-        due: object = None,
-        priority: object = None,
-        group: object = None,
-    ) -> RowStatus | Settled:
-        """Give messages that are not leased yet another due time, priority or group, one or a
-        million (rule 9).
-
-        Args:
-            topic: whose messages.
-            id, ids, key, keys: exactly one of them: an id or key, or a column of them.
-            due: one due time for all, or one per row; None = as it is.
-            priority: one priority for all, or one per row; None = as it is.
-            group: one group for all ("" = none), or one per row; None = as it is.
-
-        Returns:
-            Of one message its status: OK, NOT_FOUND, or LEASED (too late); of `ids` or `keys`
-            a status per row.
-
-        Raises:
-            Unavailable: no broker in time, or the connection broke in the middle and the call,
-                sent again, found rows gone: whether it was this call is unknown.
-        """
-        named = {"id": id, "ids": ids, "key": key, "keys": keys}
-        settled = await waiting.run(self._core.move, topic, named, due, priority, group)
-        return settled if ids is not None or keys is not None else settled.only()
-
-    @overload
-    async def cancel(
-        self,
-        topic: str,
-        *,
-        id: int | None = None,
-        key: str | None = None,
-    ) -> RowStatus: ...
-
-    @overload
-    async def cancel(
-        self,
-        topic: str,
-        *,
-        ids: object = None,
-        keys: object = None,
-    ) -> Settled: ...
-
-    async def cancel(
-        self,
-        topic: str,
-        *,
-        id: int | None = None,  # noqa: A002 - the field's name
-        ids: object = None,
-        key: str | None = None,
-        keys: object = None,
-    ) -> RowStatus | Settled:
-        """Cancel messages that are not leased yet, one or a million (rule 9).
-
-        Args:
-            topic: whose messages.
-            id, ids, key, keys: exactly one of them, as for `move`.
-
-        Returns:
-            Of one message its status: OK, NOT_FOUND, or LEASED (too late); of `ids` or `keys`
-            a status per row.
-
-        Raises:
-            Unavailable: as for `move`.
-        """
-        named = {"id": id, "ids": ids, "key": key, "keys": keys}
-        settled = await waiting.run(self._core.cancel, topic, named)
-        return settled if ids is not None or keys is not None else settled.only()
 
     def transaction(self, *, timeout: timedelta | float = 60) -> AsyncTransaction:
         """Sends and acks that count together, or not at all (rule 12).
@@ -529,3 +452,29 @@ class AsyncClient(AsyncBrowsing, AsyncLetters, AsyncKeys):
         settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
         core = self._core.consumer(stream, settings)
         return AsyncBatchConsumer(core, batch_rows, idle_ms, max_messages)
+
+    async def run(
+        self,
+        topic: str,
+        work: Callable[[AsyncMessage], Awaitable[object]],
+        *,
+        concurrency: int = 1,
+        **options: Unpack[WorkOptions],
+    ) -> None:
+        """Work on the messages of a topic: ack when `work` returns, nack when it raises.
+
+        Ends after `drain`, `idle_ms` or `max_messages`; see `AsyncConsumer.run`.
+
+        Args:
+            topic: whose messages.
+            work: called with each message at its time.
+            concurrency: how many messages are at work at the same time, at most.
+            options: as for `consume`; `prefetch` is 4 for each by default, 16 at least.
+        """
+        options.setdefault("prefetch", prefetch_of(check_concurrency(concurrency)))
+        await self.consume(topic, **options).run(work, concurrency=concurrency)
+
+    def drain(self) -> None:
+        """Drain all consumers of this client: each `run` and each iteration ends when what is at
+        work is done. Returns at once; from any thread, and from a signal's handler."""
+        self._core.drain()

@@ -7,7 +7,10 @@ See: consuming/consume_core.py for everything that does not wait.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import logging
+import threading
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from types import TracebackType
 from typing import Literal, overload
@@ -20,15 +23,24 @@ from dejaqueue.client._aio import waiting
 from dejaqueue.client.consuming.consume_core import ConsumeCore
 from dejaqueue.client.consuming.holding import Slice
 from dejaqueue.client.consuming.lateness import LatenessHistogram
-from dejaqueue.client.consuming.messages import BatchFields, Handed, MessageColumns, MessageFields
+from dejaqueue.client.consuming.messages import (
+    BatchFields,
+    Handed,
+    MessageColumns,
+    MessageFields,
+    rows_from,
+)
 from dejaqueue.client.consuming.settle_batches import ACKED, Fate
+from dejaqueue.client.consuming.work import check_concurrency, story_of, summary_of
 from dejaqueue.client.results import Settled
 from dejaqueue.client.sending.inputs import delay_ms_of, int64s_of, reason_of
 from dejaqueue.client.shards.consuming import TopicCore
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, DejaQError
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.descriptors import check_lease
 from dejaqueue.wire.frames import SettleOp
+
+log = logging.getLogger("dejaqueue.client")
 
 
 async def _settle_as(core: ConsumeCore, fate: Fate, rows: Slice, wait: bool) -> Settled | None:
@@ -281,6 +293,16 @@ class _AsyncReceiver:
         self._turn = waiting.Mutex()
         self._is_open = False
         self._last: Handed | None = None
+        core.put_back_rest = weakref.WeakMethod(self._put_back_rest)
+
+    def __repr__(self) -> str:
+        core = self._core
+        state = "closed" if core.is_over else "draining" if core.is_ending else "open"
+        state = state if self._is_open or core.is_over else "not open yet"
+        return f"<{type(self).__name__} of {core.stream.topic}, {state}>"
+
+    def _put_back_rest(self) -> None:
+        """Give back what was taken and is not handed over; on any thread."""
 
     async def open(self) -> None:
         """Open the stream now and not at the first message. Raises TopicUnknown, Unavailable."""
@@ -296,6 +318,9 @@ class _AsyncReceiver:
         found = None
         if rows_max > 0:
             found = await waiting.next_slice(self._core, rows_max, self._idle_us)
+        if found is not None and self._core.is_ending:
+            self._core.owner(found).put_back(found)
+            found = None
         if found is None:
             await waiting.run(self._core.finish)
             self._core.raise_error()
@@ -303,6 +328,15 @@ class _AsyncReceiver:
         if self._left is not None:
             self._left -= len(found.ids)
         return found
+
+    def drain(self) -> None:
+        """Take nothing new: the iteration ends after the message or batch that is at work now.
+
+        What was handed over can still be settled, and is its consumer's until then; what the
+        client holds goes back to the broker at once (with `auto_ack` it is gone). Returns at once;
+        from any thread, and from a signal's handler. Twice is fine.
+        """
+        self._core.drain()
 
     def lateness(self) -> LatenessHistogram:
         """How late messages were handed over, from due time on; never early."""
@@ -349,6 +383,12 @@ class AsyncConsumer(_AsyncReceiver, AsyncIterator[AsyncMessage]):
     _columns: MessageColumns | None = None
     _index = 0
 
+    def __init__(
+        self, core: TopicCore, rows_max: int, idle_ms: int | None, max_messages: int | None
+    ) -> None:
+        super().__init__(core, rows_max, idle_ms, max_messages)
+        self._rest = threading.Lock()  # of the slice at hand: a drain may give it back
+
     async def __aenter__(self) -> AsyncConsumer:
         await self.open()
         return self
@@ -362,6 +402,8 @@ class AsyncConsumer(_AsyncReceiver, AsyncIterator[AsyncMessage]):
             tracing.dealt_with(self)
         async with self._turn:
             while True:
+                if self._core.is_ending:
+                    self._put_back_rest()
                 message = self._at_hand()
                 if message is not None:
                     if traced:
@@ -371,19 +413,90 @@ class AsyncConsumer(_AsyncReceiver, AsyncIterator[AsyncMessage]):
                 if found is None:
                     raise StopAsyncIteration
                 core = self._core.owner(found)
-                self._index, self._columns = 0, MessageColumns(core, self, found)
+                with self._rest:
+                    self._index, self._columns = 0, MessageColumns(core, self, found)
+
+    async def run(
+        self, work: Callable[[AsyncMessage], Awaitable[object]], *, concurrency: int = 1
+    ) -> None:
+        """Call `work` with each message at its time; ack when it returns, nack when it raises.
+
+        Ends when the consumer does: after `drain`, `idle_ms` or `max_messages`; what is at work
+        then is finished first, and the consumer is closed. `work` may settle its message
+        itself; then nothing more is said of it. The reason of the nack is the error with its class,
+        text and innermost calls, 1,024 bytes at most, which a dead letter keeps. Acks are sent
+        together, and not waited for.
+
+        Args:
+            work: called `concurrency` times at the same time at most.
+            concurrency: how many messages are at work at the same time.
+
+        Raises:
+            BadRequest: so many cannot work at the same time.
+            Unavailable, TopicUnknown: no broker in time, as in an iteration.
+        """
+        pool = waiting.Pool(check_concurrency(concurrency))
+        async with self:
+            try:
+                while True:
+                    await pool.place()
+                    try:
+                        message = await self.__anext__()
+                    except StopAsyncIteration:
+                        break
+                    pool.start(self._work_on, work, message)
+            except BaseException:
+                pool.cancel()
+                raise
+            finally:
+                await pool.join()
+
+    async def _work_on(
+        self, work: Callable[[AsyncMessage], Awaitable[object]], message: AsyncMessage
+    ) -> None:
+        """Work on one message and say what became of it."""
+        wrong: Exception | None = None
+        try:
+            await work(message)
+        except Exception as error:
+            wrong = error
+            log.warning(
+                "topic %s: message %d failed at attempt %d: %s",
+                *(self._core.stream.topic, message.id, message.attempt, summary_of(error)),
+                exc_info=error,
+            )
+        if message.is_settled or self._core.stream.auto_ack:
+            return
+        try:
+            if wrong is None:
+                await message.ack(wait=False)
+            else:
+                await message.nack(reason=story_of(wrong), wait=False)
+        except DejaQError as error:
+            # Of an ack before, or as the client was closed: such messages are delivered again.
+            log.warning("topic %s: an ack failed: %s", self._core.stream.topic, error)
+
+    def _put_back_rest(self) -> None:
+        with self._rest:
+            columns, index = self._columns, self._index
+            self._columns = None
+        if columns is not None and index < len(columns):
+            columns.core.put_back(rows_from(columns.rows, index))
 
     def _at_hand(self) -> AsyncMessage | None:
         """The next message of the slice at hand, if there is one and its lease lasts."""
-        columns, index = self._columns, self._index
-        if columns is None or index >= len(columns):
-            return None
-        self._index = index + 1
-        core = columns.core
-        broker_us = core.offset.broker_us(core.clock.now_us())
-        if columns.rows.lease.end_ms * 1000 <= broker_us:
+        with self._rest:
+            columns, index = self._columns, self._index
+            if columns is None or index >= len(columns):
+                return None
+            core = columns.core
+            broker_us = core.offset.broker_us(core.clock.now_us())
+            lasts = columns.rows.lease.end_ms * 1000 > broker_us
+            self._index = index + 1
+            if not lasts:
+                self._columns = None
+        if not lasts:
             core.skip(columns.rows.lease, len(columns) - index)
-            self._columns = None
             return None
         late_us = max(broker_us - columns.dues_ms[index] * 1000, 0)
         core.lateness.add(late_us)

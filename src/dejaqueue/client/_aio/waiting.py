@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -82,7 +82,7 @@ async def next_slice(core: ConsumeCore, rows_max: int, idle_us: int | None) -> S
         core.listen(ring)
         try:
             found = core.take(rows_max)
-            if found is not None or core.is_over:
+            if found is not None or core.is_over or core.is_ending:
                 return found
             until_us = core.release_us()
             if give_up_us is not None:
@@ -98,6 +98,37 @@ async def next_slice(core: ConsumeCore, rows_max: int, idle_us: int | None) -> S
                     appointment.cancel()
         finally:
             core.listen(None)
+
+
+class Pool:
+    """Coroutines that work at the same time, `concurrency` of them at most."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._places = asyncio.Semaphore(concurrency)
+        self._futures: set[asyncio.Future[None]] = set()
+
+    async def place(self) -> None:
+        """Return when one more may start."""
+        await self._places.acquire()
+
+    def start(self, call: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Start one in the place that `place` gave."""
+        future = asyncio.get_running_loop().create_task(call(*args))
+        self._futures.add(future)
+        future.add_done_callback(self._ended)
+
+    def _ended(self, future: asyncio.Future[None]) -> None:
+        self._futures.discard(future)
+        self._places.release()
+
+    def cancel(self) -> None:
+        """End those that work."""
+        for future in self._futures:
+            future.cancel()
+
+    async def join(self) -> None:
+        """Return when none works any more."""
+        await asyncio.gather(*self._futures, return_exceptions=True)
 
 
 def _finish(waiter: asyncio.Future[None]) -> None:

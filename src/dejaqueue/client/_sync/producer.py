@@ -21,6 +21,7 @@ from dejaqueue.client._sync import waiting
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.results import SendResult
+from dejaqueue.client.sending.content import NOTHING
 from dejaqueue.client.sending.gather import VARIANTS, Gathered, RowSender
 from dejaqueue.client.sending.inputs import batches_of
 from dejaqueue.client.sending.sent import AwaitableFuture, Sent, joined, row_of
@@ -66,6 +67,10 @@ class Producer:
         self._mutex = threading.Lock()
         self._closed = False
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self._links)} streams open"
+        return f"<{type(self).__name__} to {self._topic}, {state}>"
+
     def _link(self, columns: tuple[str, ...]) -> WriteLink:
         with self._mutex:
             if self._closed:
@@ -76,8 +81,9 @@ class Producer:
 
     def send(
         self,
-        payload: bytes | str,
+        payload: bytes | str | None = None,
         *,
+        json: object = NOTHING,
         due: datetime | int | None = None,
         delay: timedelta | float | None = None,
         key: str | None = None,
@@ -103,6 +109,7 @@ class Producer:
             with tracing.Sending(self._topic) as span:
                 return self.send(
                     payload,
+                    json=json,
                     due=due,
                     delay=delay,
                     key=key,
@@ -116,7 +123,7 @@ class Producer:
         needs_now = delay is not None or ttl is not None
         now_ms = waiting.run(self._now_ms) if needs_now else 0
         texts = key, group, priority, tags, headers
-        row, kind = row_of(payload, due, delay, *texts, now_ms, expires, ttl)
+        row, kind = row_of(payload, due, delay, *texts, now_ms, expires, ttl, json)
         full: Gathered | None = None
         collecting = self._collecting.get(kind) or self._collect(kind)
         with self._mutex:

@@ -33,6 +33,10 @@ class Transaction:
         """What the broker calls it; "" before anything was staged."""
         return self._core.name
 
+    def __repr__(self) -> str:
+        state = {None: "open", True: "committed", False: "aborted"}[self._core.outcome]
+        return f"<{type(self).__name__} {self.name or 'without a name yet'}, {state}>"
+
     def __enter__(self) -> Transaction:
         return self
 
@@ -47,7 +51,7 @@ class Transaction:
         elif self._core.outcome is None:
             self.commit()
 
-    def send(self, topic: str, payload: bytes | str, **fields: Any) -> int:
+    def send(self, topic: str, payload: bytes | str | None = None, **fields: Any) -> int:
         """Stage one message; its id. `fields` are the arguments of the client's `send`.
 
         Each call is a batch of its own: for many messages `send_batch` is faster by far.
@@ -56,7 +60,7 @@ class Transaction:
             DuplicateKey: a live or staged message has this key; the others still count.
             BadRequest, ResourceExhausted, Unavailable, Refused: now the whole can't be committed.
         """
-        message = {"payload": payload, **fields}
+        message = fields if payload is None else {"payload": payload, **fields}
         result = waiting.run(self._core.send_batch, topic, [message])
         result.raise_for_status()
         return int(result.ids[0])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from dejaqueue.client.consuming.consume_core import ConsumeCore
@@ -71,7 +71,7 @@ def next_slice(core: ConsumeCore, rows_max: int, idle_us: int | None) -> Slice |
     while True:
         core.wake.clear()
         found = core.take(rows_max)
-        if found is not None or core.is_over:
+        if found is not None or core.is_over or core.is_ending:
             return found
         until_us = core.release_us()
         if give_up_us is not None:
@@ -79,3 +79,29 @@ def next_slice(core: ConsumeCore, rows_max: int, idle_us: int | None) -> Slice |
                 return None
             until_us = give_up_us if until_us is None else min(until_us, give_up_us)
         core.clock.wait_until(until_us, core.wake)
+
+
+class Pool:
+    """Calls that work at the same time on threads of their own, `concurrency` of them at most."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._places = threading.Semaphore(concurrency)
+        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="dejaq-work")
+
+    def place(self) -> None:
+        """Return when one more may start."""
+        self._places.acquire()
+
+    def start(self, call: Callable[..., None], *args: Any) -> None:
+        """Start one in the place that `place` gave."""
+        self._threads.submit(call, *args).add_done_callback(self._ended)
+
+    def _ended(self, _call: Future[None]) -> None:
+        self._places.release()
+
+    def cancel(self) -> None:
+        """A thread cannot be ended: `join` waits for those that work."""
+
+    def join(self) -> None:
+        """Return when none works any more."""
+        self._threads.shutdown(wait=True)

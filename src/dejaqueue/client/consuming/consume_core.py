@@ -91,6 +91,8 @@ class ConsumeCore:
         self.lateness = LatenessHistogram()
         self.offset = ClockOffset(shared=self.clock if transport.shares_clock else None)
         self.is_over = False
+        self.is_ending = False  # nothing is handed over any more: whoever takes is to finish
+        self.put_back_rest: Callable[[], Callable[[], None] | None] = lambda: None
         self._transport = transport
         self._settings = settings
         self._link_for = link_for
@@ -263,7 +265,7 @@ class ConsumeCore:
             if channel is None or generation != self._generation or self._closed:
                 return
             silent_us = self.clock.now_us() - self._answered_us
-        if silent_us > SILENT_MS_MAX * 1000:
+        if silent_us > SILENT_MS_MAX * 1000 and not self.offset.shared:  # shared clocks may leap
             self._on_end(generation, Unavailable("the broker does not answer"))
             threading.Thread(target=channel.close, name="dejaq-abandon", daemon=True).start()
             return
@@ -531,6 +533,23 @@ class ConsumeCore:
             # Nobody looked at them: that does not wear them out.
             nack = Settle(SettleOp.NACK, 0, 0, -1, delay_ms, rows.ids, rows.attempts, release=True)
             channel.settle(nack)
+
+    def put_back(self, rows: Slice) -> None:
+        """Rows that were taken, and that nobody looked at: others may have them."""
+        self.skip(rows.lease, len(rows.ids))
+        self._give_back(rows)
+
+    def drain(self) -> None:
+        """Finish, on another thread; takes no lock here, as a signal's handler must not."""
+        self.is_ending = True
+        threading.Thread(target=self._drain, name="dejaq-abandon", daemon=True).start()
+
+    def _drain(self) -> None:
+        self.finish()
+        if put_back := self.put_back_rest():  # of a consumer that is still there
+            put_back()
+        self.finish()
+        self._ring()
 
     def finish(self) -> None:
         """Take nothing any more; what was taken can still be settled, then the stream closes."""

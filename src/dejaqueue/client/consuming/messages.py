@@ -17,6 +17,7 @@ import pyarrow as pa
 from dejaqueue.client.consuming.consume_core import ConsumeCore
 from dejaqueue.client.consuming.holding import Slice
 from dejaqueue.client.consuming.undecodable import refusal
+from dejaqueue.client.sending.content import json_in
 from dejaqueue.schema import texts
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
 
@@ -52,6 +53,18 @@ def row_at(rows: Slice, at: int) -> Slice:
         return rows
     one = slice(at, at + 1)
     return Slice(rows.lease, rows.batch, rows.ids[one], rows.dues_ms[one], rows.attempts[one])
+
+
+def rows_from(rows: Slice, first: int) -> Slice:
+    """The rows from this one on, to settle them."""
+    rest = slice(first, None)
+    return Slice(
+        rows.lease,
+        rows.batch.slice(first),
+        rows.ids[rest],
+        rows.dues_ms[rest],
+        rows.attempts[rest],
+    )
 
 
 class MessageColumns:
@@ -154,13 +167,15 @@ class MessageFields:
 
     Attributes:
         lateness_us: from its due time until it was handed over, microseconds.
+        is_settled: it was acked or nacked here, or given to a transaction.
     """
 
-    __slots__ = ("_columns", "_index", "lateness_us")
+    __slots__ = ("_columns", "_index", "is_settled", "lateness_us")
 
     def __init__(self, columns: MessageColumns, index: int, lateness_us: int) -> None:
         self._columns = columns
         self._index = index
+        self.is_settled = False
         self.lateness_us = lateness_us
 
     @property
@@ -188,6 +203,14 @@ class MessageFields:
         """Its payload."""
         return self._columns.payloads[self._index]
 
+    def json(self) -> Any:
+        """The value that its payload says as JSON.
+
+        Raises:
+            BadRequest: the payload is no JSON in UTF-8; the text names the message's id.
+        """
+        return json_in(self.payload, self.id)
+
     @property
     def key(self) -> str | None:
         """The producer's own id of it."""
@@ -214,9 +237,11 @@ class MessageFields:
         return dict(self._columns.headers[self._index] or ())
 
     def __repr__(self) -> str:
+        key = "" if self.key is None else f"key={self.key!r} "
+        settled = ", settled" if self.is_settled else ""
         return (
             f"<{type(self).__name__} id={self.id} due={self.due.isoformat()} "
-            f"attempt={self.attempt} payload={len(self.payload)} B>"
+            f"attempt={self.attempt} {key}payload={len(self.payload)} B{settled}>"
         )
 
     def origin(self) -> tuple[ConsumeCore, Slice]:
@@ -230,6 +255,7 @@ class MessageFields:
 
     def _handled(self) -> None:
         """It is settled by whoever has it."""
+        self.is_settled = True
         last = self._columns.last
         if last is not None and last.is_row(self._index):
             last.is_handled = True
@@ -276,4 +302,6 @@ class BatchFields:
         return len(self.ids)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self)} messages>"
+        ids = f", ids {self.ids[0]} to {self.ids[-1]}" if len(self) else ""
+        settled = ", settled" if self.handed.is_handled else ""
+        return f"<{type(self).__name__} of {len(self)} messages{ids}{settled}>"

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dejaqueue import limits
-from dejaqueue.client.sending.fields import CHECKS, text_of
+from dejaqueue.client.sending.content import NOTHING, content_of
+from dejaqueue.client.sending.fields import CHECKS
 from dejaqueue.errors import BadRequest
 from dejaqueue.schema import messages
 from dejaqueue.schema.instants import check_instant, check_instants
@@ -106,35 +107,24 @@ def reason_of(reason: object) -> str:
 _SEPARATORS = {0x1E: " ", 0x1F: " "}
 
 
-def payload_of(payload: object) -> bytes:
-    """The bytes of a payload; a text is encoded as UTF-8. Raises BadRequest."""
-    if isinstance(payload, bytes):
-        return payload
-    if isinstance(payload, str):
-        return text_of("payload", payload).encode()
-    if isinstance(payload, bytearray | memoryview | pa.Buffer):
-        return bytes(payload)
-    raise BadRequest("payload", "bytes or str", type(payload).__name__)
-
-
-def dues_of(due: object, rows: int) -> npt.NDArray[np.int64]:
+def dues_of(due: object, rows: int, field: str = "due") -> npt.NDArray[np.int64]:
     """A due time per row, from one for all, or from one for each. Raises BadRequest."""
     if isinstance(due, datetime | int):
-        return np.full(rows, due_ms_of(due), dtype=np.int64)
+        return np.full(rows, due_ms_of(due, field), dtype=np.int64)
     if isinstance(due, pa.Array | pa.ChunkedArray):
         column = _cast(due, messages.SEND.field("due"))
         dues = np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
     elif isinstance(due, np.ndarray):
-        return dues_of(_numpy_array(due, "due"), rows)
+        return dues_of(_numpy_array(due, field), rows, field)
     elif isinstance(due, Sequence) and not isinstance(due, str | bytes):
-        dues = np.array([due_ms_of(one) for one in due], dtype=np.int64)
+        dues = np.array([due_ms_of(one, field) for one in due], dtype=np.int64)
     elif hasattr(due, "__arrow_c_array__") or hasattr(due, "__arrow_c_stream__"):
-        return dues_of(pa.chunked_array(due), rows)
+        return dues_of(pa.chunked_array(due), rows, field)
     else:
-        raise BadRequest("due", "one due time, or one per row", due)
+        raise BadRequest(field, "one due time, or one per row", due)
     if len(dues) != rows:
-        raise BadRequest("due", f"one due time, or one for each of the {rows} rows", len(dues))
-    check_instants("due", dues)
+        raise BadRequest(field, f"one due time, or one for each of the {rows} rows", len(dues))
+    check_instants(field, dues)
     return dues
 
 
@@ -313,6 +303,7 @@ def _split_bytes(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 _DICT_FIELDS = (
     "payload",
+    "json",
     "due",
     "delay",
     "key",
@@ -339,10 +330,12 @@ def _batches_of_dicts(rows: Iterable[Any], now_ms: Callable[[], int]) -> Iterato
                 raise BadRequest(
                     f"messages[{index}].{name}", f"one of {', '.join(_DICT_FIELDS)}", name
                 )
-        if "payload" not in message:
+        if "payload" not in message and "json" not in message:
             raise BadRequest(f"messages[{index}].payload", "a value", None)
-        taken.append(message)
-        byte_count += len(payload_of(message["payload"]))
+        value = message.get("json", NOTHING)
+        content = content_of(message.get("payload"), value, f"messages[{index}].")
+        taken.append({**message, "payload": content})
+        byte_count += len(content)
         if len(taken) >= ROWS_MAX or byte_count >= BYTES_MAX:
             yield batch_of_dicts(taken, now_ms, first)
             first, taken, byte_count = index + 1, [], 0
@@ -360,7 +353,7 @@ def batch_of_dicts(
     for field in messages.SEND:
         values = [row.get(field.name) for row in rows]
         if field.name == "payload":
-            column = pa.array([payload_of(value) for value in values], pa.binary())
+            column = pa.array(values, pa.binary())
         elif field.name == "due":
             dues = _dues_of_dicts(rows, now_ms, first)
             if dues is None:

@@ -18,8 +18,9 @@ import numpy as np
 from dejaqueue import limits
 from dejaqueue.client.results import SendResult
 from dejaqueue.client.sending import fields
+from dejaqueue.client.sending.content import NOTHING, content_of
 from dejaqueue.client.sending.gather import Gathered, Row
-from dejaqueue.client.sending.inputs import delay_ms_of, due_ms_of, expires_ms_of, payload_of
+from dejaqueue.client.sending.inputs import delay_ms_of, due_ms_of, expires_ms_of
 from dejaqueue.errors import BadRequest
 from dejaqueue.wire.frames import Reply, SettleOp
 
@@ -65,7 +66,7 @@ class Sent:
 
 
 def row_of(
-    payload: bytes | str,
+    payload: bytes | str | None,
     due: datetime | int | None,
     delay: timedelta | float | None,
     key: str | None,
@@ -76,13 +77,14 @@ def row_of(
     now_ms: int,
     expires: datetime | int | None = None,
     ttl: timedelta | float | None = None,
+    json: object = NOTHING,
 ) -> tuple[Row, tuple[bool, bool]]:
     """A message as a row, and the kind of batch it goes into. Raises BadRequest.
 
     Args:
         now_ms: the broker's time; matters for a delay, and for a ttl without a due time.
     """
-    content = payload if type(payload) is bytes else payload_of(payload)
+    content = content_of(payload, json)
     due_ms: int | None = None
     if due is not None:
         if delay is not None:

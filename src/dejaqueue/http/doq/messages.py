@@ -78,7 +78,8 @@ class Messages:
         messages of a queue have one id, whoever named them.
 
         Raises:
-            DuplicateKey: it is another sender's that lives, and this one is limited to its own.
+            DuplicateKey: it is another sender's that lives, and this one is limited to its own; or
+                the topic, which was made elsewhere, rejects what has the key of one that lives.
         """
         kind = self.topic(queue_name).topic.kind
         named = rows.own_key(message.id)
@@ -87,7 +88,9 @@ class Messages:
             sending = rows.sending_of(kind, message, key)
             answered = await self._gather(queue_name, sender).put([sending])
             if answered.statuses[0] == RowStatus.DUPLICATE:
-                raise DuplicateKey(key, -1)
+                if named:
+                    raise DuplicateKey(key, answered.ids[0])
+                continue
             if answered.statuses[0] != RowStatus.KEPT:
                 return rows.sent_row(kind, message, answered.ids[0], key)
             if named:

@@ -28,7 +28,7 @@ from dejaqueue.http.service import principal_of, service_of
 from dejaqueue.wire.descriptors import WriteStream, check_fields
 
 router = APIRouter(prefix="/v1/topics/{topic}", tags=["changing"])
-CHANGES = ("due", "priority", "group")
+CHANGES = ("due", "delay_ms", "by_ms", "priority", "group")
 _WHERE_CHANGES = ("due", "by_ms", "set_priority", "set_group")
 _WHERE_MORE = ("dry_run", "after")
 _ANSWER = answers(
@@ -94,7 +94,7 @@ async def _by_name(
     flow = flow_of(request)
     flow.broker.runtime(topic)
     check_fields(values, ["messages"], required=("messages",))
-    batch = named_batch(values["messages"], *changes)
+    batch = named_batch(values["messages"], flow.now_ms(), *changes)
     answered = await write(flow.broker, WriteStream(topic, op), sender, batch)
     by = "id" if "id" in batch.schema.names else "key"
     names = [(by, str(value)) for value in batch.column(by).to_pylist()]

@@ -1,6 +1,5 @@
 """All journals of a broker on one server that keeps records, with their copies here.
 
-    object catalogue                            the topic catalogue, with its checksum
     object documents/keys                       API keys (no secrets), with their checksum
     object made/<topic>                         it was made, and not dropped since
     object texts/<topic>                        what is kept beside its journals
@@ -103,7 +102,7 @@ class RecordJournalStore(JournalStore):
                 raise Unavailable(f"{mirror} cannot be used: {failure}") from failure
         self._background = self._concurrency.executor()
 
-    def make(self, topic: str, text: str = "") -> None:
+    def make(self, topic: str, text: str = "", number: int = 0) -> None:
         """See JournalStore.make."""
         if text:
             self.note(topic, text)
@@ -227,14 +226,6 @@ class RecordJournalStore(JournalStore):
                     self._files.remove_tree(self._root / "topics" / name)
                 except OSError as failure:
                     log.warning("a copy that nobody needs stays for now: %s", failure)
-
-    def load_catalog(self) -> str | None:
-        """See JournalStore.load_catalog. Raises JournalDamaged, Unavailable."""
-        return self._load("catalogue")
-
-    def store_catalog(self, text: str) -> None:
-        """See JournalStore.store_catalog. Raises ResourceExhausted, Unavailable."""
-        self._store("catalogue", text)
 
     def load_document(self, name: str) -> str | None:
         """See JournalStore.load_document."""

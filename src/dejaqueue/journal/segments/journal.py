@@ -65,7 +65,7 @@ class SegmentJournal(Journal):
         self._bytes_before = self._part.appended_bytes
         self._part.tail = max(self._part.tail, self._snapshot_files.position)
         self._truncated = self._snapshot_files.kept_position
-        log.replayed(self._part, self._truncated)
+        log.room.replayed(self._part, self._truncated)
         self.cut_bytes, log.cut_bytes = log.cut_bytes, 0  # told once
         self._notes, log.notes = log.notes, []
 
@@ -137,9 +137,10 @@ class SegmentJournal(Journal):
         for start, at_position, count in self._part.runs.since(after + 1):
             for position in range(start, min(start + count, tail + 1)):
                 log_position = at_position + position - start
-                segment = segments[bisect_right(firsts, log_position) - 1] if segments else None
-                if not at_position or segment is None or log_position > segment.last:
+                listed = bisect_right(firsts, log_position) - 1
+                if not at_position or listed < 0 or log_position > segments[listed].last:
                     raise JournalDamaged(f"{self._directory}: entry {position} was given back")
+                segment = segments[listed]
                 memory = segment.load(log.files)
                 place = log_position - segment.first
                 at = int(segment.offsets()[place]) << 3
@@ -166,19 +167,19 @@ class SegmentJournal(Journal):
     def adopt(self, live_locators: Iterator[Int64s]) -> None:
         """See Journal.adopt."""
         self._check_usable()
-        self.log.adopt(self._part, live_locators)
+        self.log.room.adopt(self._part, live_locators)
 
     def free(self, locators: Int64s) -> None:
         """See Journal.free."""
         self._check_usable()
         if len(locators) and self._part.adopted:
-            self.log.free(self._part, np.asarray(locators, dtype=np.int64))
+            self.log.room.free(self._part, np.asarray(locators, dtype=np.int64))
 
     def truncate(self, position: int) -> None:
         """See Journal.truncate. What the older kept snapshot still needs stays until it goes."""
         self._check_usable()
         self._truncated = max(self._truncated, position)
-        self.log.replayed(self._part, min(self._truncated, self._snapshot_files.kept_position))
+        self.log.room.replayed(self._part, min(self._truncated, self._snapshot_files.kept_position))
 
     @property
     def holds_room(self) -> bool:
@@ -202,7 +203,7 @@ class SegmentJournal(Journal):
             return None
         rows = 0
         runs: list[tuple[int, int]] = []
-        for first, _ in self.log.sparse():
+        for first, _ in self.log.room.sparse():
             share = self._part.shares.get(first)
             if share is None or share.rows <= 0:
                 continue

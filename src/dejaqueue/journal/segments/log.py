@@ -6,24 +6,22 @@ before (spare.py). A partition sees its own part alone (journal.py).
 
 Room: journal. One append at a time; any thread may call it.
 Holds: an append lies in one segment; what is published is durable; after the first failed sync
-nothing is written any more, for none of the partitions; a segment goes when none of them needs it.
-See: journal.py, the partition's view; recovery.py, runs.py, proof.py;
+nothing is written any more, for none of the partitions.
+See: journal.py, the partition's view; room.py, which segments go; recovery.py, runs.py, proof.py;
 docs/adr/0036-one-log-for-many-partitions.md.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, wait
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Final, NoReturn
 
 import numpy as np
 
-from dejaqueue import limits
 from dejaqueue.errors import (
     DejaQError,
     Fenced,
@@ -34,17 +32,12 @@ from dejaqueue.errors import (
 )
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.format import Encoded, Piece
-from dejaqueue.journal.interface import Append, Int64s
+from dejaqueue.journal.interface import Append
 from dejaqueue.journal.segments.files import FULL, FileSystem, OpenFile
 from dejaqueue.journal.segments.part import Part
-from dejaqueue.journal.segments.proof import (
-    FLOOR_NAME,
-    AppendEnd,
-    TailMark,
-    read_mark,
-    write_mark,
-)
+from dejaqueue.journal.segments.proof import AppendEnd, TailMark, write_mark
 from dejaqueue.journal.segments.recovery import Recovered, recover, segment_name
+from dejaqueue.journal.segments.room import LogRoom
 from dejaqueue.journal.segments.segment import (
     HEAD_BYTES,
     READABLE,
@@ -60,8 +53,6 @@ SEGMENT_BYTES: Final = 64 << 20
 """Size of a full-grown segment."""
 SEGMENT_BYTES_FIRST: Final = 1 << 20
 """Size of a log's first segment; each next is twice as large, so that small logs take little."""
-SPARSE_PERCENT: Final = 25
-"""A segment with less than this alive is worth copying forward."""
 TOGETHER_BYTES_MAX: Final = 8 << 20
 """Appends of this size in all are written at once; one that is larger goes alone."""
 _PAGE: Final = 4096
@@ -91,6 +82,8 @@ class ShardLog:
 
     Attributes:
         parts: what it has of each partition, by the partition's number.
+        room: what of it is kept, and for whom.
+        guard: over what is in memory, for a moment each.
         notes: what was found amiss and mended when it was opened, in words for the log.
     """
 
@@ -113,8 +106,6 @@ class ShardLog:
         self._background, self._ask = background, ask
         self._appending = threading.Lock()
         """Held by who writes. Taken before `guard`."""
-        self.guard = threading.RLock()
-        """Over what is in memory, for a moment each."""
         self._chores: list[Future[None]] = []
         self._failure: str | None = None
         self._spare: Spare | None = None
@@ -122,22 +113,18 @@ class ShardLog:
         for name in files.names(directory):
             if name.endswith(SPARE_SUFFIX):
                 files.unlink(directory / name)
-        found = read_mark(files, directory, identity, shard, FLOOR_NAME)
-        self._floor = self._stored_floor = 0 if found.mark is None else found.mark.position
-        self._holder: int | None = None
-        """Number of the partition that needs what comes behind the floor."""
+        self.parts: dict[int, Part] = {}
+        self.room = LogRoom(files, directory, identity, shard, self.parts, self._chore)
+        self.guard = self.room.guard
         self._has_begun = _is_there(files, _begun_path(directory))
-        recovered = recover(files, directory, identity, shard, self._floor)
+        recovered = recover(files, directory, identity, shard, self.room.floor)
         if self._has_begun and not recovered.segments:
             raise JournalDamaged(f"{directory}: is empty, though there were entries in it")
         self.cut_bytes = recovered.cut_bytes
-        self.notes = [*recovered.notes, *([found.damaged] if found.damaged else [])]
+        self.notes = [*recovered.notes, *self.room.notes]
         self._marked = recovered.mark.position if recovered.mark is not None else 0
         self._marking = False
         self._turning = False
-        self.listed = SegmentList(tuple(recovered.segments))
-        self._live: Int64s = np.zeros(len(recovered.segments), dtype=np.int64)
-        self.parts: dict[int, Part] = {}
         last = recovered.segments[-1] if recovered.segments else None
         self.tail = last.last if last else 0
         self._chain = last.chain if last else 0
@@ -148,6 +135,7 @@ class ShardLog:
 
     def _find_parts(self, recovered: Recovered, has_partition: Callable[[int], bool]) -> None:
         """What there is of each partition. All its rows count as live until it says which are."""
+        live = np.zeros(len(recovered.segments), dtype=np.int64)
         for place, segment in enumerate(recovered.segments):
             table = segment.runs()
             counts = table["count"].astype(np.int64)
@@ -161,8 +149,14 @@ class ShardLog:
                     rows = self.part(number).add_stored(
                         segment.first, table[runs], positions[runs], self.tail
                     )
-                    self._live[place] += rows
+                    live[place] += rows
             segment.forget_runs()
+        self.room.list_segments(tuple(recovered.segments), live)
+
+    @property
+    def listed(self) -> SegmentList:
+        """Its segments."""
+        return self.room.listed
 
     def part(self, number: int) -> Part:
         """What there is of a partition."""
@@ -314,7 +308,7 @@ class ShardLog:
                         rows += entry.rows
                 count = len(encoded)
                 part.add(segment.first, position + 1, count, rows, offset - begin, end)
-                self._live[-1] += rows
+                self.room.live[-1] += rows
                 position += count
             self.listed.counts[-1] = segment.count  # from here on readers see them
             self.tail, self._chain = end, segment.chain
@@ -390,8 +384,7 @@ class ShardLog:
         try:
             file.write([head.encode()], 0)
             if before is None:
-                floor_mark = TailMark(self._shard, self._identity, self._stored_floor, 0)
-                write_mark(self.files, self.directory, floor_mark, FLOOR_NAME)
+                self.room.make_mark()
         except OSError as failure:
             file.close()
             if failure.errno in FULL:
@@ -408,7 +401,7 @@ class ShardLog:
         segment.attach(file)
         self._turning = False
         with self.guard:
-            self._list((*self.listed.segments, segment), np.append(self._live, 0))
+            self.room.list_segments((*self.listed.segments, segment), np.append(self.room.live, 0))
         if before is not None:
             sealed = before
 
@@ -417,14 +410,7 @@ class ShardLog:
                 sealed.forget_runs()
 
             self._chore(seal)
-            with self.guard:
-                self.give_back(settled=True)
-                floor = self._floor
-                sparse = [first for first, _ in self.sparse()]
-                asked = [part for part in self.parts.values() if self._is_wanted(part, sparse)]
-            self._chore(lambda: self._store_floor(floor))
-            for part in asked:
-                part.is_asked = True
+            asked = self.room.settle()
             if asked:
                 self._ask([part.number for part in asked])
         return segment
@@ -486,144 +472,22 @@ class ShardLog:
     chore_failure: OSError | None = None
     """The last housekeeping that failed."""
 
-    def _list(self, segments: tuple[Segment, ...], live: Int64s) -> None:
-        self._live = live
-        self.listed = SegmentList(segments)
-
     # --- giving room back ----------------------------------------------------------------------
-
-    def _per_segment(self, part: Part, locators: Int64s) -> list[tuple[int, int]]:
-        """Places of segments, and how many of these rows of a partition are in each."""
-        positions = part.runs.locate(locators, part.tail) >> limits.ROW_BITS
-        if not len(positions) or not self.listed.segments:
-            return []
-        places = self.listed.places(positions)
-        there = positions - self.listed.firsts[places] < self.listed.counts[places]
-        if not there.all():  # not to be taken off the segment before the gap
-            places = places[there]
-        counts = np.bincount(places + 1)[1:]
-        found = np.flatnonzero(counts)
-        return list(zip(found.tolist(), counts[found].tolist(), strict=True))
-
-    def free(self, part: Part, locators: Int64s) -> None:
-        """These rows of a partition, which were live, are not needed any more."""
-        with self.guard:
-            wrong = False
-            for place, rows in self._per_segment(part, locators):
-                taken = part.take(self.listed.segments[place].first, rows)
-                self._live[place] -= taken
-                wrong |= taken < rows
-            if wrong:
-                raise InternalError(f"rows of {self.directory} were freed that were not live")
-            self.give_back()
-
-    def adopt(self, part: Part, live_locators: Iterator[Int64s]) -> None:
-        """These rows of a partition are live, and no others."""
-        live: dict[int, int] = {}
-        for locators in live_locators:
-            with self.guard:
-                for place, rows in self._per_segment(part, locators):
-                    first = self.listed.segments[place].first
-                    live[first] = live.get(first, 0) + rows
-        with self.guard:
-            for place, segment in enumerate(self.listed.segments):
-                self._live[place] += part.set_live(segment.first, live.get(segment.first, 0))
-            part.adopted = True
-            self.give_back()
-
-    def replayed(self, part: Part, position: int) -> None:
-        """A partition needs no entry up to a position of its own for a replay."""
-        with self.guard:
-            part.replayed = max(part.replayed, position)
-            self.give_back(settled=self._holder in {part.number, None})
 
     def forget(self, numbers: Callable[[int], bool]) -> None:
         """Partitions of these numbers are no more: their entries are free."""
         with self.guard:
-            for number in [one for one in self.parts if numbers(one)]:
-                part = self.parts.pop(number)
-                for place, segment in enumerate(self.listed.segments):
-                    self._live[place] += part.set_live(segment.first, 0)
-            self.give_back(settled=True)
-
-    def _find_floor(self) -> None:
-        """Up to where entries are not needed for any replay, and who needs the next one."""
-        floor, self._holder = self.tail, None
-        for part in self.parts.values():
-            needed = part.needed_behind(self._stored_floor)
-            if needed and needed <= floor:
-                floor, self._holder = needed - 1, part.number
-        self._floor = max(floor, self._stored_floor)
-
-    def give_back(self, *, settled: bool = False) -> None:
-        """Let segments go that nobody needs.
-
-        Args:
-            settled: what replays need may be less than before.
-        """
-        if settled and len(self._live) > 1:
-            self._find_floor()
-        dead = self._dead()
-        if not dead:
-            return
-        kept = [place for place, one in enumerate(self.listed.segments) if one not in dead]
-        segments, floor = self.listed.segments, self._floor
-        self._list(tuple(segments[place] for place in kept), self._live[kept])
-        for part in self.parts.values():
-            part.forget_segments([one.first for one in dead], self.listed.segments[0].first)
-        # Where a segment before a gap ends, recovery cannot tell from where the next one begins.
-        before_gaps = [segments[place] for place, behind in pairwise(kept) if behind > place + 1]
-
-        def delete() -> None:
-            self._store_floor(floor)
-            for segment in before_gaps:
-                segment.keep_end(self.files)
-            for segment in dead:
-                segment.close()
-                # No sync of the directory: one that comes back is found without live rows again.
-                self.files.unlink(segment.path)
-
-        self._chore(delete)
-
-    def _store_floor(self, floor: int) -> None:
-        """Before a segment goes: recovery must not miss it. On a full disk there is room for it."""
-        if floor > self._stored_floor:
-            mark = TailMark(self._shard, self._identity, floor, 0)
-            write_mark(self.files, self.directory, mark, FLOOR_NAME)
-            self._stored_floor = floor
-
-    def _dead(self) -> list[Segment]:
-        """Sealed segments without a live row that no replay needs."""
-        sealed = self.listed.segments[:-1]
-        if not sealed or sealed[0].last > self._floor or self._live.all():
-            return []
-        empty = np.flatnonzero(self._live[:-1] <= 0).tolist()
-        return [sealed[place] for place in empty if sealed[place].last <= self._floor]
+            gone = [number for number in self.parts if numbers(number)]
+            self.room.forget([self.parts.pop(number) for number in gone])
 
     def holds_room(self, part: Part) -> bool:
         """Whether room would be given back if two snapshots more of a partition were stored."""
         with self.guard:
-            return self._holds_back(part) or self._is_oversized()
-
-    def _holds_back(self, part: Part) -> bool:
-        """Whether a replay of the partition is a reason that a segment without live rows stays."""
-        empty = np.flatnonzero(self._live[:-1] <= 0)
-        if not len(empty):
-            return False
-        needed = part.needed_behind(self._stored_floor)
-        return 0 < needed <= self.listed.segments[int(empty[-1])].last
-
-    def _is_wanted(self, part: Part, sparse: Sequence[int]) -> bool:
-        """Whether a partition keeps room that it may not know of, as it is quiet.
-
-        Args:
-            sparse: first positions of segments that are mostly dead.
-        """
-        return self._holds_back(part) or any(first in part.shares for first in sparse)
+            return self.room.is_held_by(part) or self._is_oversized()
 
     def _is_oversized(self) -> bool:
         """Whether the active segment has room for much and nothing live."""
-        segments, live = self.listed.segments, self._live
+        segments, live = self.listed.segments, self.room.live
         if not segments or not len(live) or live[-1] > 0:
             return False
         spare = self._spare
@@ -634,19 +498,6 @@ class ShardLog:
         """Nothing comes for the moment: go on with less from the next append on, if that helps."""
         with self.guard:
             self._turning = self._is_oversized()
-
-    def sparse(self) -> list[tuple[int, int]]:
-        """First position and live rows of segments that are mostly dead, oldest first; by the
-        share of bytes that live rows take, as their average says."""
-        with self.guard:
-            found: list[tuple[int, int]] = []
-            for segment, live in zip(self.listed.segments[:-1], self._live.tolist(), strict=False):
-                if segment.last > self._floor or live <= 0 or not segment.readable_rows:
-                    continue
-                live_bytes = segment.readable_bytes * live // segment.readable_rows
-                if 100 * live_bytes < SPARSE_PERCENT * segment.used:
-                    found.append((segment.first, live))
-            return found
 
     # --- room, end -----------------------------------------------------------------------------
 
@@ -674,8 +525,8 @@ class ShardLog:
         wait(chores)
         if marked:
             with self.guard, suppress(OSError):
-                self.give_back(settled=True)
-                self._store_floor(self._floor)
+                self.room.give_back(settled=True)
+                self.room.store_floor(self.room.floor)
         if marked and self._marked < self.tail:
             with suppress(OSError):  # a proof less; nothing else depends on it
                 write_mark(self.files, self.directory, self._mark())

@@ -1,8 +1,7 @@
-"""The data directory of a broker: its lock, the topic catalogue, the logs of its shards.
+"""The data directory of a broker: its lock, documents, the logs of its shards, topics.
 
     lock                              held by flock while the store is open; holds the process id
-    shards.json                       how many shards, for life; the directory's identity; numbers
-    topics.json                       the catalogue, with its checksum
+    shards.json                       how many shards, for life, and the directory's identity
     keys.json                         API keys (no secrets), with their checksum; mode 0600
     cluster.json                      which cluster the journals belong to, if any
     shards/<shard>/                   segments of a shard: entries of all its partitions
@@ -11,12 +10,15 @@
     topics/…/@…/<partition>/          snapshots of a partition
     topics/…/@…/<partition>.begun     there were snapshots in that directory
     topics/…/@…/text.json             what is kept beside the journals of a topic of a cluster
+    topics/=catalogue/@0/             the catalogue's snapshots, like a topic's
+    topics/=catalogue/log/            segments of the catalogue, in a log of its own
     dropped/<number>/                 topics on their way out
 
 Room: journal. Knows names and texts, not what is in the catalogue.
-Holds: one process at a time; the catalogue is replaced whole; a dropped topic never comes back in
-part: its number is never given again, and entries of a number that no topic has are free.
-See: interface.py, JournalStore; log.py.
+Holds: one process at a time; a document is replaced whole; a dropped topic never comes back in
+part: its number is never given again, and entries of a number that no topic has are free; what the
+broker keeps for itself shares no log with messages.
+See: interface.py, JournalStore; log.py; docs/adr/0036-one-log-for-many-partitions.md.
 """
 
 from __future__ import annotations
@@ -30,8 +32,15 @@ from pathlib import Path
 from typing import Final
 
 from dejaqueue.directories import warn_if_open
-from dejaqueue.errors import BadRequest, JournalDamaged, Locked, ResourceExhausted, Unavailable
-from dejaqueue.journal.interface import DOCUMENTS, JournalStore
+from dejaqueue.errors import (
+    BadRequest,
+    InternalError,
+    JournalDamaged,
+    Locked,
+    ResourceExhausted,
+    Unavailable,
+)
+from dejaqueue.journal.interface import DOCUMENTS, OWN_PREFIX, JournalStore
 from dejaqueue.journal.segments.files import FULL, FileSystem, read_file, replace_file
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.log import SEGMENT_BYTES, ShardLog
@@ -41,8 +50,14 @@ TEXT = "text.json"
 SHARDS: Final = 16
 """So many shards a data directory is made with."""
 _PARTITION_BITS: Final = 16
-_NUMBERS_AT_ONCE: Final = 1_024
-"""Numbers of topics that are taken with one write; those that are not given are lost."""
+_PARTITION_MAX: Final = (1 << _PARTITION_BITS) - 1
+_UNNAMED_BITS: Final = 46
+"""Numbers from two to this on are given by chance, to topics that no catalogue has numbered."""
+_OWN_NUMBER: Final = 0
+"""Of what the broker keeps for itself: it has its log alone."""
+_OWN_LOG: Final = "log"
+_OWN_SHARD: Final = 0xFFFF_FFFF
+"""In the headers of such a log."""
 
 
 class DirectoryLock:
@@ -65,6 +80,43 @@ class DirectoryLock:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+
+class _LogPlace:
+    """Where a log is, also while nobody has it open.
+
+    Attributes:
+        guard: held while the log is opened or closed.
+        log: None = it is not open.
+        users: journals that have it open.
+        numbers: of the partitions that it had when it was closed; None = it was not opened yet.
+    """
+
+    __slots__ = ("directory", "guard", "log", "numbers", "shard", "users")
+
+    def __init__(self, directory: Path, shard: int, *, is_new: bool) -> None:
+        self.directory, self.shard = directory, shard
+        self.guard = threading.RLock()
+        self.log: ShardLog | None = None
+        self.users = 0
+        self.numbers: frozenset[int] | None = frozenset() if is_new else None
+
+    def may_have(self, number: int) -> bool:
+        """False if it has nothing of a partition; True also if that is not known."""
+        log, numbers = self.log, self.numbers
+        if log is not None:
+            part = log.parts.get(number)
+            return part is not None and part.tail > 0
+        return numbers is None or number in numbers
+
+    def let_go(self) -> None:
+        """A log that nobody has open is closed; one that failed stays as it is (duty 8)."""
+        self.users -= 1
+        if not self.users and self.log is not None and not self.log.has_failed:
+            parts = self.log.parts.items()
+            self.numbers = frozenset(number for number, part in parts if part.tail)
+            self.log.close()
+            self.log = None
 
 
 class SegmentStore(JournalStore):
@@ -96,11 +148,16 @@ class SegmentStore(JournalStore):
         self._reserve_bytes = 2 * segment_bytes if reserve_bytes is None else reserve_bytes
         self._open: dict[tuple[str, int], SegmentJournal | None] = {}
         self._guard = threading.Lock()
-        """Over `_open` and `_numbers`, for a moment."""
+        """Over `_open` and `_own_logs`, for a moment."""
         self._making = threading.Lock()
+        """Held while a topic is made or dropped."""
         self._numbers: dict[str, int] = {}
         self._topics: dict[int, str] = {}
-        self._logs: list[ShardLog | None] = []
+        self._logs: list[_LogPlace] = []
+        self._own_logs: dict[str, _LogPlace] = {}
+        """Of what the broker keeps for itself, by name."""
+        self._snapshots: dict[str, frozenset[int]] = {}
+        """Which partitions of a topic have snapshots, as far as that was asked."""
         self._background: ThreadPoolExecutor | None = None
         self._closed = False
         self._lock: DirectoryLock | None = None
@@ -122,60 +179,77 @@ class SegmentStore(JournalStore):
 
     def _find_topics(self) -> None:
         for topic in self._files.names(self.root / "topics"):
+            is_own = topic.startswith(OWN_PREFIX)
             for name in self._files.names(self.root / "topics" / topic):
-                if not name.startswith("@"):
+                if name.startswith("@"):
+                    self._numbers[topic] = int(name[1:])
+                elif not (is_own and name.partition(".")[0] == _OWN_LOG):
                     path = self.root / "topics" / topic / name
                     raise JournalDamaged(f"{path}: is of another version's data directories")
-                self._numbers[topic] = int(name[1:])
-        self._topics = {number: topic for topic, number in self._numbers.items()}
+        self._topics = {number: topic for topic, number in self._numbers.items() if number}
 
     def _open_shards(self, shards: int) -> None:
         """What the directory was made with, or make it."""
-        path = self.root / "shards.json"
+        path, directory = self.root / "shards.json", self.root / "shards"
+        there = {name.partition(".")[0] for name in self._files.names(directory)}
         try:
             facts = json.loads(open_text(path, read_file(self._files, path)))
         except FileNotFoundError:
-            if self._numbers or self._files.names(self.root / "shards"):
+            if there or self._topics:
                 raise JournalDamaged(f"{path}: is missing") from None
-            facts = {"shards": shards, "identity": self._new_identity(), "next_number": 1}
+            facts = {"shards": shards, "identity": self._new_identity()}
+            replace_file(self._files, path, seal_text(json.dumps(facts)))
         self.shards, self._identity = int(facts["shards"]), int(facts["identity"])
-        self._next_number = self._numbers_end = int(facts["next_number"])
-        self._logs = [None] * self.shards
-        self._users = [0] * self.shards
-        self._log_guards = [threading.RLock() for _ in range(self.shards)]
-        """Each held while a log is opened or closed."""
-        self._files.make_directory(self.root / "shards")
+        names = [f"{shard:04d}" for shard in range(self.shards)]
+        self._logs = [
+            _LogPlace(directory / name, shard, is_new=name not in there)
+            for shard, name in enumerate(names)
+        ]
+        self._files.make_directory(directory)
 
     def _new_identity(self) -> int:
         return int.from_bytes(os.urandom(8), "little")
 
     def _new_number(self) -> int:
-        """A number that no topic had before."""
-        if self._next_number >= self._numbers_end:
-            end = self._next_number + _NUMBERS_AT_ONCE
-            facts = {"shards": self.shards, "identity": self._identity, "next_number": end}
-            replace_file(self._files, self.root / "shards.json", seal_text(json.dumps(facts)))
-            self._numbers_end = end
-        number = self._next_number
-        self._next_number += 1
-        return number
+        """A number for a topic that no catalogue has numbered: no other one has it or had it."""
+        chance = int.from_bytes(os.urandom(8), "little") % (1 << _UNNAMED_BITS)
+        return 1 << _UNNAMED_BITS | chance
 
     def _directory(self, topic: str) -> Path:
         return self.root / "topics" / topic / f"@{self._numbers[topic]}"
 
-    def shard_of(self, topic: str, partition: int) -> int:
+    def shard_of(self, topic: str, number: int, partition: int) -> int:
         """See JournalStore.shard_of."""
-        return (self._numbers.get(topic, 0) + partition) % self.shards
+        return ((number or self._numbers.get(topic, 0)) + partition) % self.shards
 
-    def make(self, topic: str, text: str = "") -> None:
-        """See JournalStore.make: its directory is there."""
+    def _place(self, topic: str, partition: int) -> _LogPlace:
+        if not topic.startswith(OWN_PREFIX):
+            return self._logs[self.shard_of(topic, self._numbers[topic], partition)]
+        with self._guard:
+            place = self._own_logs.get(topic)
+            if place is None:
+                directory = self.root / "topics" / topic / _OWN_LOG
+                place = self._own_logs[topic] = _LogPlace(directory, _OWN_SHARD, is_new=False)
+            return place
+
+    def make(self, topic: str, text: str = "", number: int = 0) -> None:
+        """See JournalStore.make: its directory is there.
+
+        Raises:
+            JournalDamaged: it was made with another number, and not dropped since.
+        """
         with self._making:
             self._check_usable()
+            known = self._numbers.get(topic)
+            if number and known not in {None, number}:
+                raise JournalDamaged(f"{self._directory(topic)}: is not topic number {number}")
             try:
-                if topic not in self._numbers:
-                    number = self._new_number()
+                if known is None:
+                    is_own = topic.startswith(OWN_PREFIX)
+                    number = _OWN_NUMBER if is_own else number or self._new_number()
                     self._files.make_directory(self.root / "topics" / topic / f"@{number}")
-                    self._topics[number] = topic
+                    if not is_own:
+                        self._topics[number] = topic
                     self._numbers[topic] = number
                 self._files.sync_directory(self.root / "topics")
             except OSError as failure:
@@ -224,66 +298,85 @@ class SegmentStore(JournalStore):
         return journal
 
     def _open_part(self, topic: str, partition: int) -> SegmentJournal:
-        shard = self.shard_of(topic, partition)
-        with self._log_guards[shard]:
-            log = self._logs[shard]
-            if log is None:
-                log = self._logs[shard] = self._open_log(shard)
-            log.check_usable()
-            self._users[shard] += 1
+        place = self._place(topic, partition)
+        with place.guard:
+            if place.log is None:
+                place.log = self._open_log(place)
+            place.log.check_usable()
+            place.users += 1
             try:
                 return SegmentJournal(
-                    log,
+                    place.log,
                     self._directory(topic) / f"{partition:05d}",
-                    self._numbers[topic] << _PARTITION_BITS | partition,
-                    on_close=lambda: self._leave(topic, partition, shard),
+                    self._number(topic, partition),
+                    on_close=lambda: self._leave(topic, partition, place),
                 )
             except BaseException:
-                self._let_go(shard)
+                place.let_go()
                 raise
 
-    def _open_log(self, shard: int) -> ShardLog:
+    def _number(self, topic: str, partition: int) -> int:
+        """What a partition is called in its log."""
+        return self._numbers[topic] << _PARTITION_BITS | partition
+
+    def _open_log(self, place: _LogPlace) -> ShardLog:
+        is_own = place.shard == _OWN_SHARD
         return ShardLog(
             self._files,
-            self.root / "shards" / f"{shard:04d}",
+            place.directory,
             identity=self._identity,
-            shard=shard,
+            shard=place.shard,
             segment_bytes=self._segment_bytes,
             reserve_bytes=self._reserve_bytes,
             background=self._background,
-            has_partition=lambda number: number >> _PARTITION_BITS in self._topics,
+            has_partition=lambda number: is_own or number >> _PARTITION_BITS in self._topics,
             ask=self._ask,
         )
 
     def _ask(self, numbers: list[int]) -> None:
+        """Topics are asked; who keeps a log for itself needs nobody to tell it."""
         named = ((self._topics.get(one >> _PARTITION_BITS), one) for one in numbers)
-        last = (1 << _PARTITION_BITS) - 1
-        self.ask([(topic, number & last) for topic, number in named if topic is not None])
+        asked = [(topic, number & _PARTITION_MAX) for topic, number in named if topic is not None]
+        if asked:
+            self.ask(asked)
 
-    def _leave(self, topic: str, partition: int, shard: int) -> None:
-        with self._log_guards[shard]:
-            self._let_go(shard)
+    def _leave(self, topic: str, partition: int, place: _LogPlace) -> None:
+        with place.guard:
+            place.let_go()
         self._forget(topic, partition)
-
-    def _let_go(self, shard: int) -> None:
-        """A log that nobody has open is closed; one that failed stays as it is (duty 8)."""
-        self._users[shard] -= 1
-        log = self._logs[shard]
-        if not self._users[shard] and log is not None and not log.has_failed:
-            log.close()
-            self._logs[shard] = None
 
     def taken_bytes(self, topic: str, partition: int) -> int:
         """See JournalStore.taken_bytes; while the log that it shares is not open, all of that."""
-        shard = self.shard_of(topic, partition)
-        log = self._logs[shard]
-        if log is not None:
-            part = log.parts.get(self._numbers[topic] << _PARTITION_BITS | partition)
-            return 0 if part is None else part.byte_count
-        return self._files.taken_bytes(self.root / "shards" / f"{shard:04d}")
+        if topic not in self._numbers:
+            return 0
+        place = self._place(topic, partition)
+        log = place.log
+        if log is None:
+            return self._files.taken_bytes(place.directory)
+        part = log.parts.get(self._number(topic, partition))
+        return 0 if part is None else part.byte_count
+
+    def was_used(self, topic: str, partition: int) -> bool:
+        """See JournalStore.was_used. Until the log that it shares was opened, that is not known."""
+        if topic not in self._numbers:
+            return False
+        if (topic, partition) in self._open:
+            return True
+        if self._place(topic, partition).may_have(self._number(topic, partition)):
+            return True
+        # A log that is lost as a whole looks new; a snapshot says that there was something.
+        found = self._snapshots.get(topic)
+        if found is None:
+            names = self._files.names(self._directory(topic))
+            # Also those of which only the note is left that there was one.
+            numbers = (name.partition(".")[0] for name in names)
+            found = frozenset(int(number) for number in numbers if number.isdecimal())
+            self._snapshots[topic] = found
+        return partition in found
 
     def _forget(self, topic: str, partition: int) -> None:
         self._open.pop((topic, partition), None)
+        self._snapshots.pop(topic, None)
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -291,6 +384,8 @@ class SegmentStore(JournalStore):
 
     def drop(self, topic: str) -> None:
         """See JournalStore.drop. The name is free at once, the room a little later."""
+        if topic.startswith(OWN_PREFIX):
+            raise InternalError(f"{topic} is no topic: it is not dropped")
         with self._making:
             with self._guard:
                 self._check_usable()
@@ -310,23 +405,14 @@ class SegmentStore(JournalStore):
                 self._files.remove_tree(gone)
             except OSError as failure:
                 raise Unavailable(f"{topic} could not be dropped: {failure}") from failure
-        for shard in range(self.shards):
-            with self._log_guards[shard]:
-                log = self._logs[shard]
-                if log is not None and not log.has_failed:
-                    log.forget(lambda part: part >> _PARTITION_BITS == number)
+        for place in self._logs:
+            with place.guard:
+                if place.log is not None and not place.log.has_failed:
+                    place.log.forget(lambda part: part >> _PARTITION_BITS == number)
 
     def _finish_drops(self) -> None:
         for name in self._files.names(self.root / "dropped"):
             self._files.remove_tree(self.root / "dropped" / name)
-
-    def load_catalog(self) -> str | None:
-        """See JournalStore.load_catalog.
-
-        Raises:
-            JournalDamaged: it is not what was stored.
-        """
-        return self._load(self.root / "topics.json")
 
     def load_document(self, name: str) -> str | None:
         """See JournalStore.load_document."""
@@ -345,14 +431,6 @@ class SegmentStore(JournalStore):
             return None
         except OSError as failure:
             raise Unavailable(f"{path} could not be read: {failure}") from failure
-
-    def store_catalog(self, text: str) -> None:
-        """See JournalStore.store_catalog.
-
-        Raises:
-            ResourceExhausted, Unavailable: the one before stays.
-        """
-        self._store(self.root / "topics.json", text, private=False)
 
     def store_document(self, name: str, text: str) -> None:
         """See JournalStore.store_document.
@@ -377,9 +455,9 @@ class SegmentStore(JournalStore):
         for journal in list(self._open.values()):
             if journal is not None:
                 journal.close()
-        for log in self._logs:
-            if log is not None:
-                log.close()
+        for place in [*self._logs, *self._own_logs.values()]:
+            if place.log is not None:
+                place.log.close()
         if self._background is not None:
             self._background.shutdown(wait=True)
         lock, self._lock = self._lock, None

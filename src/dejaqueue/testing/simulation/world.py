@@ -76,6 +76,9 @@ class SimulatedClock(DisciplinedClock):
         self.jumped_us = 0
         self._frozen_us = 0
         self._due_us = 0
+        self._read = (0, 0)
+        """What the wall clock and elapsed time were when it was read last, and what it said."""
+        self._said_us = 0
 
     def jump(self, by_us: int) -> None:
         """The wall clock is so much further off from now on, 0 = no more."""
@@ -112,8 +115,12 @@ class SimulatedClock(DisciplinedClock):
 
     def now_us(self) -> int:
         """UTC microseconds, and `ahead_us`; never goes back."""
-        self.due_us()
-        return self._discipline.at(self._wall_us() + self.jumped_us, self._world.now_us)
+        read = wall_us, elapsed_us = self._wall_us() + self.jumped_us, self._world.now_us
+        if read != self._read:  # it is read several times at most instants
+            self._read = read
+            self.due_us()
+            self._said_us = self._discipline.at(wall_us, elapsed_us)
+        return self._said_us
 
     def wait_until(self, instant_us: int | None, wake: Wake) -> bool:
         """Nobody waits in a simulation: there is one thread."""

@@ -76,3 +76,12 @@ def test_who_consumes_is_listed(fixture: BrokerFixture) -> None:
     fixture.consumer(consumer="reader")
     [consumer] = stats(fixture)["consumers"]
     assert consumer["consumer"] == "reader"
+
+
+def test_a_partition_in_which_nothing_was_ever_stored_has_the_same_numbers__and_is_not_read(
+    fixture: BrokerFixture,
+) -> None:
+    send(fixture, 0, [fixture.now_ms])
+    used, unused = stats(fixture)["partitions"]
+    assert set(used) == set(unused)
+    assert not fixture.broker.runtime(TOPIC).partitions[1].loaded

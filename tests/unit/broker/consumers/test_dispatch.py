@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.broker.consumers.dispatch import Consumer, Dispatcher, Push
+from dejaqueue.broker.consumers.dispatch import RUN_MAX, Consumer, Dispatcher, Push
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.wire.descriptors import ConsumeStream
@@ -24,7 +26,12 @@ class NoSink:
 
 def make(count: int = 1, ahead_ms: int = 0) -> tuple[Dispatcher, list[Consumer], list[int]]:
     rings: list[int] = []
-    dispatcher = Dispatcher(SILENCE_US, lambda: rings.append(1))
+
+    def wake(number: int) -> bool:
+        rings.append(number)
+        return True
+
+    dispatcher = Dispatcher(SILENCE_US, wake)
     options = ConsumeStream("t", batch_rows_max=10)
     return dispatcher, [dispatcher.add(options, NoSink(), 0, ahead_ms) for _ in range(count)], rings
 
@@ -54,10 +61,64 @@ def test_the_turn_goes_round_over_those_with_credit() -> None:
     assert two.credit == 0
 
 
+def take(dispatcher: Dispatcher, count: int, partition: int = 0) -> list[Consumer]:
+    """To whom so many dispatches go."""
+    found = []
+    for _ in range(count):
+        grant = dispatcher.reserve(1, 0, holding=False, partition=partition)
+        assert grant is not None
+        found.append(grant[0])
+    return found
+
+
+def runs_of(consumers: list[Consumer]) -> list[int]:
+    """How many dispatches in a row went to the same consumer."""
+    return [len(list(same)) for _, same in itertools.groupby(consumers, key=id)]
+
+
+def test_a_deep_backlog_is_dealt_out_in_longer_and_longer_turns__to_everybody() -> None:
+    dispatcher, consumers, _ = make(4)
+    for consumer in consumers:
+        dispatcher.credit(consumer, 1_000, 0)
+    found = take(dispatcher, 400)
+    runs = runs_of(found)
+    assert runs[:8] == [1] * 8, "a short backlog goes round one by one"
+    assert max(runs) == RUN_MAX
+    for at in range(1, len(found)):
+        given = [sum(one is consumer for one in found[:at]) for consumer in consumers]
+        assert max(given) - min(given) <= min(RUN_MAX, 1 + at // len(consumers))
+
+
+def test_after_a_backlog_turns_are_short_again() -> None:
+    dispatcher, consumers, _ = make(2)
+    for consumer in consumers:
+        dispatcher.credit(consumer, 1_000, 0)
+    assert max(runs_of(take(dispatcher, 100))) == RUN_MAX
+    assert runs_of(take(dispatcher, 4, partition=1)) == [1] * 4, "each partition has its own"
+    dispatcher.has_no_more(0)
+    assert runs_of(take(dispatcher, 4)) == [1] * 4
+
+
+def test_a_turn_ends_with_the_credit__and_with_the_consumer() -> None:
+    dispatcher, (one, two), _ = make(2)
+    dispatcher.credit(one, 1_000, 0)
+    dispatcher.credit(two, 1_000, 0)
+    while take(dispatcher, 1) != [one] or dispatcher.reserve(1, 0, holding=False) != (one, 1):
+        pass
+    dispatcher.withdraw(one, 1_000)
+    assert take(dispatcher, 1) == [two]
+    dispatcher.credit(one, 1_000, 0)
+    while take(dispatcher, 1) != [one] or dispatcher.reserve(1, 0, holding=False) != (one, 1):
+        pass
+    dispatcher.remove(one)
+    assert take(dispatcher, 1) == [two]
+
+
 def test_rows_are_bound_by_credit_by_batch_and_by_what_is_wanted() -> None:
     dispatcher, (one,), rings = make()
+    dispatcher.looked(7, dispatcher.waiting.round, waits=True)
     dispatcher.credit(one, 13, 0)
-    assert rings == [1]
+    assert rings == [7]
     assert dispatcher.reserve(100, 0, holding=False) == (one, 10)
     assert dispatcher.reserve(100, 0, holding=False) == (one, 3)
     assert dispatcher.reserve(100, 0, holding=False) is None
@@ -70,8 +131,9 @@ def test_a_silent_consumer_is_passed_over_until_it_is_heard_again() -> None:
     dispatcher.credit(one, 10, 0)
     assert dispatcher.reserve(1, SILENCE_US + 1, holding=False) is None
     assert dispatcher.has_credit(SILENCE_US + 1) == (False, False)
+    dispatcher.looked(7, dispatcher.waiting.round, waits=True)
     dispatcher.seen(one, SILENCE_US + 2)
-    assert len(rings) == 2
+    assert rings == [7]
     assert dispatcher.reserve(1, SILENCE_US + 3, holding=False) == (one, 1)
 
 
@@ -119,18 +181,57 @@ def test_too_many_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
         dispatcher.add(ConsumeStream("t"), NoSink(), 0, 0)
 
 
-def test_credit_that_comes_back_rings_if_somebody_was_refused_meanwhile() -> None:
+def test_credit_that_comes_back_wakes_who_was_refused_meanwhile() -> None:
     dispatcher, (one,), rings = make()
     dispatcher.credit(one, 5, 0)
-    rings.clear()
+
+    def look(*, waits: bool) -> None:
+        dispatcher.looked(7, dispatcher.waiting.round, waits=waits)
+
+    look(waits=True)
     assert dispatcher.reserve(5, 0, holding=False) == (one, 5)
     dispatcher.give_back(one, 1)
     assert rings == []  # nobody missed it
     assert dispatcher.reserve(5, 0, holding=False) == (one, 1)
     assert dispatcher.reserve(5, 0, holding=False) is None
     dispatcher.give_back(one, 1)
-    assert rings == [1]
+    assert rings == [7]
     assert dispatcher.reserve(1, 0, holding=False) == (one, 1)
     assert dispatcher.has_credit(0) == (False, False)
+    look(waits=True)
     dispatcher.give_back(one, 1)
-    assert rings == [1, 1]
+    assert rings == [7, 7]
+
+
+def test_who_could_have_been_woken_is_woken_by_credit_that_comes_back() -> None:
+    dispatcher, (one,), rings = make()
+    for partition in (7, 8):
+        dispatcher.looked(partition, dispatcher.waiting.round, waits=True)
+    dispatcher.credit(one, 5, 0)
+    assert rings == [7]
+    assert dispatcher.reserve(5, 0, holding=False) == (one, 5), "by a partition of another lane"
+    dispatcher.looked(7, dispatcher.waiting.round, waits=False)
+    assert rings == [7], "there is no credit for 8"
+    dispatcher.give_back(one, 4)
+    assert rings == [7, 8]
+
+
+def test_a_consumer_that_may_be_sent_rows_earlier_wakes_who_waits_for_one() -> None:
+    dispatcher, (one,), rings = make()
+    dispatcher.looked(7, dispatcher.waiting.round, waits=True)
+    dispatcher.holds_ahead(one, 25)
+    assert (rings, one.ahead_ms) == ([7], 25)
+
+
+def test_a_consumer_of_other_messages_has_all_partitions_look() -> None:
+    dispatcher, _, rings = make(0)
+    dispatcher.waiting.occupy(7)
+    one = dispatcher.add(ConsumeStream("t"), NoSink(), 0, 0)
+    dispatcher.credit(one, 1, 0)
+    assert rings == [7]
+    dispatcher.looked(7, dispatcher.waiting.round, waits=False)
+    dispatcher.credit(dispatcher.add(ConsumeStream("t"), NoSink(), 0, 0), 1, 0)
+    assert rings == [7], "the second one takes what the first one takes"
+    tagged = ConsumeStream("t", tags_any=("red",))
+    dispatcher.credit(dispatcher.add(tagged, NoSink(), 0, 0), 1, 0)
+    assert rings == [7, 7]

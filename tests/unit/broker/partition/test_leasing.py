@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dejaqueue.broker.consumers.dispatch import Consumer
-from dejaqueue.broker.partition.leasing import AHEAD_PERCENT, dispatch, next_lease_us
+from dejaqueue.broker.partition.leasing import AHEAD_PERCENT, dispatch, outlook
 from dejaqueue.model import Topic
 from dejaqueue.wire.descriptors import ConsumeStream
 from tests.unit.broker.cores import Served, Sink
@@ -49,7 +49,7 @@ def test_a_paused_topic_leases_nothing(served: Served) -> None:
     consume(served)
     served.topic = replace(served.topic, paused=True)
     assert dispatched(served) == 0
-    assert next_lease_us(served.core, served.dispatcher) is None
+    assert outlook(served.core, served.dispatcher).wake_us is None
 
 
 def test_who_holds_until_due_is_sent_ahead__who_does_not_is_not(served: Served) -> None:
@@ -81,13 +81,37 @@ def test_a_lease_that_is_over_comes_back(served: Served) -> None:
 
 def test_the_next_look_is_when_something_is_due_to_somebody(served: Served) -> None:
     core, clock = served.core, served.clock
-    assert next_lease_us(core, served.dispatcher) is None
+    assert outlook(core, served.dispatcher).wake_us is None
     served.send([b"a"], dues_ms=[clock.utc_ms() + 5_000])
-    assert next_lease_us(core, served.dispatcher) is None  # nobody would get it
+    assert outlook(core, served.dispatcher).wake_us is None  # nobody would get it
     consume(served)
-    at_us = next_lease_us(core, served.dispatcher)
+    at_us = outlook(core, served.dispatcher).wake_us
     assert at_us is not None
     assert 4_999_000 < at_us - clock.now_us() <= 5_000_000
     consume(served, ahead_ms=AHEAD_MS)
-    earlier_us = next_lease_us(core, served.dispatcher)
+    earlier_us = outlook(core, served.dispatcher).wake_us
     assert earlier_us == at_us - AHEAD_MS * AHEAD_PERCENT // 100 * 1_000
+
+
+def test_what_nobody_can_be_sent_waits_for_credit(served: Served) -> None:
+    core, dispatcher = served.core, served.dispatcher
+    assert outlook(core, dispatcher).is_empty
+    consumer, _ = consume(served, credit=1)
+    served.send([b"a", b"b"])
+    assert dispatched(served) == 1
+    assert outlook(core, dispatcher).waits
+    dispatcher.credit(consumer, 1, served.clock.now_us())
+    assert dispatched(served) == 1
+    found = outlook(core, dispatcher)
+    assert found.waits, "its lease may end, and nobody has credit then"
+    assert not found.is_empty
+    dispatcher.credit(consumer, 1, served.clock.now_us())
+    assert not outlook(core, dispatcher).waits
+
+
+def test_what_is_due_later_waits_for_somebody_who_may_hold_it(served: Served) -> None:
+    consumer, _ = consume(served)
+    served.send([b"later"], dues_ms=[served.clock.now_ms() + 10_000])
+    assert outlook(served.core, served.dispatcher).waits
+    served.dispatcher.holds_ahead(consumer, AHEAD_MS)
+    assert not outlook(served.core, served.dispatcher).waits

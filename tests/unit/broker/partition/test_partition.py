@@ -97,7 +97,7 @@ class World:
             self.core,
             self.door,
             Committer("test"),
-            Dispatcher(10**12, lambda: None),
+            Dispatcher(10**12, lambda _number: True),
             Backlog,
             Duties(Maintenance(writer, Quiet()), chores=(self.chore,)),
         )

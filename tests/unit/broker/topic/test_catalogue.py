@@ -1,4 +1,4 @@
-"""The topic catalogue."""
+"""Covers: what may be made and altered, as every catalogue has it; here with one that is alone."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ import logging
 
 import pytest
 
-from dejaqueue.broker.topic.catalogue import Catalogue
-from dejaqueue.errors import BadRequest, JournalDamaged, TopicExists, TopicUnknown
+from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
+from dejaqueue.errors import BadRequest, TopicExists, TopicUnknown
 from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.model import Topic
 
 
-def test_topics_are_there_after_a_restart() -> None:
-    store = MemoryStore()
-    Catalogue(store).create(Topic("a", partitions=3), exist_ok=False)
-    assert Catalogue(store).all() == [Topic("a", partitions=3)]
-
-
 def test_exist_ok_wants_the_same_settings() -> None:
-    catalogue = Catalogue(MemoryStore())
+    catalogue = LoneCatalogue(MemoryStore())
     catalogue.create(Topic("a"), exist_ok=False)
     assert catalogue.create(Topic("a"), exist_ok=True) == Topic("a")
     with pytest.raises(TopicExists, match="topic a exists with another lease_ms"):
@@ -29,7 +23,7 @@ def test_exist_ok_wants_the_same_settings() -> None:
 
 
 def test_what_cannot_change_is_refused() -> None:
-    catalogue = Catalogue(MemoryStore())
+    catalogue = LoneCatalogue(MemoryStore())
     catalogue.create(Topic("a"), exist_ok=False)
     assert catalogue.alter("a", {"lease_ms": 50}).lease_ms == 50
     with pytest.raises(BadRequest, match="topic.kind: fixed when the topic is made"):
@@ -41,23 +35,15 @@ def test_what_cannot_change_is_refused() -> None:
 
 
 def test_an_unknown_topic() -> None:
-    catalogue = Catalogue(MemoryStore())
+    catalogue = LoneCatalogue(MemoryStore())
     for call in (catalogue.get, catalogue.delete):
         with pytest.raises(TopicUnknown, match="'nope'"):
             call("nope")
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"version":1,"topics":[{}]}'])
-def test_a_damaged_catalogue_is_refused(text: str) -> None:
-    store = MemoryStore()
-    store.store_catalog(text)
-    with pytest.raises((JournalDamaged, BadRequest)):
-        Catalogue(store)
-
-
 def test_a_short_lease_is_allowed_and_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "dejaqueue.broker")
-    catalogue = Catalogue(MemoryStore())
+    catalogue = LoneCatalogue(MemoryStore())
     catalogue.create(Topic("a", lease_ms=1_000, lease_ahead_ms=1_000), exist_ok=False)
     assert caplog.messages == []
     catalogue.create(Topic("b", lease_ms=999), exist_ok=False)

@@ -48,8 +48,14 @@ def session(broker: Broker, sink: Pushes) -> ConsumerSession:
 
 def test_it_has_looked_when_every_partition_has(broker: Broker) -> None:
     """One of them is held up until the others have answered."""
-    held, go_on = session(broker, Pushes()), Event()
-    stuck = broker.runtime("t").look(2, lambda _: go_on.wait(20))
+    held, began, go_on = session(broker, Pushes()), Event(), Event()
+
+    def wait(_partition: object) -> bool:
+        began.set()
+        return go_on.wait(20)
+
+    stuck = broker.runtime("t").look(2, wait)
+    assert began.wait(20)  # a partition that nobody has used yet is not asked
     looked = held.looked()
     first = broker.runtime("t").change(0, lambda _: None)
     if broker.worker_of("t", 0) is not broker.worker_of("t", 2):
@@ -64,9 +70,11 @@ def test_it_has_looked_when_every_partition_has(broker: Broker) -> None:
 def test_a_partition_that_cannot_be_read_ends_the_look(failed: int) -> None:
     looks: list[Future[None]] = [Future() for _ in range(3)]
     topic = SimpleNamespace(
-        partitions=SimpleNamespace(numbers=range(3)),
+        has_journal=lambda number: number != 3,
         change=lambda number, _function: looks[number],
-        dispatcher=SimpleNamespace(add=lambda *_: None),
+        dispatcher=SimpleNamespace(
+            add=lambda *_: None, waiting=SimpleNamespace(occupied=[0, 1, 2, 3])
+        ),
     )
     clock = SimpleNamespace(now_us=lambda: 0)
     made: Any = ConsumerSession

@@ -22,6 +22,7 @@ from dejaqueue.local import LocalTransport
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.testing.faulty_journal import FaultyFileSystem
+from dejaqueue.testing.virtual_clock import VirtualClock
 
 
 @pytest.fixture
@@ -58,6 +59,17 @@ def test_phases_of_a_life() -> None:
 def test_broker_that_serves_is_ready(broker: Broker) -> None:
     send(broker)
     assert health_of(broker).is_ready
+    assert health_of(broker).warnings == ()
+
+
+def test_a_clock_that_nothing_keeps_is_a_warning__and_no_reason(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dejaqueue.clock._adjtimex", lambda timex: 5)
+    assert health_of(broker) == Health(
+        warnings=("no time synchronisation keeps the machine's clock, says its kernel",)
+    )
+    broker.clock = VirtualClock()
     assert health_of(broker).warnings == ()
 
 

@@ -107,35 +107,6 @@ def test_delays_go_by_the_brokers_clock() -> None:
     assert len([call for call in transport.calls if call[0] == "clock"]) == 3
 
 
-def test_a_million_rows_are_pipelined() -> None:
-    transport = FakeTransport(ok)
-
-    async def main(client: AsyncClient) -> Any:
-        ids = np.arange(20_000)
-        assert (await client.cancel("t", ids=ids)).ok
-        return await client.move("t", ids=ids, due=ids + 1_800_000_000_000)
-
-    assert len(run(transport, main)) == 20_000
-    cancel, move = transport.writes
-    assert (cancel.stream.op, move.stream.op) == ("cancel", "move")
-    assert [batch.num_rows for _, batch, _ in move.sent] == [8_192, 8_192, 3_616]
-    assert move.sent[1][1].column("due")[0].as_py() == 8_192 + 1_800_000_000_000
-    assert move.sent[0][1].schema.names == ["id", "due"]
-
-
-def test_moves_and_cancels_by_key() -> None:
-    transport = FakeTransport(ok)
-
-    async def main(client: AsyncClient) -> None:
-        assert (await client.move("t", key="a", due=1_800_000_000_000)).ok
-        assert (await client.cancel("t", keys=["a", "b"])).ok
-        assert (await client.cancel("t", id=5)).ok
-
-    run(transport, main)
-    sent = [write.sent[0][1].to_pydict() for write in transport.writes]
-    assert sent == [{"key": ["a"], "due": [1_800_000_000_000]}, {"key": ["a", "b"]}, {"id": [5]}]
-
-
 @pytest.mark.parametrize(
     "call",
     [

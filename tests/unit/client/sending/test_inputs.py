@@ -76,14 +76,6 @@ def test_bad_delays(delay: Any) -> None:
         inputs.delay_ms_of(delay)
 
 
-def test_payloads() -> None:
-    assert inputs.payload_of("é") == "é".encode()
-    assert inputs.payload_of(bytearray(b"x")) == b"x"
-    assert inputs.payload_of(memoryview(b"x")) == b"x"
-    with pytest.raises(BadRequest, match=r"^payload: bytes or str"):
-        inputs.payload_of(7)
-
-
 def test_a_conforming_batch_is_sent_as_it_is() -> None:
     batch = pa.RecordBatch.from_arrays(
         [pa.array([b"a"]), pa.array([5])],
@@ -196,6 +188,10 @@ def test_dicts() -> None:
     assert sent["due"].to_pylist() == [NOON_MS, NOW_MS + 2_500, NOW_MS]
     assert sent["key"].to_pylist() == ["k", None, None]
     assert whole([b"a", "b"]).schema.names == ["payload"]
+    assert whole([{"json": {"a": 1}}, {"json": None}])["payload"].to_pylist() == [
+        b'{"a":1}',
+        b"null",
+    ]
 
 
 def test_dicts_with_everything() -> None:
@@ -220,6 +216,8 @@ def test_dicts_with_everything() -> None:
         ({"payload": b"x", "due": 5, "delay": 5}, "messages[1].delay"),
         ({"payload": b"x", "priority": -1}, "messages[1].priority"),
         ({"payload": b"x", "key": 5}, "messages[1].key"),
+        ({"payload": b"x", "json": 1}, "messages[1].json"),
+        ({"json": [{1}]}, "messages[1].json[0]"),
         (7, "messages[1]"),
     ],
     ids=str,

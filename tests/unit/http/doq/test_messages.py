@@ -10,7 +10,7 @@ import pytest
 
 from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.broker import Broker
-from dejaqueue.errors import BadRequest, DejaQError, Refused, TopicUnknown, TryLater
+from dejaqueue.errors import BadRequest, DejaQError, DuplicateKey, Refused, TopicUnknown, TryLater
 from dejaqueue.http.doq import messages as module
 from dejaqueue.http.doq.ids import Ids
 from dejaqueue.http.doq.messages import Messages
@@ -51,6 +51,34 @@ def test_an_id_is_made_or_is_the_producers__and_one_id_is_one_message(messages: 
     assert third.id == "77"
     assert again == found, "it is the one that lives"
     assert (again.content, third.content) == ("c", "c")
+
+
+def test_a_topic_that_was_made_to_reject_says_which_message_has_the_id(
+    messages: Messages, broker: Broker
+) -> None:
+    """And a message of its own is not said to be another sender's."""
+    broker.create_topic(Topic("strict"))
+
+    async def send() -> list[Row]:
+        return [await put(messages, content, "strict", id="77") for content in "ab"]
+
+    with pytest.raises(DuplicateKey, match=r"the key '77', its id is \d+$") as refused:
+        run(send())
+    assert refused.value.id >= 0
+    assert run(messages.get("strict", "77")).content == "a"
+
+
+def test_an_id_that_was_made_is_made_anew_where_a_topic_rejects_it(
+    messages: Messages, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic(Topic("strict"))
+    ids = iter(["77", "77", "78"])
+    monkeypatch.setattr(messages._ids, "take", lambda count: [next(ids)])
+
+    async def send() -> list[str]:
+        return [(await put(messages, content, "strict")).id for content in "ab"]
+
+    assert run(send()) == ["77", "78"]
 
 
 def test_an_id_whose_message_is_gone_can_be_used_again(messages: Messages) -> None:

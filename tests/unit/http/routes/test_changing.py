@@ -29,6 +29,18 @@ def test_messages_are_moved_by_id_and_by_key(api: Api) -> None:
     assert (page[0]["priority"], page[0]["group"]) == (7, "g")
 
 
+def test_a_message_is_shifted_unless_it_was_moved_meanwhile(api: Api) -> None:
+    sent = api.send("a", due=LATER)
+    body = {"messages": [{"id": sent, "by_ms": -5_000, "if_due": LATER}]}
+    assert statuses(api.post("/v1/topics/t/move", body)) == ["OK"]
+    assert statuses(api.post("/v1/topics/t/move", body)) == ["CHANGED"]
+    gone = {"messages": [{"id": sent, "if_due": LATER_MS}]}
+    assert statuses(api.post("/v1/topics/t/cancel", gone)) == ["CHANGED"]
+    assert api.get("/v1/topics/t/messages")["messages"][0]["due"] == LATER_MS - 5_000
+    gone = {"messages": [{"id": sent, "if_due": LATER_MS - 5_000}]}
+    assert statuses(api.post("/v1/topics/t/cancel", gone)) == ["OK"]
+
+
 def test_what_is_leased_stays(api: Api) -> None:
     sent = api.send("a")
     [leased] = api.lease()

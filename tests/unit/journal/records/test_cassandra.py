@@ -21,6 +21,7 @@ from dejaqueue.journal.records.cassandra import (
     CassandraRecordLog,
     CassandraRecordStore,
 )
+from tests.unit.journal.records.log_cases import LogCases, contents
 
 Rows = list[SimpleNamespace]
 
@@ -204,11 +205,11 @@ def log(store: CassandraRecordStore) -> CassandraRecordLog:
     return opened
 
 
-def contents(log: CassandraRecordLog) -> list[tuple[int, bytes]]:
-    return list(log.read(1, 1_000))
-
-
 # --- records
+
+
+class TestLog(LogCases):
+    """The cases of every log; what is this server's own is below."""
 
 
 def test_an_append_is_one_conditional_batch(log: CassandraRecordLog, session: Session) -> None:
@@ -216,16 +217,6 @@ def test_an_append_is_one_conditional_batch(log: CassandraRecordLog, session: Se
     log.append(0, [[b"a", b"b"], [memoryview(b"c")]])
     assert (log.last(), contents(log)) == (2, [(1, b"ab"), (2, b"c")])
     assert session.batches == [2]
-
-
-@pytest.mark.parametrize("after", [0, 1, 3])
-def test_an_append_elsewhere_than_behind_the_last_record_is_fenced(
-    log: CassandraRecordLog, after: int
-) -> None:
-    log.append(0, [[b"a"], [b"b"]])
-    with pytest.raises(Fenced, match=rf"the last record is not {after}"):
-        log.append(after, [[b"x"]])
-    assert contents(log) == [(1, b"a"), (2, b"b")]
 
 
 def test_a_batch_has_a_most_of_bytes_and_of_records(
@@ -265,16 +256,6 @@ def test_reading_goes_on_by_the_size_of_what_came(
     assert list(log.read(26, 99)) == []
 
 
-def test_numbers_stay_when_records_are_dropped__also_all_of_them(log: CassandraRecordLog) -> None:
-    log.append(0, [[b"a"], [b"b"], [b"c"]])
-    log.drop_before(3)
-    assert (log.last(), contents(log)) == (3, [(3, b"c")])
-    log.drop_before(99)
-    assert (log.last(), contents(log)) == (3, [])
-    log.append(3, [[b"d"]])
-    assert contents(log) == [(4, b"d")]
-
-
 def test_dropping_a_topic_fences_who_still_has_it__and_hides_nothing_that_comes_later(
     store: CassandraRecordStore, log: CassandraRecordLog
 ) -> None:
@@ -308,13 +289,6 @@ def test_a_log_that_is_appended_to_again_and_again_is_not_dropped(
     with pytest.raises(Unavailable, match="somebody appends to it again and again"):
         log.drop()
     assert len(tries) == TRIES
-
-
-def test_a_closed_log_does_nothing_more(log: CassandraRecordLog) -> None:
-    log.close()
-    for call in (log.last, lambda: log.append(0, [[b"x"]]), lambda: list(log.read(1, 2))):
-        with pytest.raises(Unavailable, match="the log is closed"):
-            call()
 
 
 # --- objects

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.errors import Fenced, JournalDamaged, Unavailable
+from dejaqueue.errors import JournalDamaged, Unavailable
 from dejaqueue.journal.records import redis as records
 from dejaqueue.journal.records.redis import APPEND, DROP, PUT, RedisRecordLog, RedisRecordStore
+from tests.unit.journal.records.log_cases import LogCases, contents
 
 redis = pytest.importorskip("redis")
 
@@ -161,27 +162,17 @@ def log(store: RedisRecordStore) -> RedisRecordLog:
     return opened
 
 
-def contents(log: RedisRecordLog) -> list[tuple[int, bytes]]:
-    return list(log.read(1, 1_000))
-
-
 # --- records
+
+
+class TestLog(LogCases):
+    """The cases of every log; what is this server's own is below."""
 
 
 def test_a_log_begins_with_its_first_append(log: RedisRecordLog) -> None:
     assert (log.last(), contents(log)) == (0, [])
     log.append(0, [[b"a", b"b"], [memoryview(b"c")]])
     assert (log.last(), contents(log)) == (2, [(1, b"ab"), (2, b"c")])
-
-
-@pytest.mark.parametrize("after", [0, 1, 3])
-def test_an_append_elsewhere_than_behind_the_last_record_is_fenced(
-    log: RedisRecordLog, after: int
-) -> None:
-    log.append(0, [[b"a"], [b"b"]])
-    with pytest.raises(Fenced, match=rf"the last record is not {after}"):
-        log.append(after, [[b"x"]])
-    assert log.last() == 2
 
 
 def test_one_call_has_a_most_of_bytes__and_numbers_go_on(
@@ -233,28 +224,11 @@ def test_reading_goes_on_by_the_size_of_what_came(
     assert list(log.read(26, 99)) == []
 
 
-def test_numbers_stay_when_records_are_dropped__also_all_of_them(log: RedisRecordLog) -> None:
-    log.append(0, [[b"a"], [b"b"], [b"c"]])
-    log.drop_before(3)
-    assert (log.last(), contents(log)) == (3, [(3, b"c")])
-    log.drop_before(99)
-    assert (log.last(), contents(log)) == (3, [])
-    log.append(3, [[b"d"]])
-    assert contents(log) == [(4, b"d")]
-
-
 def test_dropping_a_topic_takes_all_its_logs_and_no_other(store: RedisRecordStore) -> None:
     for topic, partition in (("t", 0), ("t", 1), ("t2", 0)):
         store.open(topic, partition).append(0, [[b"x"]])
     store.drop("t")
     assert [store.open(*name).last() for name in (("t", 0), ("t", 1), ("t2", 0))] == [0, 0, 1]
-
-
-def test_a_closed_log_does_nothing_more(log: RedisRecordLog) -> None:
-    log.close()
-    for call in (log.last, lambda: log.append(0, [[b"x"]]), lambda: list(log.read(1, 2))):
-        with pytest.raises(Unavailable, match="the log is closed"):
-            call()
 
 
 # --- objects

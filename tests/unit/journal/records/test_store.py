@@ -89,17 +89,17 @@ def test_a_text_that_is_damaged_does_not_hide_the_topic(
     assert "what was kept beside journals is lost" in caplog.text
 
 
-def test_the_catalogue_is_checked__and_there_is_none_at_first(
+def test_a_document_is_checked__and_there_is_none_at_first(
     make: MakeStore, records: MemoryRecordStore
 ) -> None:
     store = make()
-    assert store.load_catalog() is None
-    store.store_catalog("the catalogue")
-    assert store.load_catalog() == "the catalogue"
-    content = records.objects["catalogue"]
-    records.objects["catalogue"] = content.replace(b"the", b"The")
+    assert store.load_document("cluster") is None
+    store.store_document("cluster", "the cluster")
+    assert store.load_document("cluster") == "the cluster"
+    content = records.objects["documents/cluster"]
+    records.objects["documents/cluster"] = content.replace(b"the", b"The")
     with pytest.raises(JournalDamaged):
-        store.load_catalog()
+        store.load_document("cluster")
 
 
 def test_only_documents_that_there_are_have_a_place(make: MakeStore) -> None:
@@ -211,6 +211,6 @@ def test_a_closed_store_does_nothing_more__and_closing_twice_is_fine(make: MakeS
     store.close()
     with pytest.raises(Unavailable):
         journal.append([make_ack(1)], 0, 1)
-    for call in (store.load_catalog, store.made, lambda: store.open("t", 1)):
+    for call in (lambda: store.load_document("cluster"), store.made, lambda: store.open("t", 1)):
         with pytest.raises(Unavailable, match="the store is closed"):
             call()

@@ -180,9 +180,9 @@ def test_rows_freed_twice_are_our_bug_and_no_loss() -> None:
     journal.free(locators(gone))
     cover(journal)
     assert middle not in journal.log.listed.segments
-    live = journal.log._live.copy()
+    live = journal.log.room.live.copy()
     journal.free(locators(gone))  # they would be taken off the segment before
-    assert (journal.log._live == live).all()
+    assert (journal.log.room.live == live).all()
     assert read_rows(journal, kept) == [written[locator] for locator in kept]
 
 

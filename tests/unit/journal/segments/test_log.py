@@ -176,4 +176,4 @@ def test_rows_freed_twice_take_nothing_from_a_neighbour() -> None:
     one.free(rows)
     with pytest.raises(Exception, match="not live"):
         one.free(rows)
-    assert one.log._live.tolist() == [5]
+    assert one.log.room.live.tolist() == [5]

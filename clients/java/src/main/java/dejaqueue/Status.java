@@ -8,6 +8,7 @@ public enum Status {
     LEASE_LOST,
     DUPLICATE,
     KEPT,
+    CHANGED,
     /** A later broker's. */
     OTHER;
 

@@ -1,0 +1,81 @@
+"""What do 100,000 topics cost that nobody uses?
+
+A broker in a program of its own makes them, 16 callers at a time, and is killed; another one starts
+on what it left. `made` is topics a second; `bytes` what is appended to the catalogue for each, its
+snapshots included; `memory` anonymous memory for each, after they were made, and `memory_started`
+after the start, that of the broker itself included; `start` the seconds of the start, of which
+`start_processor` were processor time, `open_files` the descriptors then, `idle` percent of a core.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.percentiles import spread
+from bench.results import Outcome, Row
+from bench.systems.servers import environment
+from bench.systems.system import Plan
+
+QUESTION = "topics"
+TOPICS = 100_000
+QUICK_TOPICS = 2_000
+CALLERS = 16
+ROUNDS_MAX = 3
+UNITS = {
+    "made": "topics/s",
+    "bytes": "bytes",
+    "memory": "bytes",
+    "memory_started": "bytes",
+    "start": "s",
+    "start_processor": "s",
+    "open_files": "files",
+    "idle": "%",
+}
+
+Report = Callable[[str], None]
+
+
+def measure(plan: Plan, report: Report) -> Outcome:
+    """Answer the question."""
+    count = QUICK_TOPICS if plan.quick else TOPICS
+    outcome, found = Outcome(), dict[str, list[float]]()
+    for number in range(1, min(plan.rounds, ROUNDS_MAX) + 1):
+        folder = plan.folder / f"topics-{number}"
+        try:
+            figures = _one_round(folder, count)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        for name, value in figures.items():
+            found.setdefault(name, []).append(value)
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
+        report(f"round {number}: {shown}")
+    for name, values in found.items():
+        outcome.spreads[f"dejaq/{name}"] = spread(values)
+        median = round(outcome.spreads[f"dejaq/{name}"]["median"], 4)
+        outcome.rows.append(Row(QUESTION, "dejaq", name, median, UNITS[name]))
+    return outcome
+
+
+def _one_round(folder: Path, count: int) -> dict[str, float]:
+    made, started = _life(folder, count), _life(folder, 0)
+    if (made["topics"], started["topics"]) != (count, count):
+        raise AssertionError(f"not {count} topics: {made['topics']}, then {started['topics']}")
+    figures = {name: made[name] for name in ("made", "bytes", "memory")}
+    figures |= {name: started[name] for name in ("start", "start_processor", "open_files", "idle")}
+    return figures | {"memory_started": started["memory"]}
+
+
+def _life(folder: Path, count: int) -> dict[str, float]:
+    """What a broker says of itself before it is killed."""
+    command = [sys.executable, "-m", "bench.topic_life", str(folder), str(count), str(CALLERS)]
+    life = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=False)
+    if life.returncode != -signal.SIGKILL:
+        raise AssertionError(f"a broker ended by itself, with status {life.returncode}")
+    figures: dict[str, float] = json.loads(life.stdout)
+    return figures

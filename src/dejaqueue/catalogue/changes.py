@@ -1,0 +1,159 @@
+"""Changes of the catalogue: one entry of its journal each, as JSON.
+
+    {"made": {"name": …}}            a topic is there, with what differs from the defaults
+    {"altered": {"name": …}}         it has these settings now; more partitions are among them
+    {"used": name}                   its journals may be there: that they are missing is damage
+    {"deleting": name}               it is gone for everybody; its journals are still there
+    {"closed": [name, ids_from]}     nobody writes to them any more; all its ids are below that one
+    {"deleted": name}                its journals are dropped: what is kept now is a tombstone
+
+Room: catalogue; pure.
+Holds: `from_bytes(to_bytes(change)) == change`; a setting that is left out has the default that it
+had in FORMAT, so whoever changes a default raises FORMAT.
+See: state.py for what they do; docs/reference/journal-format.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dejaqueue.errors import JournalDamaged
+from dejaqueue.model import Assignment, OnDuplicate, Topic, TopicKind
+
+FORMAT = 1
+"""Of the entries and of the snapshots."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeTopic:
+    """A topic is there. Its number is the revision of this change."""
+
+    topic: Topic
+
+    @property
+    def name(self) -> str:
+        """Of the topic."""
+        return self.topic.name
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredTopic:
+    """A topic has these settings now; perhaps more partitions."""
+
+    topic: Topic
+
+    @property
+    def name(self) -> str:
+        """Of the topic."""
+        return self.topic.name
+
+
+@dataclass(frozen=True, slots=True)
+class UsedTopic:
+    """The journals of a topic were let be made: somebody uses it for the first time."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletingTopic:
+    """A topic is gone for whoever asks; its journals are not."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedTopic:
+    """Nobody writes to the journals of a topic that is being deleted.
+
+    Attributes:
+        ids_from: every sequence that one of its partitions gave is below this.
+    """
+
+    name: str
+    ids_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTopic:
+    """The journals of a topic that was closed, or never used, are dropped."""
+
+    name: str
+
+
+Change = MadeTopic | AlteredTopic | UsedTopic | DeletingTopic | ClosedTopic | DeletedTopic
+
+_DEFAULTS = Topic("")
+_SETTINGS = tuple((field.name, getattr(_DEFAULTS, field.name)) for field in fields(Topic))
+_WORDS: dict[str, Callable[[str], Any]] = {
+    "kind": TopicKind,
+    "on_duplicate": OnDuplicate,
+    "assignment": Assignment,
+}
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+
+
+def settings_of(topic: Topic) -> dict[str, Any]:
+    """What differs from the defaults, as JSON values."""
+    found = {}
+    for name, default in _SETTINGS:
+        value = getattr(topic, name)
+        if value != default:
+            found[name] = str(value) if name in _WORDS else value
+    return found
+
+
+def topic_from(values: dict[str, Any]) -> Topic:
+    """The topic of `settings_of`: it was checked when it was made.
+
+    Raises:
+        TypeError, ValueError: it is not one.
+    """
+    words = {name: _WORDS[name](values[name]) for name in _WORDS if name in values}
+    return Topic(**(values | words if words else values))
+
+
+def to_bytes(change: Change) -> bytes:
+    """As JSON."""
+    values: dict[str, Any]
+    match change:
+        case MadeTopic(topic):
+            values = {"made": settings_of(topic)}
+        case AlteredTopic(topic):
+            values = {"altered": settings_of(topic)}
+        case UsedTopic(name):
+            values = {"used": name}
+        case DeletingTopic(name):
+            values = {"deleting": name}
+        case ClosedTopic(name, ids_from):
+            values = {"closed": [name, ids_from]}
+        case DeletedTopic(name):
+            values = {"deleted": name}
+    return _ENCODER.encode(values).encode()
+
+
+def from_bytes(text: bytes) -> Change:
+    """The change of `to_bytes`. Raises JournalDamaged."""
+    try:
+        [(word, value)] = json.loads(text.decode()).items()
+        return _READ[word](value)
+    except (ValueError, KeyError, TypeError, AttributeError) as wrong:
+        raise JournalDamaged(f"a change of the catalogue: {wrong!r}") from wrong
+
+
+def _closed(values: list[Any]) -> ClosedTopic:
+    name, ids_from = values
+    return ClosedTopic(str(name), int(ids_from))
+
+
+_READ: dict[str, Callable[[Any], Change]] = {
+    "made": lambda values: MadeTopic(topic_from(values)),
+    "altered": lambda values: AlteredTopic(topic_from(values)),
+    "used": lambda name: UsedTopic(str(name)),
+    "deleting": lambda name: DeletingTopic(str(name)),
+    "closed": _closed,
+    "deleted": lambda name: DeletedTopic(str(name)),
+}

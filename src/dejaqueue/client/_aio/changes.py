@@ -1,0 +1,146 @@
+"""Changing messages by name with the asynchronous client: move and cancel, by id or by key.
+
+Room: client. The source of _sync/changes.py (scripts/generate_sync_client.py): change this one.
+See: client/changes.py for the columns; browse.py for changes by filter; rule 9.
+"""
+
+from __future__ import annotations
+
+from typing import overload
+
+from dejaqueue.client._aio import waiting
+from dejaqueue.client.changes import Change
+from dejaqueue.client.core import ClientCore
+from dejaqueue.client.results import Settled
+from dejaqueue.model import RowStatus
+
+
+class AsyncChanges:
+    """The part of a client that changes messages which it names."""
+
+    _core: ClientCore
+
+    @overload
+    async def move(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,
+        key: str | None = None,
+        due: object = None,
+        delay: object = None,
+        by: object = None,
+        priority: object = None,
+        group: object = None,
+        if_due: object = None,
+    ) -> RowStatus: ...
+
+    @overload
+    async def move(
+        self,
+        topic: str,
+        *,
+        ids: object = None,
+        keys: object = None,
+        due: object = None,
+        delay: object = None,
+        by: object = None,
+        priority: object = None,
+        group: object = None,
+        if_due: object = None,
+    ) -> Settled: ...
+
+    async def move(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,  # noqa: A002 - the field's name
+        ids: object = None,
+        key: str | None = None,
+        keys: object = None,
+        due: object = None,
+        delay: object = None,
+        by: object = None,
+        priority: object = None,
+        group: object = None,
+        if_due: object = None,
+    ) -> RowStatus | Settled:
+        """Give messages that are not leased yet another due time, priority or group, one or a
+        million (rule 9).
+
+        What changes is one value for all messages, or one for each row; None = as it is.
+
+        Args:
+            topic: whose messages.
+            id, ids, key, keys: exactly one of them: an id or key, or a column of them.
+            due: the new due time: a datetime with a time zone, or UTC milliseconds.
+            delay: instead of `due`: from now, a timedelta or seconds.
+            by: instead of `due`: so much later than each is due, a timedelta or seconds; negative =
+                earlier. What would leave the years 1970 to 9999 stays at their end.
+            priority: 0 is most urgent.
+            group: "" = none.
+            if_due: only if the message is due then, as whoever decided this has seen it (`get`,
+                `peek`); a message that somebody moved meanwhile is CHANGED, and stays.
+
+        Returns:
+            Of one message its status: OK, NOT_FOUND, LEASED (too late), or CHANGED; of `ids` or
+            `keys` a status per row.
+
+        Raises:
+            Unavailable: no broker in time; or the connection broke in the middle and the call,
+                sent again, found rows gone: whether it was this call is unknown. A move by `by`
+                without `if_due` is never sent again, as that could shift twice: if the connection
+                breaks in the middle, its outcome is unknown.
+        """
+        named = {"id": id, "ids": ids, "key": key, "keys": keys}
+        change = Change(due, delay, by, priority, group, if_due)
+        settled = await waiting.run(self._core.move, topic, named, change)
+        return settled if ids is not None or keys is not None else settled.only()
+
+    @overload
+    async def cancel(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,
+        key: str | None = None,
+        if_due: object = None,
+    ) -> RowStatus: ...
+
+    @overload
+    async def cancel(
+        self,
+        topic: str,
+        *,
+        ids: object = None,
+        keys: object = None,
+        if_due: object = None,
+    ) -> Settled: ...
+
+    async def cancel(
+        self,
+        topic: str,
+        *,
+        id: int | None = None,  # noqa: A002 - the field's name
+        ids: object = None,
+        key: str | None = None,
+        keys: object = None,
+        if_due: object = None,
+    ) -> RowStatus | Settled:
+        """Cancel messages that are not leased yet, one or a million (rule 9).
+
+        Args:
+            topic: whose messages.
+            id, ids, key, keys: exactly one of them, as for `move`.
+            if_due: only if the message is due then, as for `move`.
+
+        Returns:
+            Of one message its status: OK, NOT_FOUND, LEASED (too late), or CHANGED; of `ids` or
+            `keys` a status per row.
+
+        Raises:
+            Unavailable: as for `move`.
+        """
+        named = {"id": id, "ids": ids, "key": key, "keys": keys}
+        settled = await waiting.run(self._core.cancel, topic, named, if_due)
+        return settled if ids is not None or keys is not None else settled.only()

@@ -1,0 +1,47 @@
+"""The settings of a topic as keyword arguments, for type checkers and editors.
+
+Room: client. Types only: what a value may be is checked by `dejaqueue.Topic`, which also says what
+each setting means.
+Holds: the names are those of Topic (tests/unit/client/test_topic_settings.py compares them).
+See: docs/reference/semantics.md, Topic.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from dejaqueue.model import Assignment, OnDuplicate, TopicKind
+
+
+class LiveSettings(TypedDict, total=False):
+    """Settings that `create_topic` takes and `alter_topic` changes while messages flow."""
+
+    partitions: int | Literal["auto"]
+    lease_ms: int
+    lease_ahead_ms: int
+    max_payload_bytes: int
+    max_delay_ms: int
+    max_backlog_count: int
+    max_backlog_bytes: int
+    producer_rate_max: int
+    weights: dict[str, int]
+    group_in_flight_max: int
+    max_attempts: int
+    dead_letter: str
+    backoff_ms: int
+    backoff_factor: float
+    backoff_max_ms: int
+    backoff_jitter: float
+    on_duplicate: OnDuplicate | Literal["reject", "keep", "replace"]
+    assignment: Assignment | Literal["shared", "exclusive"]
+    paused: bool
+    auto_partitions: bool
+    history: bool
+
+
+class TopicSettings(LiveSettings, total=False):
+    """Settings that `create_topic` takes; the first three stay as they are."""
+
+    kind: TopicKind | Literal["timeline", "priority", "fair", "cron"]
+    ageing_ms: int
+    spread: int

@@ -1,0 +1,49 @@
+"""Which topics lie in which slots, by one version of the catalogue.
+
+Room: cluster. Any thread may ask; what is asked often is remembered.
+See: placement.py; node.py, which makes a new one when the catalogue has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dejaqueue.cluster.catalogue import ClusterCatalogue
+from dejaqueue.cluster.placement import PlacedTopic, slot_of
+
+
+class Layout:
+    """Topics and their slots.
+
+    Args:
+        version: of the catalogue that it is by; -1 = of none.
+
+    Attributes:
+        names: what is to be served of each slot; nothing of what is being deleted.
+    """
+
+    def __init__(
+        self, placed: Mapping[str, PlacedTopic] | None = None, slots: int = 1, version: int = -1
+    ) -> None:
+        self.version = version
+        self.names: dict[int, set[str]] = {}
+        self._placed = {} if placed is None else placed
+        self._slots = slots
+        self._slot_of: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, catalogue: ClusterCatalogue, slots: int) -> Layout:
+        """That of the catalogue as it is known now."""
+        version = catalogue.version  # before it is read: a change meanwhile makes another one
+        made = cls(catalogue.placed(), slots, version)
+        for topic in catalogue.by_name().values():
+            for name in topic.shards:
+                made.names.setdefault(made.slot(name), set()).add(name)
+        return made
+
+    def slot(self, name: str) -> int:
+        """The slot of a topic, or of a shard of one, whether or not it is known."""
+        slot = self._slot_of.get(name)
+        if slot is None:
+            slot = self._slot_of[name] = slot_of(name, self._placed, self._slots)
+        return slot
