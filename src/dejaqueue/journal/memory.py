@@ -11,6 +11,7 @@ See: segments/files.py for what a file system has to do.
 from __future__ import annotations
 
 import errno
+import itertools
 import mmap
 import os
 import threading
@@ -164,6 +165,11 @@ class MemoryFileSystem(FileSystem):
         return self.byte_count_max - used
 
 
+_NUMBERS = itertools.count(1 << 46, 1 << 10)
+"""Of topics that no catalogue has numbered: not by chance, so that a test is in the same shard each
+time; of the process, because tests open copies of one file system."""
+
+
 class MemoryStore(SegmentStore):
     """All journals of one broker, in memory."""
 
@@ -185,6 +191,9 @@ class MemoryStore(SegmentStore):
 
     def _new_identity(self) -> int:
         return 0
+
+    def _new_number(self) -> int:
+        return next(_NUMBERS)
 
     def _take_lock(self) -> DirectoryLock | None:
         return None
