@@ -187,7 +187,7 @@ def test_missing_and_foreign_segments_are_refused() -> None:
         with pytest.raises(JournalDamaged, match=f"{path.name}, offset 0: the segment is missing"):
             open_store(crippled).open("topic", 0)
     foreign = copied(disk)
-    foreign.rename(paths[0].parent, paths[0].parent.with_name("0002"))
+    foreign.rename(paths[0].parent, paths[0].parent.with_name("0001"))
     with pytest.raises(JournalDamaged, match="belongs to another shard"):
         open_store(foreign).open("topic", 1)
 

@@ -71,6 +71,17 @@ def _is_there(files: FileSystem, path: Path) -> bool:
     return True
 
 
+def _bare(error: DejaQError) -> DejaQError:
+    """An error without the frames that it came through. The append keeps it, and they keep the
+    append and the segments of that moment: until the collector came by, deleted segments would
+    take their room on a disk that is full."""
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
+    return error
+
+
 class ShardLog:
     """The log of one shard. Made by a store; see there for the settings.
 
@@ -186,10 +197,10 @@ class ShardLog:
                 for one in appends:
                     self._append_together([one])
             else:
-                appends[0].error = full
+                appends[0].error = _bare(full)
         except DejaQError as error:
             for one in appends:
-                one.error = one.error or error
+                one.error = one.error or _bare(error)
         except Exception as wrong:  # noqa: BLE001 - our bug: who appends is told
             bug = InternalError(f"{self.directory}: {type(wrong).__name__}: {wrong}")
             for one in appends:
@@ -206,7 +217,7 @@ class ShardLog:
             try:
                 encoded = self._encode(one, part, position, chain)
             except DejaQError as error:
-                one.error = error
+                one.error = _bare(error)
                 continue
             for entry in encoded:
                 pieces += entry.pieces
