@@ -82,7 +82,7 @@ class DirectoryLock:
             os.close(fd)
 
 
-class _LogPlace:
+class _KeptLog:
     """Where a log is, also while nobody has it open.
 
     Attributes:
@@ -153,8 +153,8 @@ class SegmentStore(JournalStore):
         """Held while a topic is made or dropped."""
         self._numbers: dict[str, int] = {}
         self._topics: dict[int, str] = {}
-        self._logs: list[_LogPlace] = []
-        self._own_logs: dict[str, _LogPlace] = {}
+        self._logs: list[_KeptLog] = []
+        self._own_logs: dict[str, _KeptLog] = {}
         """Of what the broker keeps for itself, by name."""
         self._snapshots: dict[str, frozenset[int]] = {}
         """Which partitions of a topic have snapshots, as far as that was asked."""
@@ -202,7 +202,7 @@ class SegmentStore(JournalStore):
         self.shards, self._identity = int(facts["shards"]), int(facts["identity"])
         names = [f"{shard:04d}" for shard in range(self.shards)]
         self._logs = [
-            _LogPlace(directory / name, shard, is_new=name not in there)
+            _KeptLog(directory / name, shard, is_new=name not in there)
             for shard, name in enumerate(names)
         ]
         self._files.make_directory(directory)
@@ -222,14 +222,14 @@ class SegmentStore(JournalStore):
         """See JournalStore.shard_of."""
         return ((number or self._numbers.get(topic, 0)) + partition) % self.shards
 
-    def _place(self, topic: str, partition: int) -> _LogPlace:
+    def _place(self, topic: str, partition: int) -> _KeptLog:
         if not topic.startswith(OWN_PREFIX):
             return self._logs[self.shard_of(topic, self._numbers[topic], partition)]
         with self._guard:
             place = self._own_logs.get(topic)
             if place is None:
                 directory = self.root / "topics" / topic / _OWN_LOG
-                place = self._own_logs[topic] = _LogPlace(directory, _OWN_SHARD, is_new=False)
+                place = self._own_logs[topic] = _KeptLog(directory, _OWN_SHARD, is_new=False)
             return place
 
     def make(self, topic: str, text: str = "", number: int = 0) -> None:
@@ -319,7 +319,7 @@ class SegmentStore(JournalStore):
         """What a partition is called in its log."""
         return self._numbers[topic] << _PARTITION_BITS | partition
 
-    def _open_log(self, place: _LogPlace) -> ShardLog:
+    def _open_log(self, place: _KeptLog) -> ShardLog:
         is_own = place.shard == _OWN_SHARD
         return ShardLog(
             self._files,
@@ -340,7 +340,7 @@ class SegmentStore(JournalStore):
         if asked:
             self.ask(asked)
 
-    def _leave(self, topic: str, partition: int, place: _LogPlace) -> None:
+    def _leave(self, topic: str, partition: int, place: _KeptLog) -> None:
         with place.guard:
             place.let_go()
         self._forget(topic, partition)
