@@ -15,6 +15,7 @@ from dejaqueue.journal.segments import snapshots
 from dejaqueue.journal.segments.files import FileSystem, OpenFile
 from dejaqueue.journal.segments.log import ShardLog
 from dejaqueue.journal.segments.proof import TailMark, write_mark
+from dejaqueue.journal.segments.room import LogRoom
 from dejaqueue.journal.segments.segment import Segment
 from tests.crash.crash_disk import RecordedFile, RecordingFiles
 from tests.crash.crash_states import Tally, run
@@ -61,13 +62,13 @@ def _no_sync_of_directories(patch: pytest.MonkeyPatch) -> None:
 
 
 def _given_back_before_the_snapshot(patch: pytest.MonkeyPatch) -> None:
-    inner = ShardLog._dead
+    inner = LogRoom._dead
 
-    def dead(self: ShardLog) -> list[Segment]:
-        self._floor = self.tail
+    def dead(self: LogRoom) -> list[Segment]:
+        self.floor = max((one.last for one in self.listed.segments), default=0)
         return inner(self)
 
-    patch.setattr(ShardLog, "_dead", dead)
+    patch.setattr(LogRoom, "_dead", dead)
 
 
 def _published_before_the_sync(patch: pytest.MonkeyPatch) -> None:
