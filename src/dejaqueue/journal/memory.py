@@ -165,7 +165,7 @@ class MemoryFileSystem(FileSystem):
         return self.byte_count_max - used
 
 
-_NUMBERS = itertools.count(1 << 46, 1 << 10)
+_NUMBERS = itertools.count(1 << 46, 1 << 24)
 """Of topics that no catalogue has numbered: not by chance, so that a test is in the same shard each
 time; of the process, because tests open copies of one file system."""
 

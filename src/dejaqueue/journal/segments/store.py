@@ -60,6 +60,15 @@ _OWN_SHARD: Final = 0xFFFF_FFFF
 """In the headers of such a log."""
 
 
+def spread(number: int) -> int:
+    """Where the partitions of a topic begin among the shards, before the modulus.
+
+    Topics that are each made and then used have every second number, so numbers themselves would
+    leave half of the shards, and of two workers one, without any.
+    """
+    return (number * 0x9E3779 & 0xFFFFFF) >> 8
+
+
 class DirectoryLock:
     """The right of this process to a directory, from creation to `release`."""
 
@@ -220,7 +229,7 @@ class SegmentStore(JournalStore):
 
     def shard_of(self, topic: str, number: int, partition: int) -> int:
         """See JournalStore.shard_of."""
-        return ((number or self._numbers.get(topic, 0)) + partition) % self.shards
+        return (spread(number or self._numbers.get(topic, 0)) + partition) % self.shards
 
     def _place(self, topic: str, partition: int) -> _KeptLog:
         if not topic.startswith(OWN_PREFIX):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dejaqueue.errors import InternalError, JournalDamaged, Locked, Unavailable
+from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.journal.segments.store import SegmentStore
 from dejaqueue.testing.journal_conformance import make_ack
 
@@ -127,16 +128,23 @@ def test_a_shard_of_which_a_note_was_lost_is_noted_again(tmp_path: Path) -> None
 def test_a_directory_keeps_its_shards(tmp_path: Path) -> None:
     store = SegmentStore(tmp_path, shards=3)
     store.make("t", number=1)
-    assert [store.shard_of("t", 1, number) for number in range(4)] == [1, 2, 0, 1]
+    assert [store.shard_of("t", 1, number) for number in range(4)] == [0, 1, 2, 0]
     store.open("t", 0).append([make_ack(1)], 0, 1)
     store.close()
     store = SegmentStore(tmp_path, shards=5)
     assert store.shards == 3
-    assert [store.shard_of("t", 0, number) for number in range(4)] == [1, 2, 0, 1]
+    assert [store.shard_of("t", 0, number) for number in range(4)] == [0, 1, 2, 0]
     store.close()
     (tmp_path / "shards.json").unlink()
     with pytest.raises(JournalDamaged, match=r"shards\.json: is missing"):
         SegmentStore(tmp_path)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, 4, 16])
+def test_topics_are_spread_over_shards__however_many_changes_come_between(stride: int) -> None:
+    store = MemoryStore()
+    found = [store.shard_of("t", 1 + stride * place, 0) for place in range(160)]
+    assert all(4 <= found.count(shard) <= 20 for shard in range(store.shards))
 
 
 def test_a_topic_has_the_number_that_it_was_given__or_one_that_no_other_had(tmp_path: Path) -> None:
