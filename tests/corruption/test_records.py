@@ -18,6 +18,7 @@ import xxhash
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.records import reading, record, snapshot_objects, store
 from dejaqueue.journal.segments.snapshots import Manifest
+from tests.corruption.apart import found_apart
 from tests.corruption.records import RecordImage, record_image
 from tests.corruption.rot import Outcome, Rot, spread_flips
 
@@ -92,20 +93,24 @@ def _says_nothing_of_damage(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RecordJournal, "repairs", [])
 
 
-@pytest.mark.parametrize(
-    ("plant", "kind"),
-    [
-        (_believes_records, "replicated record"),
-        (_believes_snapshots, "replicated snapshot"),
-        (_believes_documents, "replicated document"),
-    ],
-)
-def test_a_planted_bug_is_found(
-    plant: Callable[[pytest.MonkeyPatch], None], kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+PLANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "replicated record": _believes_records,
+    "replicated snapshot": _believes_snapshots,
+    "replicated document": _believes_documents,
+}
+
+
+def search(kind: str) -> bool:
+    """Plant the bug of a kind of bytes, and flip bits until one goes wrong."""
     rot = Rot(image())
-    plant(monkeypatch)
-    assert any(_goes_wrong(rot, flip) for flip in spread_flips(image(), 400, 9, only=kind))
+    with pytest.MonkeyPatch.context() as patch:
+        PLANTS[kind](patch)
+        return any(_goes_wrong(rot, flip) for flip in spread_flips(image(), 400, 9, only=kind))
+
+
+@pytest.mark.parametrize("kind", PLANTS)
+def test_a_planted_bug_is_found(kind: str) -> None:
+    assert found_apart("tests.corruption.test_records", kind)
 
 
 def test_a_broker_that_says_nothing_of_damage_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

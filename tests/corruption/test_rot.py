@@ -16,6 +16,7 @@ from dejaqueue.journal.segments import recovery, segment, snapshots, store
 from dejaqueue.journal.segments.files import read_file
 from dejaqueue.journal.segments.proof import MARK_NAME
 from dejaqueue.journal.segments.snapshots import Manifest
+from tests.corruption.apart import found_apart
 from tests.corruption.images import rich_image
 from tests.corruption.rot import FileImage, Outcome, Rot, kind_of, spread_flips
 
@@ -104,28 +105,37 @@ def _believes_old_entries(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(segment.Segment, "verify", lambda self, places: None)
 
 
-@pytest.mark.parametrize(
-    ("plant", "kind"),
-    [
-        (_believes_entries, "segment"),
-        (_believes_snapshots, "snapshot part"),
-        (_believes_documents, "keys.json"),
-        (_cuts_in_the_middle, "segment"),
-        (_believes_no_proof_of_the_tail, "segment"),
-        (_says_nothing_of_damage, "snapshot part"),
-    ],
-)
-def test_a_planted_bug_is_found(
-    plant: Callable[[pytest.MonkeyPatch], None], kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+PLANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
+    "entries": (_believes_entries, "segment"),
+    "snapshots": (_believes_snapshots, "snapshot part"),
+    "documents": (_believes_documents, "keys.json"),
+    "middle": (_cuts_in_the_middle, "segment"),
+    "tail": (_believes_no_proof_of_the_tail, "segment"),
+}
+
+
+def search(name: str) -> bool:
+    """Plant a bug, and flip bits until one goes wrong."""
+    plant, kind = PLANTS[name]
     rot = Rot(FileImage(image()))
-    plant(monkeypatch)
-    flips = spread_flips(FileImage(image()), 400, 9, only=kind)
-    if plant is _says_nothing_of_damage:
-        outcomes = {rot.flip(*flip) for flip, _ in zip(flips, range(40), strict=False)}
-        assert Outcome.MENDED not in outcomes
-        return
-    assert any(_goes_wrong(rot, flip) for flip in flips)
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        return any(
+            _goes_wrong(rot, flip) for flip in spread_flips(FileImage(image()), 400, 9, only=kind)
+        )
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    assert found_apart("tests.corruption.test_rot", name)
+
+
+def test_a_broker_that_says_nothing_of_damage_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    rot = Rot(FileImage(image()))
+    flips = spread_flips(FileImage(image()), 400, 9, only="snapshot part")
+    _says_nothing_of_damage(monkeypatch)
+    outcomes = {rot.flip(*flip) for flip, _ in zip(flips, range(40), strict=False)}
+    assert Outcome.MENDED not in outcomes
 
 
 def _goes_wrong(rot: Rot, flip: tuple[object, int, int]) -> bool:
