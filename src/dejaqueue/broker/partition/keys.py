@@ -92,8 +92,8 @@ def _stored_keys(core: PartitionCore, locators: Int64s) -> pa.Array:
 def _key_column(entry: Entry) -> pa.StringArray:
     """The keys of an entry's rows, utf8, as a view."""
     column = entry.texts["key"]
-    offsets, data = np.ascontiguousarray(column.offsets, np.int32), pa.py_buffer(column.data)
-    return pa.StringArray.from_buffers(entry.rows, pa.py_buffer(offsets), data)
+    offsets = pa.py_buffer(np.ascontiguousarray(column.offsets, np.int32))
+    return pa.StringArray.from_buffers(entry.rows, offsets, pa.py_buffer(column.data))
 
 
 def find_repeats(keys: pa.StringArray, key_hashes: Int64s) -> Int64s | None:
