@@ -324,9 +324,8 @@ class Broker:
         runtime = self._serve(name)  # it reads nothing before it is rung
         with self._lock:
             self.check_running()
-            if self.node is None and self._is_gone(
-                runtime
-            ):  # who deletes it has looked here, or will
+            # Whoever deletes it has looked here before, or will.
+            if self.node is None and self._is_gone(runtime):
                 raise TopicUnknown(name)
             runtime = self._topics.setdefault(name, runtime)
         self._follow_catalogue([runtime])  # it may have changed since `_serve` read it
