@@ -345,7 +345,10 @@ class Broker:
             runtime = self._topics.pop(name, None)
         if runtime is None:
             return
+        if not drain:
+            runtime.ownership.end()
         runtime.close(handing_over.let_go if drain else lambda partition: partition.close())
+        runtime.ownership.end()  # what hangs longer than that lands in somebody else's time
         runtime.dispatcher.end_all(Unavailable(f"topic {name} is served by another broker now", 50))
 
     def catalogue_changed(self) -> None:

@@ -105,6 +105,7 @@ class Node:
         self._keys = keys or SharedKeys(coordinator, lease_ms, self._clock)
         self._member = Member(name, "", "", "", __version__)
         self._membership: Membership | None = None
+        self._place = 0
         self._broker: Broker | None = None
         self._catalogue: ClusterCatalogue | None = None
         self._view = View({}, {})
@@ -300,7 +301,10 @@ class Node:
 
     def _join(self) -> None:
         url, http_url = self._member.url, self._member.http_url
-        self._member = Member(self.name, new_session(), url, http_url, __version__, comparing=True)
+        session, place = new_session(), self._place
+        self._member = Member(
+            self.name, session, url, http_url, __version__, comparing=True, place=place
+        )
         self.clocks.begin()
         self._member = self._with_clock(self._member, self.coordinator.list(members.PREFIX))
         lock = self._where.lock()
@@ -380,6 +384,9 @@ class Node:
         log.error("node %s stops serving: its membership was not renewed in time", self.name)
         assert self._broker is not None
         with self._serving:
+            # Whose clock was right was there before whoever comes before it is back.
+            if self._membership is not None:
+                self._place = self._membership.place if self._member.takes else 0
             self._membership = None
             self._mine = {}
             served = [runtime.served_as for runtime in self._broker.runtimes()]

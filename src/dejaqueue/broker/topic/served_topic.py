@@ -107,7 +107,7 @@ class ServedTopic:
         partitions: by number; each is loaded when it is first used.
         claimed_dues: when the rows of claims became due, by partition and number of the claim; each
             partition's own, on its worker (claims.py).
-        served_as, journals, number: as in Service.
+        served_as, journals, number, ownership: as in Service.
     """
 
     def __init__(
@@ -136,6 +136,7 @@ class ServedTopic:
         self.turns = Turns(self.again)
         self.claimed_dues: dict[int, dict[int, Int64s]] = defaultdict(dict)
         self._service = service
+        self.ownership = service.ownership
         self._ports = ports
         self._duties_of = duties_of
         self._workers: list[PartitionWorker] = []
@@ -167,7 +168,7 @@ class ServedTopic:
         apart = worker.apart if ports.store.is_remote else None
         door = JournalDoor(
             lambda: self._open(number),
-            ownership=service.ownership,
+            ownership=self.ownership,
             listener=duties.listener,
             executor=ports.opener or (None if apart is None else apart.executor),
             comes_back=service.is_shared,
