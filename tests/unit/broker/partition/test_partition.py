@@ -60,6 +60,9 @@ class Owner:
     def fenced(self) -> None:
         self.fences += 1
 
+    def end(self) -> None:
+        raise AssertionError("a partition does not let go of its topic")
+
 
 class Broken(Chore):
     """Raises what the test says, once."""
