@@ -22,6 +22,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.changes import Change, condition_columns
+from dejaqueue.client.consuming.at_exit import close_at_exit
 from dejaqueue.client.consuming.clock_offset import ClockOffset
 from dejaqueue.client.consuming.consume_core import ConsumeSettings
 from dejaqueue.client.link import WriteLink, backoff_ms
@@ -210,6 +211,7 @@ class ClientCore:
             raise Unavailable("the client is closed")
         core = TopicCore(self.transport, stream, settings, self.clock, self.alarm, self.settle_link)
         self._consumers.add(core)
+        close_at_exit(core)
         return core
 
     def drain(self) -> None:
