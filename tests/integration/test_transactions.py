@@ -160,7 +160,7 @@ def test_auto_ack__done_when_sent(client: Client) -> None:
         one = next(consumer)
         with pytest.raises(BadRequest, match="nack"):
             one.nack()
-        settled = one.ack()
+        settled = one.ack(wait=True)
         assert settled is not None
         assert settled.ok
         one.ack(wait=False)
