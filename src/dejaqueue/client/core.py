@@ -22,9 +22,9 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.changes import Change, condition_columns
-from dejaqueue.client.consuming.at_exit import close_at_exit
 from dejaqueue.client.consuming.clock_offset import ClockOffset
 from dejaqueue.client.consuming.consume_core import ConsumeSettings
+from dejaqueue.client.consuming.program_end import close_at_exit
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.gather import VARIANTS, Gather

@@ -263,10 +263,10 @@ def _instants(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64] | None:
 def _int64s(column: pa.Array) -> npt.NDArray[np.int64]:
     """An int64 column without nulls; as `to_numpy`, for a third of its price."""
     end = column.offset + len(column)
-    data = column.buffers()[1]
-    if data is None:
+    buffer = column.buffers()[1]
+    if buffer is None:
         return np.zeros(0, dtype=np.int64)
-    return np.frombuffer(data, dtype=np.int64, count=end)[column.offset :]
+    return np.frombuffer(buffer, dtype=np.int64, count=end)[column.offset :]
 
 
 def _text(batch: pa.RecordBatch, name: str, byte_count_max: int) -> pa.Array | None:

@@ -22,7 +22,7 @@ EXIT_SECONDS_MAX = 5.0
 """Acks that have no answer by then may have been carried out or not."""
 
 
-class Closable(Protocol):
+class OpenConsumer(Protocol):
     """A consumer."""
 
     is_over: bool
@@ -32,10 +32,10 @@ class Closable(Protocol):
         ...
 
 
-_CONSUMERS: weakref.WeakSet[Closable] = weakref.WeakSet()
+_CONSUMERS: weakref.WeakSet[OpenConsumer] = weakref.WeakSet()
 
 
-def close_at_exit(consumer: Closable) -> None:
+def close_at_exit(consumer: OpenConsumer) -> None:
     """Close it when the program ends, if it is still there and open."""
     _CONSUMERS.add(consumer)
 
@@ -54,7 +54,7 @@ def close_all() -> None:
         closer.join(max(0.0, until - time.monotonic()))
 
 
-def _close(consumer: Closable) -> None:
+def _close(consumer: OpenConsumer) -> None:
     with suppress(DejaQError):
         consumer.close()
 

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from dejaqueue.client.consuming import at_exit
+from dejaqueue.client.consuming import program_end
 from dejaqueue.errors import Unavailable
 
 
@@ -22,7 +22,7 @@ class Consumer:
         self.is_over = False
         self.closed = 0
         self._hangs, self._wrong = hangs, wrong
-        at_exit.close_at_exit(self)
+        program_end.close_at_exit(self)
 
     def close(self) -> None:
         self.closed += 1
@@ -35,24 +35,24 @@ class Consumer:
 def test_those_that_are_open_are_closed() -> None:
     consumers = [Consumer(), Consumer(wrong=Unavailable("gone")), Consumer()]
     consumers[2].is_over = True
-    at_exit.close_all()
+    program_end.close_all()
     assert [consumer.closed for consumer in consumers] == [1, 1, 0]
 
 
 def test_one_that_hangs_holds_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(at_exit, "EXIT_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(program_end, "EXIT_SECONDS_MAX", 0.05)
     goes_on = threading.Event()
     hanging, other = Consumer(goes_on), Consumer()
-    at_exit.close_all()
+    program_end.close_all()
     assert (hanging.closed, other.closed) == (1, 1)
     goes_on.set()
 
 
 def test_one_that_is_gone_is_not_kept() -> None:
-    before = len(at_exit._CONSUMERS)
+    before = len(program_end._CONSUMERS)
     Consumer()
     gc.collect()
-    assert len(at_exit._CONSUMERS) <= before
+    assert len(program_end._CONSUMERS) <= before
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -60,7 +60,7 @@ def test_a_forked_child_has_none() -> None:
     consumer = Consumer()
     child = os.fork()
     if not child:
-        os._exit(len(at_exit._CONSUMERS))
+        os._exit(len(program_end._CONSUMERS))
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    assert consumer in at_exit._CONSUMERS
+    assert consumer in program_end._CONSUMERS
