@@ -498,6 +498,10 @@ class Broker:
             sender,
         )
 
+    def is_served_by(self, writer: Writer) -> bool:
+        """Whether an open stream writes to what is served here now under that name."""
+        return self._running and self._topics.get(writer.topic.served_as) is writer.topic
+
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
         """A consumer, without credit yet. Raises TopicUnknown, ResourceExhausted."""
         runtime = self.runtime(options.topic)

@@ -1,8 +1,8 @@
 """What both clients share: the connection, its write links, and calls that do not wait.
 
 Room: client. No faces: _aio/client.py and _sync/client.py add the waiting.
-Holds: one stream per topic and kind of batch; streams that were not used for long make room for
-others; closing waits for what is on its way.
+Holds: topics share streams (shared_streams.py), each has links of its own, which number its batches
+and send them again; closing waits for what is on its way.
 See: link.py, sending/gather.py, consuming/consume_core.py.
 """
 
@@ -24,6 +24,7 @@ from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.changes import Change, condition_columns
 from dejaqueue.client.consuming.clock_offset import ClockOffset
 from dejaqueue.client.consuming.consume_core import ConsumeSettings
+from dejaqueue.client.consuming.program_end import close_at_exit
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.gather import VARIANTS, Gather
@@ -38,11 +39,12 @@ from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span
 from dejaqueue.wire.frames import Reply
 
 Answer = TypeVar("Answer")
+Kept = TypeVar("Kept")
 Carry = Callable[[pa.RecordBatch], pa.RecordBatch]
 LinkFor = Callable[[tuple[str, ...]], WriteLink]
 """Gives the link for batches of these columns."""
-LINKS_MAX = 64
-"""Write streams kept open; the one unused for longest makes room."""
+LINKS_MAX = 16_384
+"""Links kept, by topic and kind of batch; an idle one that was made before others makes room."""
 WINDOW = 32
 """Batches of one link on their way at most."""
 CLOCK_US_MAX = 60_000_000
@@ -68,9 +70,9 @@ class ClientCore:
         self._measured_us = -1
         self._mutex = threading.Lock()
         self._links: OrderedDict[tuple[Any, ...], WriteLink] = OrderedDict()
-        self._gathers: dict[tuple[str, bool, bool], Gather] = {}
+        self._gathers: OrderedDict[tuple[Any, ...], Gather] = OrderedDict()
         self._consumers: weakref.WeakSet[TopicCore] = weakref.WeakSet()
-        self._producer_links: weakref.WeakSet[WriteLink] = weakref.WeakSet()
+        self._other_links: weakref.WeakSet[WriteLink] = weakref.WeakSet()
         self._closed = False
 
     def shown(self, kind: str, where: str) -> str:
@@ -81,7 +83,12 @@ class ClientCore:
     # --- links ---------------------------------------------------------------------------------
 
     def _new_link(
-        self, stream: WriteStream, window: int = WINDOW, *, repeats: bool = True
+        self,
+        stream: WriteStream,
+        window: int = WINDOW,
+        *,
+        repeats: bool = True,
+        shared: bool = False,
     ) -> WriteLink:
         if self._closed:
             raise Unavailable("the client is closed")
@@ -92,6 +99,7 @@ class ClientCore:
             retry_ms_max=self.retry_ms_max,
             window=window,
             repeats=repeats,
+            shared=shared,
         )
 
     def _producer_name(self) -> str:
@@ -100,54 +108,49 @@ class ClientCore:
         shown = self.name.encode()[:room].decode(errors="ignore")
         return f"{shown}-{name}" if shown else name
 
-    def link(self, stream: WriteStream, columns: tuple[str, ...], use: str = "") -> WriteLink:
-        """The link for batches of these columns; `use` keeps uses apart from each other."""
-        key = (stream, columns, use)
-        crowded: list[WriteLink] = []
+    def link(self, stream: WriteStream, columns: tuple[str, ...]) -> WriteLink:
+        """The link for batches of these columns."""
+        key = (stream, columns)
         with self._mutex:
             link = self._links.get(key)
-            if link is not None:
-                self._links.move_to_end(key)
-                return link
-            named = stream
-            if stream.op == "enqueue":
-                named = WriteStream(stream.topic, stream.op, stream.acks, self._producer_name())
-            link = self._links[key] = self._new_link(named)
-            for old in list(self._links):
-                if len(self._links) <= LINKS_MAX:
-                    break
-                if old != key and self._links[old].is_idle:
-                    crowded.append(self._links.pop(old))
-            gone = {id(old_link) for old_link in crowded}
-            for name in [n for n, g in self._gathers.items() if id(g.link) in gone]:
-                del self._gathers[name]
-        for old_link in crowded:
-            old_link.close()
+            if link is None:
+                link = self._links[key] = self._shared_link(stream)
+                for old in _crowded(self._links, lambda link: link.is_idle):
+                    self._other_links.add(old)
         return link
 
     def gather(self, topic: str, kind: tuple[bool, bool]) -> Gather:
         """Where single messages of this kind are gathered."""
-        gather = self._gathers.get((topic, *kind))
+        key = (topic, kind)
+        gather = self._gathers.get(key)
         if gather is None:
-            variant = VARIANTS[kind]
-            link = self.link(WriteStream(topic), tuple(variant.schema.names), "gather")
             with self._mutex:
-                gather = self._gathers.setdefault((topic, *kind), Gather(link, variant))
+                gather = self._gathers.get(key)
+                if gather is None:
+                    link = self._shared_link(WriteStream(topic))
+                    gather = self._gathers[key] = Gather(link, VARIANTS[kind])
+                    for old in _crowded(self._gathers, lambda gather: gather.link.is_idle):
+                        self._other_links.add(old.link)
         return gather
+
+    def _shared_link(self, stream: WriteStream) -> WriteLink:
+        if stream.op == "enqueue":
+            stream = WriteStream(stream.topic, stream.op, stream.acks, self._producer_name())
+        return self._new_link(stream, shared=True)
 
     def producer_link(
         self, topic: str, acks: str, window: int, columns: tuple[str, ...]
     ) -> WriteLink:
         """A link of a producer's own."""
         link = self._new_link(WriteStream(topic, "enqueue", acks, self._producer_name()), window)
-        self._producer_links.add(link)
+        self._other_links.add(link)
         return link
 
     def transaction_link(self, topic: str, op: str, transaction: str) -> WriteLink:
         """A link of a transaction's own."""
         producer = self._producer_name() if op == "enqueue" else ""
         link = self._new_link(WriteStream(topic, op, producer=producer, transaction=transaction))
-        self._producer_links.add(link)
+        self._other_links.add(link)
         return link
 
     def settle_link(self, stream: WriteStream) -> WriteLink:
@@ -208,6 +211,7 @@ class ClientCore:
             raise Unavailable("the client is closed")
         core = TopicCore(self.transport, stream, settings, self.clock, self.alarm, self.settle_link)
         self._consumers.add(core)
+        close_at_exit(core)
         return core
 
     def drain(self) -> None:
@@ -255,13 +259,28 @@ class ClientCore:
             if self._closed:
                 return
             self._closed = True
-            links = [*self._links.values(), *self._producer_links]
+            gathers = [gather.link for gather in self._gathers.values()]
+            links = [*self._links.values(), *gathers, *self._other_links]
         for consumer in list(self._consumers):
             consumer.close()
         for link in links:
             link.close()
         self.alarm.stop()
         self.transport.close()
+
+
+def _crowded(
+    kept: OrderedDict[tuple[Any, ...], Kept], is_idle: Callable[[Kept], bool]
+) -> list[Kept]:
+    """Take out what is too much, those that are idle; whoever has one goes on with it."""
+    gone = []
+    for _ in range(len(kept) - LINKS_MAX):
+        key, one = kept.popitem(last=False)
+        if is_idle(one):
+            gone.append(one)
+        else:
+            kept[key] = one
+    return gone
 
 
 def _write_all(link_for: LinkFor, batches: Iterable[pa.RecordBatch]) -> list[Reply]:

@@ -63,6 +63,7 @@ class WriteLink:
         window: batches on their way at most; `send` blocks when there are more.
         repeats: False = to do a batch twice is not the same as to do it once, and the broker would
             not notice: one that may have been carried out is not sent again, but Unavailable.
+        shared: its connections may carry batches of other links, too.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class WriteLink:
         retry_ms_max: int,
         window: int = 32,
         repeats: bool = True,
+        shared: bool = False,
     ) -> None:
         self.stream = stream
         self.window = threading.Semaphore(window)
@@ -81,6 +83,7 @@ class WriteLink:
         self._clock = clock
         self._retry_us_max = retry_ms_max * 1000
         self._repeats = repeats
+        self._shared = shared
         self._order = threading.Lock()  # held while numbering and writing
         self._state = threading.Lock()  # held for moments only; replies take it
         self._waiting: dict[int, _Waiting] = {}
@@ -153,7 +156,7 @@ class WriteLink:
     def _open(self) -> tuple[WriteChannel | None, DejaQError | None]:
         """Under the order: a new channel, or why there can be none; (None, None) = try later."""
         try:
-            channel = self._transport.open_write(self.stream)
+            channel = self._transport.open_write(self.stream, shared=self._shared)
         except Unavailable as wrong:
             self._wrong = wrong
             return None, None

@@ -151,12 +151,13 @@ class RoutedTransport:
 
     # --- streams ------------------------------------------------------------------------------
 
-    def open_write(self, stream: WriteStream) -> WriteChannel:
-        """A stream of batches to the broker of its topic. Raises Unavailable, BadRequest."""
+    def open_write(self, stream: WriteStream, *, shared: bool = False) -> WriteChannel:
+        """A stream of batches to the broker of its topic; `shared` with others to that broker.
+        Raises Unavailable, BadRequest."""
         spread = self._spreads.get(stream.topic, 1)
         if spread > 1:
             return self._open_sharded(stream)
-        return self._open_one(stream)
+        return self._open_one(stream, shared=shared)
 
     def _open_sharded(self, stream: WriteStream) -> WriteChannel:
         """A stream to all shards of a topic."""
@@ -169,13 +170,13 @@ class RoutedTransport:
             return self._open_one(stream)
         return ShardedWriteChannel(stream, topic, self._open_one, SystemClock().now_ms)
 
-    def _open_one(self, stream: WriteStream) -> WriteChannel:
+    def _open_one(self, stream: WriteStream, *, shared: bool = False) -> WriteChannel:
         url, transport = self._route(stream.topic)
 
         def learn(error: BaseException | None) -> None:
             self._learn(stream.topic, url, error)
 
-        return _RoutedWriteChannel(transport.open_write(stream), learn)
+        return _RoutedWriteChannel(transport.open_write(stream, shared=shared), learn)
 
     def open_consume(
         self,

@@ -8,6 +8,7 @@ See: docs/wire.md.
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from dejaqueue.wire.frames import check_reason
 WRITE_OPS = ("enqueue", "move", "cancel", "ack", "nack", "extend")
 STAGED_OPS = ("enqueue", "ack")
 ACKS = ("all", "leader", "none")
+_ADDRESS = struct.Struct("<IB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class WriteStream:
     """Opens a DoPut stream: what its batches are.
 
     Attributes:
-        topic: the topic.
+        topic: the topic; "" = each batch names its own, with the producer (Address).
         op: one of WRITE_OPS.
         acks: `all` (reply when durable), `leader` (reply when accepted), `none` (no reply).
         producer: name for idempotent retries (rule 10); "" = none. Only for enqueue.
@@ -49,6 +51,10 @@ class WriteStream:
     def check(self) -> WriteStream:
         """Return self, or raise BadRequest."""
         check_served_name(self.topic)
+        return self.check_kind()
+
+    def check_kind(self) -> WriteStream:
+        """As `check`, but for the topic."""
         if self.op not in WRITE_OPS:
             raise BadRequest("op", f"one of {', '.join(WRITE_OPS)}", self.op)
         if self.acks not in ACKS:
@@ -155,7 +161,50 @@ def decode(kind: type[Stream], command: bytes | None) -> Stream:
     """The checked stream of a descriptor's command; BadRequest if it is not one."""
     values = json_object(command or b"", "descriptor.command")
     check_fields(values, [field.name for field in fields(kind)], required=("topic",))
-    return kind(**values).check()
+    stream = kind(**values)
+    if isinstance(stream, WriteStream) and stream.topic == "":
+        for name in ("producer", "transaction"):
+            if getattr(stream, name):
+                raise BadRequest(name, "nothing without a topic", getattr(stream, name))
+        return stream.check_kind()
+    return stream.check()
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What a batch says of itself on a stream without a topic, behind its number.
+
+    Attributes:
+        topic, producer: as in WriteStream.
+        number: the producer's number of the batch; without a producer it means nothing.
+    """
+
+    topic: str
+    producer: str = ""
+    number: int = 0
+
+
+def encode_address(address: Address) -> bytes:
+    """The bytes behind a batch's number.
+
+    >>> decode_address(encode_address(Address("orders", "p", 7)))
+    Address(topic='orders', producer='p', number=7)
+    """
+    producer = address.producer.encode()
+    return _ADDRESS.pack(address.number, len(producer)) + producer + address.topic.encode()
+
+
+def decode_address(content: bytes) -> Address:
+    """The address in the bytes behind a batch's number. Raises BadRequest."""
+    try:
+        number, size = _ADDRESS.unpack_from(content)
+        names = content[_ADDRESS.size :]
+        if size > len(names):
+            raise ValueError
+        return Address(names[size:].decode(), names[:size].decode(), number)
+    except (struct.error, ValueError):
+        limit = "a number, a producer's number and name, and a topic's name"
+        raise BadRequest("app_metadata", limit, content[:64]) from None
 
 
 def json_object(content: bytes, field: str) -> dict[str, Any]:

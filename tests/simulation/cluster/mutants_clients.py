@@ -11,9 +11,9 @@ import pytest
 
 from dejaqueue.client.consuming.consume_core import ConsumeCore
 from dejaqueue.client.consuming.holding import Holder, Lease, Slice
-from dejaqueue.client.flight_transport import FlightWriteChannel
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.routed_transport import RoutedTransport
+from dejaqueue.client.shared_streams import SharedWriteChannel
 from dejaqueue.wire.frames import Reply, Settle, SettleOp
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -77,10 +77,10 @@ def what_was_not_answered_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 @mutant
 def what_is_sent_again_has_a_new_number(patch: pytest.MonkeyPatch) -> None:
     """The broker does not know the batch again."""
-    inner = FlightWriteChannel.send
+    inner = SharedWriteChannel.send
     numbers: dict[int, int] = {}
 
-    def send(self: FlightWriteChannel, number: int, batch: Any) -> Future[Reply]:
+    def send(self: SharedWriteChannel, number: int, batch: Any) -> Future[Reply]:
         sent = numbers[id(batch)] = numbers.get(id(batch), -1) + 1
         kept.append(batch)
         answer = inner(self, number + 1_000_000 * sent, batch)
@@ -99,7 +99,7 @@ def what_is_sent_again_has_a_new_number(patch: pytest.MonkeyPatch) -> None:
         return told
 
     kept: list[Any] = []
-    patch.setattr(FlightWriteChannel, "send", send)
+    patch.setattr(SharedWriteChannel, "send", send)
 
 
 @mutant

@@ -64,6 +64,11 @@ class Writer:
         # Without a name there is no retry to recognise, so each stream may start anywhere.
         self._router = Router(topic, 0 if stream.producer else next(self._spread), self._put)
 
+    @property
+    def topic(self) -> ServedTopic:
+        """What it writes to."""
+        return self._topic
+
     def check_schema(self, schema: pa.Schema) -> None:
         """Raise BadRequest if batches of this schema can't be what the stream is for."""
         check_schema(self._stream.op, schema)

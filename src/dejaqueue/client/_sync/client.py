@@ -312,7 +312,7 @@ class Client(Browsing, Changes, Letters, Keys):
         self,
         topic: str,
         *,
-        batch_rows: int = 1_000,
+        batch_rows: int = 4_000,
         linger_ms: float = 5,
         window: int = 32,
         acks: str = "all",
@@ -321,7 +321,7 @@ class Client(Browsing, Changes, Letters, Keys):
 
         Args:
             topic: where to.
-            batch_rows: a batch goes out when it has this many messages …
+            batch_rows: a batch goes out when it has this many messages, or 8 MiB of payloads …
             linger_ms: … or this long after its first one; 0 = each message alone.
             window: batches on their way at most, up to 128 (rule 10).
             acks: as for `send_batch`.

@@ -13,6 +13,7 @@ while something is sent, nor while a callback runs.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -49,6 +50,8 @@ PING_MS = 1_000
 """Between two measurements of the clock."""
 PINGS_EARLY_MS = (20, 60, 150, 400)
 """The first ones follow faster: the best of several counts."""
+UNANSWERED_MAX = 32
+"""Frames of acks that may wait for an answer before an ack that need not wait does."""
 SILENT_MS_MAX = 10_000
 """How long pings may stay unanswered before the broker counts as out of reach."""
 _refusals = LogRate(10, 60)
@@ -492,20 +495,33 @@ class ConsumeCore:
             self._error = self._error or wrong
             self._ring()
 
-    def settle_together(self, fate: Fate, lease: Lease, message_id: int, attempt: int) -> None:
-        """Ack or nack one message together with others, within a millisecond."""
+    def settle_together(
+        self, fate: Fate, lease: Lease, message_id: int, attempt: int
+    ) -> Future[Reply] | None:
+        """Ack or nack one message together with others, within a millisecond.
+
+        Returns:
+            What to wait for before more is settled; None = nothing, little is on its way.
+        """
         if self.stream.auto_ack:
-            done_already(fate[0], 1)
-            return
+            return None
         with self._mutex:
             lease.rows_open -= 1
         self._together.add(fate, message_id, attempt)
+        is_crowded = len(self._unanswered) >= UNANSWERED_MAX
+        return [*self._unanswered, None][0] if is_crowded else None
 
     def _send_together(self, fate: Fate, rows: Slice) -> None:
         op, argument_ms, reason, dead = fate
         with self._mutex:
             self._open_rows -= len(rows.ids)  # not before: with the last one it may close
         self.settle_behind(op, rows, argument_ms, reason=reason, dead=dead)
+
+    @property
+    def waits(self) -> bool:
+        """Acks are waited for unless somebody says otherwise: no later call would raise what went
+        wrong behind, or the broker is in this process, maybe with a clock that stands still."""
+        return self._draining or self.is_over or self.offset.shared
 
     def raise_error(self) -> None:
         """Raise what went wrong behind since the last call, if anything did."""
@@ -592,9 +608,6 @@ class ConsumeCore:
 
     def abandon(self) -> None:
         """Nobody needs the consumer any more: close it, on another thread."""
-        if not self._opened or self._closed:
-            return
-        try:
+        # While the interpreter ends no thread starts: the broken connection tells the broker.
+        if self._opened and not self._closed and not sys.is_finalizing():
             threading.Thread(target=self.close, name="dejaq-abandon", daemon=True).start()
-        except RuntimeError:
-            return  # the interpreter ends: the broken connection will tell the broker
