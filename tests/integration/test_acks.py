@@ -52,7 +52,7 @@ def test_when_the_iteration_has_ended_all_are_durable(broker: Broker, server: Fl
     with Client(server.url) as client:
         client.send_batch("t", [b"x"] * ROWS)
         for message in client.consume("t", max_messages=ROWS, idle_ms=IDLE_MS):
-            assert message.ack() is None  # type: ignore[func-returns-value]
+            assert message.ack() is None
         assert left(broker) == 0
 
 
