@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue import Client
-from dejaqueue.errors import BadRequest, Refused, TopicUnknown
+from dejaqueue.errors import BadRequest, TopicUnknown
 from dejaqueue.model import RowStatus
 from tests.cluster.spread import SpreadCluster, batch_of, shards_of
 from tests.patience import PATIENCE_SECONDS, until
@@ -156,8 +156,6 @@ def test_bad_input_refuses_the_whole_batch(topic: str, client: Client) -> None:
     with pytest.raises(BadRequest, match="key"):
         client.send_batch(topic, batch_of(12, key=keys))
     assert live(client, topic) == 0
-    with pytest.raises(Refused, match="spread over"), client.transaction() as transaction:
-        transaction.send(topic, b"x")
     with pytest.raises(BadRequest, match="assignment"):
         client.create_topic("no", spread=3, assignment="exclusive")
     with pytest.raises(BadRequest, match="spread"):

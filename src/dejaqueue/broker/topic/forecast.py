@@ -7,15 +7,21 @@ See: growth.py for what a raise means; docs/guides/growing.md.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 
 from dejaqueue.broker.shard.chore import Chore, wake_us
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.arrays import Int64s
+from dejaqueue.errors import DejaQError
+from dejaqueue.model import Topic
 from dejaqueue.settings import DispatchSettings
+
+log = logging.getLogger("dejaqueue.broker")
 
 # How far ahead is looked: a raise helps only messages that come after it, so it has to come early.
 HORIZON_S = 3_600
@@ -52,6 +58,30 @@ class Forecast:
                 return
             self._asked = wanted
         self._grow(wanted)
+
+
+class BrokerPort(Protocol):
+    """A broker, as far as topics grow by it."""
+
+    def topic(self, name: str) -> Topic:
+        """The topic of this name."""
+        ...
+
+    def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic:
+        """Change settings of a topic."""
+        ...
+
+
+def grow(broker: BrokerPort, name: str, count: int) -> None:
+    """Give a topic so many partitions, unless it has them. Blocks."""
+    try:
+        if broker.topic(name).partitions < count:
+            broker.alter_topic(name, {"partitions": count})
+            text = "topic %s has %d partitions now: an instant is hot"
+            log.info(text, name, count, extra={"topic": name})
+    except DejaQError as error:
+        text = "topic %s can't get %d partitions: %s"
+        log.warning(text, name, count, error, extra={"topic": name})
 
 
 class ForecastChore(Chore):

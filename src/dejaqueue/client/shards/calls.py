@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.errors import BadRequest, no_transactions
+from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.model import TopicKind, shard_name
 from dejaqueue.schema.shards import shards_of_texts
 from dejaqueue.wire.descriptors import check_span
@@ -53,7 +53,7 @@ class ShardCalls:
         if merged is not None:
             field = "topic" if "topic" in body else "name"
             return merged(self, name, body, field)
-        raise no_transactions(self._topic)
+        raise Refused(f"topic {self._topic} is spread over brokers: {name} is not asked of shards")
 
     # --- asking -------------------------------------------------------------------------------
 

@@ -169,7 +169,7 @@ def test_a_place_that_no_answer_gave_is_refused(after: Any) -> None:
 def test_a_call_that_cannot_be_made_across_shards_is_refused_and_asks_nobody() -> None:
     shards = Shards({}, {}, {})
     with pytest.raises(Refused, match="spread over brokers"):
-        shards.calls.act("begin_transaction", {"topic": "t"})
+        shards.calls.act("of_a_newer_broker", {"topic": "t"})
     assert shards.asked == []
 
 
