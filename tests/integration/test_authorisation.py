@@ -90,6 +90,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "transactions": ("MO", {"topic": MINE}),
     "tell_transaction": ("brokers", {}),
     "ask_transaction": ("brokers", {}),
+    "ask_home": ("brokers", {}),
     "note_write": ("P", {"topic": MINE, "label": "x", "counts": {"OK": 1}}),
     "writes": ("PM", {"topic": MINE}),
     "create_key": ("root", {"name": "", "grants": []}),

@@ -268,6 +268,12 @@ ACTIONS = _table([
         Rule(peers=True),
         "Ask the owner of a transaction's home what was decided.",
     ),
+    Call(
+        "ask_home",
+        ("topic", "about", "given"),
+        Rule(peers=True),
+        "Ask the owner of a topic's first shard for what its shards agree on.",
+    ),
     # --- the cluster
     Call(
         "cluster",

@@ -31,15 +31,16 @@ from dejaqueue.broker.shard.timekeeping import broker_clock
 from dejaqueue.broker.topic import deleting, forecast, handing_over
 from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.cluster_port import ClusterPort, TopicOwnership, in_shards
+from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
 from dejaqueue.broker.topic.name_locks import NameLocks
+from dejaqueue.broker.topic.peers import Peers
 from dejaqueue.broker.topic.room import Room
 from dejaqueue.broker.topic.served_topic import ServedTopic, Service, TopicPorts
 from dejaqueue.broker.topic.session import ConsumerSession
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.broker.transactions.coordinator import Coordinator
-from dejaqueue.broker.transactions.peers import Peers
 from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.errors import (
@@ -128,6 +129,7 @@ class Broker:
             lambda: self.peers,
         )
         self.transactions = Transactions(coordinator, self.clock, self._served_of)
+        self.homes = Homes(self.runtime, lambda: self.peers)
         self._roster = Roster(
             settings.dispatch,
             self.snapshot_writer,
@@ -189,7 +191,13 @@ class Broker:
         if self._alone is not None:
             deleting.finish_all(self.store, self._alone)
         self._ports = TopicPorts(
-            self.store, self.clock, self.settings, self._threads, self.worker_of, self._opener
+            self.store,
+            self.clock,
+            self.settings,
+            self._threads,
+            self.worker_of,
+            self.homes,
+            self._opener,
         )
         self.started_us = self.clock.now_us()
         self._running = True
@@ -248,7 +256,8 @@ class Broker:
             lambda: self._catalogue.use(topic.name, number),
         )
         counting = TopicCounts()
-        duties_of = self._roster.of_topic(topic.name, counting)
+        shards = len(self.served_names(topic))
+        duties_of = self._roster.of_topic(topic, counting, shards)
         return ServedTopic(topic, service, self._ports, counting, duties_of)
 
     def _grow_topic(self, name: str, count: int) -> None:

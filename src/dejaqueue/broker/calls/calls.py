@@ -208,6 +208,10 @@ def _ask_transaction(broker: BrokerPort, body: Body, _by: Requester) -> Future[A
     return broker.transactions.hear("ask_transaction", body)
 
 
+def _ask_home(broker: BrokerPort, body: Body, _by: Requester) -> Future[Answer]:
+    return broker.homes.hear(body)
+
+
 # --- the cluster ----------------------------------------------------------------------------------
 
 

@@ -30,15 +30,27 @@ LOOK_MS = 2_000
 
 
 class Forecast:
-    """What is due in each second of the next hour, in all partitions of a topic.
+    """What is due in each second of the next hour, in all partitions of a topic served here.
 
     Args:
         grow: raise the topic to so many partitions; may be called on any thread, must not wait.
+        shards: of how many these partitions are one. As many partitions as one shard wants, all
+            get: keys and batches go to them alike.
+        spread: of the topic; it has a multiple of that.
     """
 
-    def __init__(self, settings: DispatchSettings, grow: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        settings: DispatchSettings,
+        grow: Callable[[int], None],
+        *,
+        shards: int = 1,
+        spread: int = 1,
+    ) -> None:
         self._settings = settings
         self._grow = grow
+        self._shards = shards
+        self._spread = spread
         self._lock = threading.Lock()
         self._seen: dict[int, tuple[int, Int64s]] = {}
         self._asked = 0
@@ -53,7 +65,9 @@ class Forecast:
                 part = some[begin_s - first :]
                 total[: part.size] += part
             serves = self._settings.partition_rows_per_s
-            wanted = min(-(-int(total.max()) // serves), self._settings.auto_partitions_max)
+            most = self._settings.auto_partitions_max
+            wanted = -(-int(total.max()) // serves) * self._shards
+            wanted = min(-(-wanted // self._spread), most // self._spread) * self._spread
             if wanted <= max(partition_count, self._asked):
                 return
             self._asked = wanted

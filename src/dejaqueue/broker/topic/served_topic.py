@@ -11,7 +11,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,6 +25,8 @@ from dejaqueue.broker.shard.backlog import Backlog, share_of
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.opening import JournalDoor
 from dejaqueue.broker.shard.ownership import LoneOwnership, Ownership
+from dejaqueue.broker.topic.home_chore import HomeChore
+from dejaqueue.broker.topic.homes import Homes, TopicHome
 from dejaqueue.broker.topic.rates import Rates
 from dejaqueue.broker.topic.route import Route
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
@@ -55,6 +57,7 @@ class TopicPorts:
 
     Attributes:
         worker_of: the worker of a partition, by the topic's name and the partition's number.
+        homes: the way to what the shards of a topic agree on.
         opener: where journals are read; None = on the workers.
     """
 
@@ -63,6 +66,7 @@ class TopicPorts:
     settings: BrokerSettings
     threads: Threads
     worker_of: Callable[[str, int], PartitionWorker]
+    homes: Homes
     opener: Executor | None = None
 
 
@@ -104,6 +108,7 @@ class ServedTopic:
         rates: how fast its producers send.
         route: how keys find their partition.
         turns: of who sends the same batch again.
+        home: what all shards of the topic agree on; None = this is not its first shard.
         partitions: by number; each is loaded when it is first used.
         claimed_dues: when the rows of claims became due, by partition and number of the claim; each
             partition's own, on its worker (claims.py).
@@ -122,6 +127,9 @@ class ServedTopic:
         self.journals = service.journals
         self.number = service.number
         self.shard = parse_shard(self.served_as)
+        self.home: TopicHome | None = None
+        if self.shard is not None and self.shard[1] == 0:
+            self.home = TopicHome(self.shard[2], ports.clock)
         self.topic = share_of(topic) if self.shard else topic
         self.dispatcher = Dispatcher(
             _silence_us(ports.settings), self._wake, self._worker_of, self.ring_all
@@ -155,6 +163,9 @@ class ServedTopic:
         worker = ports.worker_of(self.topic.name, number)
         in_due_order = self.topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
         duties = self._duties_of(number)
+        if self.shard is not None and not self.partitions:
+            chores = (*duties.chores, HomeChore(self.served_as, self.dispatcher, ports.homes))
+            duties = replace(duties, chores=chores)
         core = PartitionCore(
             lambda: self.topic,
             number,
@@ -194,8 +205,9 @@ class ServedTopic:
         exclusive = self.topic.assignment is Assignment.EXCLUSIVE
         self.dispatcher.configure(
             exclusive=exclusive,
-            partition_count=len(self.partitions),
+            numbers=self.partitions.numbers,
             now_us=self._ports.clock.now_us(),
+            is_shard=self.shard is not None,
         )
 
     def alter(self, read: Callable[[], Topic | None]) -> None:
@@ -237,7 +249,7 @@ class ServedTopic:
 
     def assignments(self) -> dict[str, Any]:
         """Who has which partition: `assignment`, `partitions`, `standby`."""
-        shares = self.dispatcher.assignments(len(self.partitions))
+        shares = self.dispatcher.assignments(self.partitions.numbers)
         return {"topic": self.topic.name, "assignment": str(self.topic.assignment)} | shares
 
     def backlog(self) -> Backlog:

@@ -17,11 +17,11 @@ from functools import partial
 from typing import Any
 
 from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.topic.peers import ASK, TELL, Peers
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.transactions import home
 from dejaqueue.broker.transactions.home import RETRY_MS, Decision
 from dejaqueue.broker.transactions.names import Participant, TransactionName
-from dejaqueue.broker.transactions.peers import ASK, TELL, Peers
 from dejaqueue.broker.transactions.record import Record
 from dejaqueue.errors import (
     BadRequest,

@@ -25,6 +25,7 @@ from typing import Any
 
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY, Sender
+from dejaqueue.broker.topic.peers import ASK
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.transactions import home
 from dejaqueue.broker.transactions.coordinator import Coordinator
@@ -37,7 +38,6 @@ from dejaqueue.broker.transactions.names import (
     check_participants,
     family_of,
 )
-from dejaqueue.broker.transactions.peers import ASK
 from dejaqueue.broker.transactions.record import Record
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Stage

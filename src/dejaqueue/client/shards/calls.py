@@ -96,8 +96,17 @@ class ShardCalls:
         }
 
     def listed(self, name: str, body: Body, field: str) -> Body:
-        """Answers that are lists: scan_ranges, history_files, transactions, assignments."""
+        """Answers that are lists: scan_ranges, history_files, transactions."""
+        return self._joined(self._each(name, body, field))
+
+    def assignments(self, name: str, body: Body, field: str) -> Body:
+        """Who has which partition; who has none in any shard stands by."""
         answers = self._each(name, body, field)
+        idle = set.intersection(*(set(answer["standby"]) for answer in answers))
+        return self._joined(answers) | {"standby": sorted(idle)}
+
+    def _joined(self, answers: list[Body]) -> Body:
+        """All rows of all lists."""
         joined: Body = dict(answers[0])
         for key, value in answers[0].items():
             if isinstance(value, list):
@@ -306,7 +315,7 @@ _MERGES: dict[str, _Merge] = {
     "scan_ranges": ShardCalls.listed,
     "history_files": ShardCalls.listed,
     "transactions": ShardCalls.listed,
-    "assignments": ShardCalls.listed,
+    "assignments": ShardCalls.assignments,
     "counts": ShardCalls.counts,
     "histogram": ShardCalls.histogram,
     "move_where": ShardCalls.in_pages,
