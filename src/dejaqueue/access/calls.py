@@ -274,6 +274,12 @@ ACTIONS = _table([
         Rule(peers=True),
         "Ask the owner of a topic's first shard for what its shards agree on.",
     ),
+    Call(
+        "ask_shard",
+        ("topic", "count", "byte_count"),
+        Rule(peers=True),
+        "Have the owner of a shard keep less of the topic's backlog, for other shards.",
+    ),
     # --- the cluster
     Call(
         "cluster",

@@ -212,6 +212,10 @@ def _ask_home(broker: BrokerPort, body: Body, _by: Requester) -> Future[Answer]:
     return broker.homes.hear(body)
 
 
+def _ask_shard(broker: BrokerPort, body: Body, _by: Requester) -> Future[Answer]:
+    return broker.homes.hear_home(body)
+
+
 # --- the cluster ----------------------------------------------------------------------------------
 
 
