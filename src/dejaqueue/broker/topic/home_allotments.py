@@ -31,7 +31,7 @@ Given = dict[str, Any]
 
 
 @dataclass(slots=True)
-class _Question:
+class _RoomRequest:
     """What a shard asks.
 
     Attributes:
@@ -69,7 +69,7 @@ class HomeAllotments:
         # Under the lock.
         self.known: dict[int, Backlog] = {}
         self._orders: dict[int, tuple[int, int]] = {}
-        self._questions: deque[_Question] = deque()
+        self._questions: deque[_RoomRequest] = deque()
         self._is_busy = False
 
     def ask(
@@ -79,7 +79,7 @@ class HomeAllotments:
 
         Fails with Unavailable: it is not known what others have, or this question is an old one.
         """
-        question = _Question(shard, order, has, wants)
+        question = _RoomRequest(shard, order, has, wants)
         with self._lock:
             if len(self._questions) < QUESTIONS_MAX:
                 self._questions.append(question)
@@ -112,7 +112,7 @@ class HomeAllotments:
         least = min(known.count, has.count), min(known.byte_count, has.byte_count)
         self.known[shard] = Backlog(*least)
 
-    def _lacking(self, question: _Question) -> Backlog:
+    def _lacking(self, question: _RoomRequest) -> Backlog:
         """How much others have to keep less, so that a question can be answered."""
         left = self._left()
         count = max(0, question.wants.count - left.count)
@@ -127,7 +127,7 @@ class HomeAllotments:
         )
         return Backlog(count, byte_count) - given
 
-    def _fetch(self, question: _Question, lacking: Backlog) -> bool:
+    def _fetch(self, question: _RoomRequest, lacking: Backlog) -> bool:
         """Have other shards keep less, where that is needed; False = it is not."""
         others = [shard for shard in range(self._spread) if shard != question.shard]
         if lacking == Backlog():
@@ -151,7 +151,7 @@ class HomeAllotments:
             self._lower(shard, lacking).add_done_callback(partial(answered, shard))
         return True
 
-    def _finish(self, question: _Question) -> None:
+    def _finish(self, question: _RoomRequest) -> None:
         """Give what there is, and answer."""
         shard, wants = question.shard, question.wants
         with self._lock:
