@@ -55,7 +55,7 @@ CIRCLES: dict[str, str] = {}
 # proved elsewhere: where, is the reason.
 WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/calls/port.py": "a contract",
-    "src/dejaqueue/broker/transactions/peers.py": "a contract",
+    "src/dejaqueue/broker/topic/peers.py": "a contract",
     "src/dejaqueue/pipelines/archiving/finished.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/auditing/faults.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/auditing/figures.py": "tests/spark/test_history.py",

@@ -8,7 +8,6 @@ See: docs/internals/README.md for the reading order.
 
 from __future__ import annotations
 
-import logging
 import threading
 from concurrent.futures import Future
 from functools import partial
@@ -29,28 +28,27 @@ from dejaqueue.broker.roster import Roster
 from dejaqueue.broker.shard.opening import OPENERS
 from dejaqueue.broker.shard.ownership import LoneOwnership
 from dejaqueue.broker.shard.timekeeping import broker_clock
-from dejaqueue.broker.topic import deleting, handing_over
+from dejaqueue.broker.topic import deleting, forecast, handing_over
 from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.cluster_port import ClusterPort, TopicOwnership, in_shards
+from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
 from dejaqueue.broker.topic.name_locks import NameLocks
+from dejaqueue.broker.topic.peers import Peers
 from dejaqueue.broker.topic.room import Room
 from dejaqueue.broker.topic.served_topic import ServedTopic, Service, TopicPorts
 from dejaqueue.broker.topic.session import ConsumerSession
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.broker.transactions.coordinator import Coordinator
-from dejaqueue.broker.transactions.peers import Peers
 from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.errors import (
-    DejaQError,
     Elsewhere,
     InternalError,
     Refused,
     TopicUnknown,
     Unavailable,
-    no_transactions,
 )
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
@@ -59,7 +57,6 @@ from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings, Change
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
-log = logging.getLogger("dejaqueue.broker")
 RUNNING = "running"
 """The phase in which a broker takes calls."""
 
@@ -126,9 +123,13 @@ class Broker:
         self.started_us = 0
         self.peers: Peers | None = None
         coordinator = Coordinator(
-            self.runtime, lambda *of: self._catalogue.has_partition(*of), lambda: self.peers
+            self.runtime,
+            lambda *of: self._catalogue.has_partition(*of),
+            self.shard_of,
+            lambda: self.peers,
         )
-        self.transactions = Transactions(coordinator, self.clock)
+        self.transactions = Transactions(coordinator, self.clock, self._served_of)
+        self.homes = Homes(self.runtime, lambda: self.peers)
         self._roster = Roster(
             settings.dispatch,
             self.snapshot_writer,
@@ -190,7 +191,13 @@ class Broker:
         if self._alone is not None:
             deleting.finish_all(self.store, self._alone)
         self._ports = TopicPorts(
-            self.store, self.clock, self.settings, self._threads, self.worker_of, self._opener
+            self.store,
+            self.clock,
+            self.settings,
+            self._threads,
+            self.worker_of,
+            self.homes,
+            self._opener,
         )
         self.started_us = self.clock.now_us()
         self._running = True
@@ -249,22 +256,13 @@ class Broker:
             lambda: self._catalogue.use(topic.name, number),
         )
         counting = TopicCounts()
-        duties_of = self._roster.of_topic(topic.name, counting)
+        shards = len(self.served_names(topic))
+        duties_of = self._roster.of_topic(topic, counting, shards)
         return ServedTopic(topic, service, self._ports, counting, duties_of)
 
     def _grow_topic(self, name: str, count: int) -> None:
         """The forecast wants so many partitions. Returns at once: a worker calls it."""
-        self._threads.start("dejaq-grow", lambda: self._grow_now(name, count))
-
-    def _grow_now(self, name: str, count: int) -> None:
-        try:
-            if self.topic(name).partitions < count:
-                self.alter_topic(name, {"partitions": count})
-                text = "topic %s has %d partitions now: an instant is hot"
-                log.info(text, name, count, extra={"topic": name})
-        except DejaQError as error:
-            text = "topic %s can't get %d partitions: %s"
-            log.warning(text, name, count, error, extra={"topic": name})
+        self._threads.start("dejaq-grow", lambda: forecast.grow(self, name, count))
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
         """The worker that owns a partition."""
@@ -308,6 +306,12 @@ class Broker:
             return name
         names = self.served_names(topic)
         return names[partition % len(names)]
+
+    def _served_of(self, name: str) -> ServedTopic:
+        """What of a topic is served here: all of it, or a shard. Raises as `runtime`."""
+        names = self.served_names(self._catalogue.get(name))
+        here = (one for one in names if self.node is None or self.node.refusal(one) is None)
+        return self.runtime(next(here, names[0]))
 
     def serves(self, name: str) -> bool:
         """True if the topic, or the shard of one, is served here."""
@@ -485,8 +489,6 @@ class Broker:
         Raises TopicUnknown, BadRequest, Refused."""
         runtime, stage = self.runtime(stream.topic), None
         if stream.transaction:
-            if runtime.shard is not None:
-                raise no_transactions(runtime.topic.name)
             stage = self.transactions.stage(stream.transaction, stream.op, sender)
             stage = StageOf(stage.transaction, stage.until_ms, account)
         return Writer(

@@ -32,7 +32,6 @@ from dejaqueue.errors import (
     Refused,
     TopicUnknown,
     Unavailable,
-    no_transactions,
 )
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Topic
@@ -299,14 +298,6 @@ class ClusterCatalogue(Catalogue):
             return self._add(topic)
 
         return self._again(add)
-
-    def has_partition(self, name: str, partition: int) -> bool:
-        """See Catalogue.has_partition. Decisions are not told to shards."""
-        is_there = super().has_partition(name, partition)  # asks the coordinator if it must
-        topic = self.find(name)
-        if topic is not None and topic.spread > 1:
-            raise no_transactions(name)
-        return is_there
 
     def alter(self, name: str, changes: dict[str, Any]) -> Topic:
         """Change settings that may change; the others are refused."""

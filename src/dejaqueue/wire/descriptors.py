@@ -8,6 +8,7 @@ See: docs/wire.md.
 from __future__ import annotations
 
 import json
+import re
 import struct
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ WRITE_OPS = ("enqueue", "move", "cancel", "ack", "nack", "extend")
 STAGED_OPS = ("enqueue", "ack")
 ACKS = ("all", "leader", "none")
 _ADDRESS = struct.Struct("<IB")
+_CONSUMER_ID = re.compile("[0-9a-f]{0,32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class ConsumeStream:
         holds: True if the client holds messages until due, so that the broker may lease ahead.
         auto_ack: True: messages are acked when they are sent (at most once).
         tags_any, tags_all, tags_none: only messages with such tags (model.TagFilter).
+        consumer_id: whose streams to several shards of a topic these are; "" = it has this one.
     """
 
     topic: str
@@ -109,6 +112,7 @@ class ConsumeStream:
     tags_any: tuple[str, ...] = ()
     tags_all: tuple[str, ...] = ()
     tags_none: tuple[str, ...] = ()
+    consumer_id: str = ""
 
     @property
     def tag_filter(self) -> TagFilter | None:
@@ -122,6 +126,9 @@ class ConsumeStream:
         most = limits.TOPIC_NAME_BYTES_MAX
         if not isinstance(self.consumer, str) or len(self.consumer.encode()) > most:
             raise BadRequest("consumer", f"a text of at most {most} bytes", self.consumer)
+        if not isinstance(self.consumer_id, str) or not _CONSUMER_ID.fullmatch(self.consumer_id):
+            limit = "up to 32 of 0-9 and a-f"
+            raise BadRequest("consumer_id", limit, self.consumer_id)
         if self.lease_ms != 0:
             check_lease(self.lease_ms)
         rows, most = self.batch_rows_max, limits.DISPATCH_ROWS_MAX
@@ -154,7 +161,10 @@ Stream = TypeVar("Stream", WriteStream, ConsumeStream)
 
 def encode(stream: WriteStream | ConsumeStream) -> bytes:
     """The descriptor's command bytes."""
-    return json.dumps(asdict(stream)).encode()
+    values = asdict(stream)
+    if not values.get("consumer_id"):  # brokers of earlier versions do not know it
+        values.pop("consumer_id", None)
+    return json.dumps(values).encode()
 
 
 def decode(kind: type[Stream], command: bytes | None) -> Stream:

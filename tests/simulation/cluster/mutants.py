@@ -15,9 +15,9 @@ from dejaqueue.broker.partition import partition
 from dejaqueue.broker.shard import opening
 from dejaqueue.broker.shard.commit import Commits
 from dejaqueue.broker.shard.opening import JournalDoor
+from dejaqueue.broker.topic.peers import TELL
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.transactions.coordinator import Coordinator
-from dejaqueue.broker.transactions.peers import TELL
 from dejaqueue.clock import Discipline
 from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue, Kept, State
 from dejaqueue.cluster.claims import Claims

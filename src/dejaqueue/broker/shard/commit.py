@@ -105,7 +105,7 @@ class Commits:
         self.entry_count = 0
         self.append_us = 0
         self._journal = journal
-        self._epoch = epoch
+        self.epoch = epoch
         self._ports = ports
         self._committer = ports.committer
         self._dispatcher = ports.dispatcher
@@ -248,7 +248,7 @@ class Commits:
         try:
             if group.entries:
                 began_us = self._clock.now_us()
-                self.tail = self._journal.append(group.entries, self.tail, self._epoch)
+                self.tail = self._journal.append(group.entries, self.tail, self.epoch)
                 took_us = self._clock.now_us() - began_us
                 self.append_us += took_us
                 news.synced(ports.topic_name, ports.partition_number, len(group.entries), took_us)

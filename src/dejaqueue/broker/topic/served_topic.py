@@ -7,11 +7,12 @@ See: broker.py, which makes one for each topic of the catalogue.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,10 +22,14 @@ from dejaqueue.broker.counting import PartitionCounts, TopicCounts
 from dejaqueue.broker.partition.partition import Duties, Partition
 from dejaqueue.broker.partition.requests import ChangeRequest, LookRequest, Request
 from dejaqueue.broker.partition.worker import PartitionWorker
-from dejaqueue.broker.shard.backlog import Backlog, share_of
+from dejaqueue.broker.shard.allotment import Allotment
+from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.opening import JournalDoor
 from dejaqueue.broker.shard.ownership import LoneOwnership, Ownership
+from dejaqueue.broker.topic.allotment_queue import AllotmentQueue, DurableBacklog
+from dejaqueue.broker.topic.home_chore import HomeChore
+from dejaqueue.broker.topic.homes import Homes, TopicHome
 from dejaqueue.broker.topic.rates import Rates
 from dejaqueue.broker.topic.route import Route
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
@@ -55,6 +60,7 @@ class TopicPorts:
 
     Attributes:
         worker_of: the worker of a partition, by the topic's name and the partition's number.
+        homes: the way to what the shards of a topic agree on.
         opener: where journals are read; None = on the workers.
     """
 
@@ -63,6 +69,7 @@ class TopicPorts:
     settings: BrokerSettings
     threads: Threads
     worker_of: Callable[[str, int], PartitionWorker]
+    homes: Homes
     opener: Executor | None = None
 
 
@@ -102,8 +109,11 @@ class ServedTopic:
         dispatcher: its consumers.
         counting: what its partitions count together.
         rates: how fast its producers send.
+        allotment: what its partitions may hold.
+        allotment_queue: of a shard, batches that wait for more of it; None = it is no shard.
         route: how keys find their partition.
         turns: of who sends the same batch again.
+        home: what all shards of the topic agree on; None = this is not its first shard.
         partitions: by number; each is loaded when it is first used.
         claimed_dues: when the rows of claims became due, by partition and number of the claim; each
             partition's own, on its worker (claims.py).
@@ -121,8 +131,11 @@ class ServedTopic:
         self.served_as = service.served_as
         self.journals = service.journals
         self.number = service.number
+        self.topic = topic
         self.shard = parse_shard(self.served_as)
-        self.topic = share_of(topic) if self.shard else topic
+        self.home: TopicHome | None = None
+        if self.shard is not None and self.shard[1] == 0:
+            self.home = TopicHome(lambda: self.topic, ports.clock, ports.homes)
         self.dispatcher = Dispatcher(
             _silence_us(ports.settings), self._wake, self._worker_of, self.ring_all
         )
@@ -132,6 +145,17 @@ class ServedTopic:
             ServedPartitions() if self.shard is None else ServedPartitions(*self.shard[1:])
         )
         self.rates = Rates()
+        self.allotment = Allotment(self.backlog, is_shard=self.shard is not None)
+        self.allotment_queue: AllotmentQueue | None = None
+        if self.shard is not None:
+            self.allotment_queue = AllotmentQueue(
+                self.served_as,
+                lambda: self.topic,
+                self.allotment,
+                ports.homes,
+                self._learn,
+                self.again,
+            )
         self.route = Route(service.partition_counts or (topic.partitions,))
         self.turns = Turns(self.again)
         self.claimed_dues: dict[int, dict[int, Int64s]] = defaultdict(dict)
@@ -156,6 +180,9 @@ class ServedTopic:
         worker = ports.worker_of(self.topic.name, number)
         in_due_order = self.topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
         duties = self._duties_of(number)
+        if self.shard is not None and not self.partitions:
+            chores = (*duties.chores, HomeChore(self.served_as, self.dispatcher, ports.homes))
+            duties = replace(duties, chores=chores)
         core = PartitionCore(
             lambda: self.topic,
             number,
@@ -178,7 +205,7 @@ class ServedTopic:
             door,
             apart or worker.committer,
             self.dispatcher,
-            self.backlog,
+            self.allotment,
             duties,
             service.ids_from,
         )
@@ -195,8 +222,9 @@ class ServedTopic:
         exclusive = self.topic.assignment is Assignment.EXCLUSIVE
         self.dispatcher.configure(
             exclusive=exclusive,
-            partition_count=len(self.partitions),
+            numbers=self.partitions.numbers,
             now_us=self._ports.clock.now_us(),
+            is_shard=self.shard is not None,
         )
 
     def alter(self, read: Callable[[], Topic | None]) -> None:
@@ -208,14 +236,14 @@ class ServedTopic:
         """
         with self._altering:
             topic = read()
-            if topic is not None and self.shard is not None:
-                topic = share_of(topic)
             if topic is None or topic == self.topic:
                 return
             for number in self.partitions.numbers_of(topic.partitions)[len(self.partitions) :]:
                 self._add(number)
             self.topic = topic
             self._share()
+            if self.allotment_queue is not None:
+                self.allotment_queue.begin_anew()
             if topic.partitions > self.route.count:
                 self.route = Route((*self.route.counts, topic.partitions))
         self.ring_all()
@@ -238,12 +266,49 @@ class ServedTopic:
 
     def assignments(self) -> dict[str, Any]:
         """Who has which partition: `assignment`, `partitions`, `standby`."""
-        shares = self.dispatcher.assignments(len(self.partitions))
+        shares = self.dispatcher.assignments(self.partitions.numbers)
         return {"topic": self.topic.name, "assignment": str(self.topic.assignment)} | shares
 
     def backlog(self) -> Backlog:
         """What is live in all partitions, as of their last steps."""
         return sum((partition.backlog for partition in self.partitions), Backlog())
+
+    def check_owned(self) -> None:
+        """Raise why its journals are not this broker's any more, if they are not."""
+        refusal = self._service.ownership.refusal()
+        if refusal is not None:
+            raise refusal
+
+    def give_back(self, by: Backlog) -> Future[Backlog]:
+        """Keep less of what the shards of the topic may hold; what is kept."""
+        assert self.allotment_queue is not None, "a shard is asked"
+        return self.allotment_queue.give_back(by)
+
+    def _learn(self) -> Future[DurableBacklog]:
+        """Read all partitions; done when what was applied to them before is durable."""
+        learned: Future[DurableBacklog] = Future()
+        numbers = self.partitions.numbers
+        left = itertools.count(len(numbers) - 1, -1)
+
+        def note(core: PartitionCore) -> tuple[int, Backlog]:
+            core.backlog = core.live()
+            return core.commits.epoch, core.backlog
+
+        def noted(_: object) -> None:
+            if next(left):  # counts under the interpreter's lock
+                return
+            error = next((one.exception() for one in asked if one.exception() is not None), None)
+            if error is not None:
+                learned.set_exception(error)
+                return
+            found = [one.result() for one in asked]
+            live = sum((backlog for _, backlog in found), Backlog())
+            learned.set_result(DurableBacklog(found[0][0], live))
+
+        asked = [self.change(number, note) for number in numbers]
+        for one in asked:
+            one.add_done_callback(noted)
+        return learned
 
     def submit(self, partition_number: int, request: Request) -> None:
         """Leave a request for a partition."""

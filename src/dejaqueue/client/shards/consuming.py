@@ -9,6 +9,7 @@ See: consuming/consume_core.py; docs/adr/0016-a-topic-in-shards.md.
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -66,8 +67,9 @@ class TopicCore(ConsumeCore):
                 return
             settings = replace(self._settings, prefetch=-(-self._settings.prefetch // spread))
             shards = []
+            whole = replace(self.stream, consumer_id=uuid.uuid4().hex)
             for shard in range(spread):
-                stream = replace(self.stream, topic=shard_name(self.stream.topic, shard, spread))
+                stream = replace(whole, topic=shard_name(self.stream.topic, shard, spread))
                 core = ConsumeCore(
                     self._transport, stream, settings, self.clock, self.alarm, self._link_for
                 )

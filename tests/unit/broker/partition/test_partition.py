@@ -17,6 +17,7 @@ from dejaqueue.broker.partition.partition import (
     Partition,
 )
 from dejaqueue.broker.partition.requests import ChangeRequest, LookRequest
+from dejaqueue.broker.shard.allotment import Allotment
 from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.shard.chore import Chore
 from dejaqueue.broker.shard.committer import Committer
@@ -101,7 +102,7 @@ class World:
             self.door,
             Committer("test"),
             Dispatcher(10**12, lambda _number: True),
-            Backlog,
+            Allotment(Backlog),
             Duties(Maintenance(writer, Quiet()), chores=(self.chore,)),
         )
 
