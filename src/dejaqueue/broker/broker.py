@@ -190,7 +190,7 @@ class Broker:
         if self._alone is not None:
             deleting.finish_all(self.store, self._alone)
         self._ports = TopicPorts(
-            self.store, self.clock, self.settings, self._threads, self.worker_of, self._opener
+            self.store, self.clock, self.settings, self._threads, self._worker, self._opener
         )
         self.started_us = self.clock.now_us()
         self._running = True
@@ -267,8 +267,12 @@ class Broker:
             log.warning(text, name, count, error, extra={"topic": name})
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
-        """The worker that owns a partition."""
-        return self._workers[(sum(topic.encode()) + partition) % len(self._workers)]
+        """The worker that owns a partition. Raises TopicUnknown."""
+        return self._worker(topic, self._catalogue.number(topic), partition)
+
+    def _worker(self, topic: str, number: int, partition: int) -> PartitionWorker:
+        shard = self.store.shard_of(topic, number, partition)
+        return self._workers[shard % len(self._workers)]
 
     def change_settings(self, settings: BrokerSettings) -> tuple[list[Change], list[Change]]:
         """Take over the settings that can change live.
@@ -324,9 +328,8 @@ class Broker:
         runtime = self._serve(name)  # it reads nothing before it is rung
         with self._lock:
             self.check_running()
-            if self.node is None and self._is_gone(
-                runtime
-            ):  # who deletes it has looked here, or will
+            # Whoever deletes it has looked here before, or will.
+            if self.node is None and self._is_gone(runtime):
                 raise TopicUnknown(name)
             runtime = self._topics.setdefault(name, runtime)
         self._follow_catalogue([runtime])  # it may have changed since `_serve` read it

@@ -453,7 +453,8 @@ class Node:
             names = self._laid_out().names
             for slot in mine:
                 self._mine[slot] = self._view.owners[slot].revision
-                for name in names.get(slot, set()).difference(served.get(slot, ())):
+                here = served.get(slot, ())
+                for name in [name for name in names.get(slot, ()) if name not in here]:
                     broker.take(name)
         is_left = self._let_deleted_go(catalogue, {*mine, *plan.hand_over})
         for slot in plan.hand_over:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -54,7 +54,7 @@ class TopicPorts:
     """What a topic is served with, the same for all topics of a broker.
 
     Attributes:
-        worker_of: the worker of a partition, by the topic's name and the partition's number.
+        worker_of: the worker of a partition, by the topic's name and number and its own number.
         opener: where journals are read; None = on the workers.
     """
 
@@ -62,7 +62,7 @@ class TopicPorts:
     clock: Clock
     settings: BrokerSettings
     threads: Threads
-    worker_of: Callable[[str, int], PartitionWorker]
+    worker_of: Callable[[str, int, int], PartitionWorker]
     opener: Executor | None = None
 
 
@@ -139,7 +139,6 @@ class ServedTopic:
         self._ports = ports
         self._duties_of = duties_of
         self._workers: list[PartitionWorker] = []
-        self._used: Collection[int] | None = None
         self._again: Executor | None = None
         self._again_lock = threading.Lock()
         self._altering = threading.Lock()
@@ -152,7 +151,7 @@ class ServedTopic:
     def _add(self, number: int) -> None:
         """One more partition, with the next number that is served here."""
         ports, service = self._ports, self._service
-        worker = ports.worker_of(self.topic.name, number)
+        worker = ports.worker_of(self.topic.name, self.number, number)
         in_due_order = self.topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
         duties = self._duties_of(number)
         core = PartitionCore(
@@ -270,9 +269,7 @@ class ServedTopic:
         partition = self.partitions[partition_number]
         if partition.loaded or self.dispatcher.waiting.was_used(partition_number):
             return True
-        if self._used is None:  # nobody else makes journals of this topic while it is served
-            self._used = self._ports.store.used_partitions(self.journals)
-        return self._used is None or partition_number in self._used
+        return self._ports.store.was_used(self.journals, partition_number)
 
     def look(
         self, partition_number: int, function: Callable[[PartitionCore], Answer]
