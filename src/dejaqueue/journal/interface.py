@@ -320,10 +320,9 @@ class Journal(ABC):
 def append_together(appends: Sequence[Append]) -> None:
     """Append to several journals, those that share a log together, and tell of each. Does not raise
     what an append raises."""
-    shared: dict[int, list[Append]] = {}
+    shared: dict[Log | Journal, list[Append]] = {}
     for append in appends:
-        of = append.journal if append.journal.log is None else append.journal.log
-        shared.setdefault(id(of), []).append(append)
+        shared.setdefault(append.journal.log or append.journal, []).append(append)
     for together in shared.values():
         log = together[0].journal.log
         if log is not None:
@@ -336,8 +335,12 @@ def append_together(appends: Sequence[Append]) -> None:
 
 def append_alone(append: Append) -> None:
     """Append to one journal; sets the outcome and does not raise, nor call `landed`."""
+    journal = append.journal
+    if journal.log is not None:
+        journal.log.append_all([append])
+        return
     try:
-        append.tail = append.journal.append(append.entries, append.after, append.epoch)
+        append.tail = journal.append(append.entries, append.after, append.epoch)
     except DejaQError as error:
         append.error = error
     except Exception as wrong:  # noqa: BLE001 - our bug: the partition is read again

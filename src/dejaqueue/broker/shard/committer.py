@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from dejaqueue.journal.interface import Append, append_together
 
@@ -61,10 +61,9 @@ class Committer:
             together: list[Append] = []
             while append is not None:
                 together.append(append)
-                try:
-                    append = self._queue.get_nowait()
-                except Empty:
+                if self._queue.empty():
                     break
+                append = self._queue.get()  # nobody else takes from it
             append_together(together)
             if append is None:
                 return

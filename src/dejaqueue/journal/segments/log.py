@@ -14,7 +14,7 @@ docs/adr/0036-one-log-for-many-partitions.md.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
 from contextlib import suppress
 from pathlib import Path
@@ -40,7 +40,6 @@ from dejaqueue.journal.segments.recovery import Recovered, recover, segment_name
 from dejaqueue.journal.segments.room import LogRoom
 from dejaqueue.journal.segments.segment import (
     HEAD_BYTES,
-    READABLE,
     TAIL_BYTES,
     Segment,
     SegmentHead,
@@ -80,6 +79,17 @@ def _bare(error: DejaQError) -> DejaQError:
         one.__traceback__ = None
         one = one.__cause__ or one.__context__
     return error
+
+
+def _in_parts(appends: Sequence[Append]) -> Iterator[Sequence[Append]]:
+    """What is written at once, by TOGETHER_BYTES_MAX."""
+    start = byte_count = 0
+    for place, one in enumerate(appends[:-1]):  # nothing depends on the size of the last
+        byte_count += sum(entry.byte_count() for entry in one.entries)
+        if byte_count >= TOGETHER_BYTES_MAX:
+            yield appends[start : place + 1]
+            start, byte_count = place + 1, 0
+    yield appends[start:]
 
 
 class ShardLog:
@@ -179,13 +189,7 @@ class ShardLog:
     def append_all(self, appends: Sequence[Append]) -> None:
         """Append for several partitions, each its own entries or none of them, with as few syncs as
         can be. Does not raise: each append has its outcome."""
-        left = list(appends)
-        while left:
-            byte_count, count = 0, 0
-            while count < len(left) and (not count or byte_count < TOGETHER_BYTES_MAX):
-                byte_count += sum(entry.byte_count() for entry in left[count].entries)
-                count += 1
-            together, left = left[:count], left[count:]
+        for together in _in_parts(appends):
             with self._appending:
                 self._append_together(together)
 
@@ -211,7 +215,7 @@ class ShardLog:
         pieces: list[Piece] = []
         written: list[tuple[Append, Part, list[Encoded]]] = []
         chain, tail = self._chain, self.tail
-        position = tail
+        position, byte_count = tail, 0
         for one in appends:
             part = self.parts[one.journal.number]
             try:
@@ -221,11 +225,11 @@ class ShardLog:
                 continue
             for entry in encoded:
                 pieces += entry.pieces
+                byte_count += entry.byte_count
             chain, position = encoded[-1].checksum, position + len(encoded)
             written.append((one, part, encoded))
         if not written:
             return
-        byte_count = sum(entry.byte_count for _, _, encoded in written for entry in encoded)
         pieces.append(AppendEnd(tail, byte_count, self._chain).encode())
         segment = self._segment_for(position - tail, byte_count, len(written))
         try:
@@ -304,27 +308,20 @@ class ShardLog:
         self, segment: Segment, written: Sequence[tuple[Append, Part, list[Encoded]]]
     ) -> None:
         with self.guard:
-            offset, position = segment.used, self.tail
-            end = position + sum(len(one.entries) for one, _, _ in written)
+            position, live = self.tail, 0
             for one, part, encoded in written:
-                local, rows, begin = part.tail, 0, offset
-                for entry, stored in zip(one.entries, encoded, strict=True):
-                    local += 1
-                    owner = (part.number, local)
-                    segment.add(
-                        offset, entry.kind, entry.rows, stored.byte_count, stored.checksum, owner
-                    )
-                    offset += stored.byte_count
-                    if entry.kind in READABLE:
-                        rows += entry.rows
-                count = len(encoded)
-                part.add(segment.first, position + 1, count, rows, offset - begin, end)
-                self.room.live[-1] += rows
+                begin, count = segment.used, len(encoded)
+                rows = segment.add_all(one.entries, encoded, (part.number, part.tail + 1))
+                part.add(segment.first, position + 1, count, rows, segment.used - begin)
+                live += rows
                 position += count
+            if live:
+                self.room.live[-1] += live
             self.listed.counts[-1] = segment.count  # from here on readers see them
-            self.tail, self._chain = end, segment.chain
+            self.tail, self._chain = position, segment.chain
             for one, part, encoded in written:
                 part.tail += len(encoded)
+                part.append_end = position
                 one.tail = part.tail
         if self._spare is None and 2 * segment.used > segment.byte_count:
             self._prepare_spare(self._next_bytes(segment))

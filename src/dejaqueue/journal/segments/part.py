@@ -82,14 +82,8 @@ class Part:
             self.append_end = log_tail
         return rows
 
-    def add(
-        self, segment: int, position: int, count: int, rows: int, byte_count: int, end: int
-    ) -> None:
-        """Entries that were appended; `tail` is for the caller to raise.
-
-        Args:
-            end: the log's tail behind the append.
-        """
+    def add(self, segment: int, position: int, count: int, rows: int, byte_count: int) -> None:
+        """Entries that were appended; `tail` and `append_end` are for the caller to raise."""
         first, last = self.tail + 1, self.tail + count
         self.runs.add(first, position, count)
         share = self.shares.get(segment)
@@ -99,7 +93,6 @@ class Part:
             share.rows += rows
             share.byte_count += byte_count
             share.last = last
-        self.append_end = end
         self.appended_bytes += byte_count
 
     def take(self, segment: int, rows: int) -> int:

@@ -73,11 +73,14 @@ class LogRoom:
 
     def _per_segment(self, part: Part, locators: Int64s) -> list[tuple[int, int]]:
         """Places of segments, and how many of these rows of a partition are in each."""
+        listed = self.listed
         positions = part.runs.locate(locators, part.tail) >> limits.ROW_BITS
-        if not len(positions) or not self.listed.segments:
+        if not len(positions) or not listed.segments:
             return []
-        places = self.listed.places(positions)
-        there = positions - self.listed.firsts[places] < self.listed.counts[places]
+        if np.minimum.reduce(positions) >= listed.segments[-1].first:
+            return [(len(listed.segments) - 1, len(positions))]
+        places = listed.places(positions)
+        there = positions - listed.firsts[places] < listed.counts[places]
         if not there.all():  # not to be taken off the segment before the gap
             places = places[there]
         counts = np.bincount(places + 1)[1:]

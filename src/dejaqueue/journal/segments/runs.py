@@ -54,20 +54,20 @@ class SegmentRuns:
         """How many there are."""
         return len(self._words) // _COLUMNS
 
-    def add(self, number: int, local: int, rows: int, byte_count: int) -> None:
-        """Note an entry.
+    def add(self, number: int, local: int, rows: int, byte_count: int, count: int = 1) -> None:
+        """Note entries that follow each other.
 
         Args:
             rows: those that locators may name.
         """
         words = self._words
         if number == self._number and local == self._next:
-            words[-2] += (1 << 32) + rows
+            words[-2] += (count << 32) + rows
             words[-1] += byte_count
         else:
-            words.extend((number, local, (1 << 32) + rows, byte_count))
+            words.extend((number, local, (count << 32) + rows, byte_count))
             self._number = number
-        self._next = local + 1
+        self._next = local + count
 
     def encode(self) -> bytes:
         """As they are stored."""
@@ -172,9 +172,12 @@ class Runs:
         if not len(locators):
             return locators
         firsts, shifts, count = self._published
+        first, shift = firsts.item(count - 1), shifts.item(count - 1)
         end = (tail + 1) << limits.ROW_BITS
-        if locators.min() >= firsts[count - 1] and locators.max() < end:
-            return np.asarray(np.maximum(locators + shifts[count - 1], 0))
+        ahead = locators - first
+        # As a number without sign, what lies before the run is large: one look for both bounds.
+        if shift != _GONE and np.maximum.reduce(ahead.view(np.uint64)) < end - first:
+            return np.asarray(ahead + (first + shift))
         places = firsts[:count].searchsorted(locators, side="right") - 1
         found = locators + shifts[places]
         found[(found < 0) | (locators >= end) | (places < 0)] = 0

@@ -25,6 +25,7 @@ from __future__ import annotations
 import mmap
 import struct
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
@@ -35,7 +36,8 @@ import xxhash
 
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal import format as entry_format
-from dejaqueue.journal.interface import EntryKind
+from dejaqueue.journal.format import Encoded
+from dejaqueue.journal.interface import Entry, EntryKind
 from dejaqueue.journal.segments.files import FileSystem, OpenFile, read_file
 from dejaqueue.journal.segments.runs import RUN, RUN_BYTES, RunTable, SegmentRuns
 
@@ -259,6 +261,31 @@ class Segment:
             self._runs.add(*owner, rows if head_kind in READABLE else 0, byte_count)
         self.used, self.chain = offset + byte_count, chain
         self.count += 1
+
+    def add_all(
+        self, entries: Sequence[Entry], stored: Sequence[Encoded], owner: tuple[int, int]
+    ) -> int:
+        """Note durable entries of one partition that were appended behind the last one; return how
+        many rows of them locators may name.
+
+        Args:
+            owner: number of the partition, and the position of the first of them there.
+        """
+        offsets, start, end, place = self._offsets, self.used, self.used, self.count
+        rows = readable_bytes = 0
+        for entry, one in zip(entries, stored, strict=True):
+            offsets[place] = end >> 3
+            place += 1
+            end += one.byte_count
+            if entry.kind in READABLE:
+                rows += entry.rows
+                readable_bytes += one.byte_count
+        self._runs.add(*owner, rows, end - start, len(entries))
+        self.readable_rows += rows
+        self.readable_bytes += readable_bytes
+        self.used, self.chain = end, stored[-1].checksum
+        self.count = place
+        return rows
 
     def restart(self) -> None:
         """Forget what the trailer said of the entries: they are walked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -108,10 +108,11 @@ def test_after_an_append_that_failed_nothing_is_answered_or_appended(
     answer(served, 7)
     served.replies.clear()
 
-    def full(*_rest: object) -> int:
-        raise ResourceExhausted("the disk is full", 1_000)
+    def full(appends: Sequence[Append]) -> None:
+        for one in appends:
+            one.error = ResourceExhausted("the disk is full", 1_000)
 
-    monkeypatch.setattr(served.core.journal, "append", full)
+    monkeypatch.setattr(served.core.journal.log, "append_all", full)
     commits = served.core.commits
     with pytest.raises(ResourceExhausted):
         commits.commit(behind=False)

@@ -10,7 +10,7 @@ from dejaqueue.journal.segments.runs import SegmentRuns
 
 def test_rows_are_live_until_they_are_taken__and_never_fewer_than_none() -> None:
     part = Part(7)
-    part.add(1, 1, 2, 10, 500, 2)
+    part.add(1, 1, 2, 10, 500)
     part.tail = 2
     assert (part.take(1, 4), part.take(1, 9), part.take(1, 1), part.take(5, 1)) == (4, 6, 0, 0)
     assert (part.set_live(1, 3), part.set_live(9, 3), part.byte_count) == (3, 0, 500)

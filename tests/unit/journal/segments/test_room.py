@@ -55,7 +55,8 @@ class Log:
             owner = (part.number, part.tail + 1)
             segment.add(64 + place * ENTRY_BYTES, KIND, ROWS, ENTRY_BYTES, 0, owner)
             self.tail += 1
-            part.add(segment.first, self.tail, 1, ROWS, ENTRY_BYTES, self.tail)
+            part.add(segment.first, self.tail, 1, ROWS, ENTRY_BYTES)
+            part.append_end = self.tail
             part.tail += 1
             self.room.live[-1] += ROWS
         self.room.listed.counts[-1] = segment.count

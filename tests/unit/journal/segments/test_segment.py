@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dejaqueue.errors import JournalDamaged
+from dejaqueue.journal.format import Encoded
+from dejaqueue.journal.interface import Entry, EntryKind
 from dejaqueue.journal.memory import MemoryFileSystem
 from dejaqueue.journal.segments.files import read_file
 from dejaqueue.journal.segments.segment import (
@@ -60,6 +62,30 @@ def sealed_segment(files: MemoryFileSystem) -> Segment:
         segment.add(64 + 200 * place, 2 if place % 2 else 4, 10, 200, 1000 + place, owner)
     segment.seal()
     return segment
+
+
+def test_entries_of_an_append_are_noted_as_if_one_by_one() -> None:
+    path = Path("/00000000000000000001.segment")
+    kinds = ((EntryKind.ENQUEUE, 3), (EntryKind.RELOCATE, 0), (EntryKind.LEASE, 2))
+    entries = [Entry(kind, 0, rows=rows) for kind, rows in kinds]
+    stored = [Encoded([], 200 + 8 * place, 7 + place) for place in range(3)]
+    one_by_one, at_once = Segment(path, 1, 0, 1 << 20), Segment(path, 1, 0, 1 << 20)
+    for _ in range(2):
+        local = at_once.count + 1
+        assert at_once.add_all(entries, stored, (5, local)) == 3
+        for place, (entry, one) in enumerate(zip(entries, stored, strict=True)):
+            one_by_one.add(
+                one_by_one.used,
+                entry.kind,
+                entry.rows,
+                one.byte_count,
+                one.checksum,
+                (5, local + place),
+            )
+    for name in ("count", "used", "chain", "readable_rows", "readable_bytes", "last"):
+        assert getattr(at_once, name) == getattr(one_by_one, name), name
+    assert at_once.offsets()[:6].tolist() == one_by_one.offsets()[:6].tolist()
+    assert at_once.runs().tolist() == one_by_one.runs().tolist() == [(5, 1, 6, 6, 1248)]
 
 
 def test_a_sealed_segment_says_what_it_holds() -> None:
