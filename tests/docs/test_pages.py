@@ -101,6 +101,7 @@ WRITTEN_BY_PROGRAMS = {
     "cassandra.yaml",
     "cluster.json",
     "keys.json",
+    "shards.json",
     "people.csv",
 }
 """Files that a page names because somebody has or gets them, not because they are here."""

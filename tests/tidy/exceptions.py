@@ -38,6 +38,9 @@ MANY_PARAMETERS: dict[str, str] = {
     "src/dejaqueue/journal/records/journal.py::RecordJournal.__init__": (
         "Half of them are bounds that its store takes from the settings; tests pass other ones."
     ),
+    "src/dejaqueue/journal/segments/log.py::ShardLog.__init__": (
+        "What a store makes it with: place, bounds, and its two questions; all but two by name."
+    ),
 }
 
 # Paths whose functions may take a whole Partition, and until when.

@@ -195,7 +195,7 @@ class Broker:
             self.clock,
             self.settings,
             self._threads,
-            self.worker_of,
+            self._worker,
             self.homes,
             self._opener,
         )
@@ -265,8 +265,12 @@ class Broker:
         self._threads.start("dejaq-grow", lambda: forecast.grow(self, name, count))
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
-        """The worker that owns a partition."""
-        return self._workers[(sum(topic.encode()) + partition) % len(self._workers)]
+        """The worker that owns a partition. Raises TopicUnknown."""
+        return self._worker(topic, self._catalogue.number(topic), partition)
+
+    def _worker(self, topic: str, number: int, partition: int) -> PartitionWorker:
+        shard = self.store.shard_of(topic, number, partition)
+        return self._workers[shard % len(self._workers)]
 
     def change_settings(self, settings: BrokerSettings) -> tuple[list[Change], list[Change]]:
         """Take over the settings that can change live.

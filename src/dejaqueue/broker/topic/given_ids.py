@@ -45,8 +45,7 @@ def ids_behind(store: JournalStore, row: TopicRow, journals: str, known: Mapping
     found = row.ids_from
     for number in range(row.topic.partitions):
         found = max(found, known.get(number, 0))
-        # A partition that takes no room was never used.
-        if number not in known and (store.is_remote or store.taken_bytes(journals, number)):
+        if number not in known and store.was_used(journals, number):
             found = max(found, _read(store, row, journals, number))
     return found if found <= IDS_FROM_MAX else 0
 

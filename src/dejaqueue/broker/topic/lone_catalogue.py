@@ -195,7 +195,8 @@ class LoneCatalogue(Catalogue):
             return None if row.is_used else UsedTopic(name)
 
         if used() is not None:
-            self._store.make(name)  # before it is noted: that they are missing then is damage
+            # Before it is noted: that they are missing then is damage.
+            self._store.make(name, number=number)
             self._log.change(used)
 
     def is_used(self, name: str) -> bool:

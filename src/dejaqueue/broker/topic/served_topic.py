@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -59,7 +59,7 @@ class TopicPorts:
     """What a topic is served with, the same for all topics of a broker.
 
     Attributes:
-        worker_of: the worker of a partition, by the topic's name and the partition's number.
+        worker_of: the worker of a partition, by the topic's name and number and its own number.
         homes: the way to what the shards of a topic agree on.
         opener: where journals are read; None = on the workers.
     """
@@ -68,7 +68,7 @@ class TopicPorts:
     clock: Clock
     settings: BrokerSettings
     threads: Threads
-    worker_of: Callable[[str, int], PartitionWorker]
+    worker_of: Callable[[str, int, int], PartitionWorker]
     homes: Homes
     opener: Executor | None = None
 
@@ -164,7 +164,6 @@ class ServedTopic:
         self._ports = ports
         self._duties_of = duties_of
         self._workers: list[PartitionWorker] = []
-        self._used: Collection[int] | None = None
         self._again: Executor | None = None
         self._again_lock = threading.Lock()
         self._altering = threading.Lock()
@@ -177,7 +176,7 @@ class ServedTopic:
     def _add(self, number: int) -> None:
         """One more partition, with the next number that is served here."""
         ports, service = self._ports, self._service
-        worker = ports.worker_of(self.topic.name, number)
+        worker = ports.worker_of(self.topic.name, self.number, number)
         in_due_order = self.topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
         duties = self._duties_of(number)
         if self.shard is not None and not self.partitions:
@@ -336,9 +335,7 @@ class ServedTopic:
         partition = self.partitions[partition_number]
         if partition.loaded or self.dispatcher.waiting.was_used(partition_number):
             return True
-        if self._used is None:  # nobody else makes journals of this topic while it is served
-            self._used = self._ports.store.used_partitions(self.journals)
-        return self._used is None or partition_number in self._used
+        return self._ports.store.was_used(self.journals, partition_number)
 
     def look(
         self, partition_number: int, function: Callable[[PartitionCore], Answer]

@@ -102,7 +102,7 @@ class RecordJournalStore(JournalStore):
                 raise Unavailable(f"{mirror} cannot be used: {failure}") from failure
         self._background = self._concurrency.executor()
 
-    def make(self, topic: str, text: str = "") -> None:
+    def make(self, topic: str, text: str = "", number: int = 0) -> None:
         """See JournalStore.make."""
         if text:
             self.note(topic, text)
