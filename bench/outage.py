@@ -8,7 +8,7 @@ monotonic clock, in seconds.
         since = time.monotonic()
         ...                                  # a broker dies
         probe.wait_served(since, 60)
-        probe.longest(since)                 # seconds without an answer, without a message
+        probe.gaps(since)                    # seconds without an answer, without a message
 """
 
 from __future__ import annotations
@@ -113,11 +113,11 @@ class Probe:
                 )
             time.sleep(0.02)
 
-    def longest(self, since: float) -> tuple[float, float]:
-        """The longest time after `since` in which a lane had no answer, and that in which no
-        message came from a partition; of all the worst, in seconds."""
-        sends = max(longest_gap(times, since) for times in self._answered)
-        return sends, max(longest_gap(times, since) for times in self._arrived.values())
+    def gaps(self, since: float) -> tuple[list[float], list[float]]:
+        """The longest time after `since` in which each lane had no answer, and that in which no
+        message came from each partition, in seconds."""
+        sends = [longest_gap(times, since) for times in self._answered]
+        return sends, [longest_gap(times, since) for times in self._arrived.values()]
 
     def _guarded(self, run: object, *arguments: object) -> None:
         assert callable(run)

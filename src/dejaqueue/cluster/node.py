@@ -405,6 +405,7 @@ class Node:
         here = {member.url for member in living.values()}
         for member in self._view.members.values():
             if member.url not in here and member.node != self.name:
+                log.info("node %s is gone", member.node)
                 self.on_gone(member.url)
 
     # --- a round ------------------------------------------------------------------------------
@@ -443,7 +444,10 @@ class Node:
         plan, served = ownership.plan(self.name, session, self._view, self._slots), self._served()
         for slot in plan.drop:
             self._stop_serving(slot, served.pop(slot, ()), drain=False)
-        mine = [*plan.keep, *self._claims.claim_all(plan.claim, session, self._view.owners)]
+        taken = self._claims.claim_all(plan.claim, session, self._view.owners)
+        if taken:
+            log.info("node %s has taken %d slots over", self.name, len(taken))
+        mine = [*plan.keep, *taken]
         if any(slot not in self._mine for slot in mine) and catalogue.refresh():
             # Whoever had them may have served by changes that nobody has told here yet.
             broker.catalogue_changed()
