@@ -292,7 +292,7 @@ class Broker:
             topic = self._catalogue.get(topic_of(name))
             if name not in self.served_names(topic):
                 raise in_shards(topic, 1 if self.node is None else topic.spread)
-            if self.node is not None and self.node.refusal(name) is not None:
+            if self.node is not None and self.node.refusal(name, begins=True) is not None:
                 raise self.node.elsewhere(name)
             served = self._begin(name)  # nobody used it here yet
         return served
@@ -331,21 +331,25 @@ class Broker:
         self._follow_catalogue([runtime])  # it may have changed since `_serve` read it
         return runtime
 
-    def give(self, name: str, *, drain: bool) -> None:
+    def prepare_to_give(self, name: str) -> None:
+        """Take snapshots of a topic that will be given, while it is still served."""
+        served = self._topics.get(name)
+        if served is not None:
+            handing_over.prepare(served, self.clock)
+
+    def give(self, name: str, *, drain: bool, seconds_max: float | None = None) -> None:
         """Serve a topic no more: somebody else will, or does already.
 
         Args:
-            drain: finish what waits and take snapshots, so that the next owner has little to read;
-                False = let go at once.
+            drain: finish what waits; False = let go at once.
+            seconds_max: so long are journals waited for that hang; None = CLOSE_SECONDS_MAX.
         """
-        served = self._topics.get(name)
-        if drain and served is not None:
-            handing_over.prepare(served)
         with self._lock:
             runtime = self._topics.pop(name, None)
         if runtime is None:
             return
-        runtime.close(handing_over.let_go if drain else lambda partition: partition.close())
+        close_one = handing_over.let_go if drain else handing_over.drop
+        runtime.close(close_one, seconds_max)
         runtime.dispatcher.end_all(Unavailable(f"topic {name} is served by another broker now", 50))
 
     def catalogue_changed(self) -> None:
