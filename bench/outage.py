@@ -88,12 +88,15 @@ class Probe:
     def close(self) -> None:
         """End the threads."""
         self._closing.set()
-        for thread in self._threads:
+        *senders, receiver = self._threads
+        for thread in senders:
             if thread.is_alive():
                 thread.join(20)
-        for client in (self._client, self._consuming):
+        for client in (self._client, self._consuming):  # which ends the wait for a message, too
             with suppress(DejaQError):
                 client.close()
+        if receiver.is_alive():
+            receiver.join(20)
 
     def wait_served(self, since: float, seconds_max: float) -> None:
         """Return when a message that was sent after `since` has come from every partition.

@@ -112,7 +112,8 @@ class Broker:
         self._names = NameLocks(self._threads.lock)
         """For calls that make, change or delete a topic, and may wait for its journals' server."""
         self._workers: list[PartitionWorker] = []
-        self.snapshot_writer = self._threads.executor("dejaq-snapshots")
+        writers = 1 if node is None else handing_over.SNAPSHOT_WRITERS
+        self.snapshot_writer = self._threads.executor("dejaq-snapshots", writers)
         self._room = Room(self.runtimes, self.runtime, self.clock)
         self._opener = None if node is None else self._threads.executor("dejaq-open", OPENERS)
         self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))

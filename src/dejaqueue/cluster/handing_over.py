@@ -51,8 +51,8 @@ class HandOvers:
         self._lock = threading.Lock()
         self._executor: Executor | None = None
         self._given: dict[int, int] = {}
-        """Slots that were handed over, or are, by the revision of the fact that names this broker;
-        a look at the facts that is older than that says nothing about them."""
+        """Slots that are handed over, or were since the facts were last read, by the revision of
+        the fact that names this broker: what was read before that says nothing about them."""
         self._closing: set[int] = set()
         self._under_way: set[int] = set()
         self._begun: list[Future[None]] = []
@@ -78,6 +78,14 @@ class HandOvers:
         """Serve topics no more that are another's."""
         give = partial(broker.give, drain=False, seconds_max=CLOSE_SECONDS_MAX)
         self._side_by_side(give, names)
+
+    def look_again(self) -> None:
+        """The facts are read from now on: what they say of slots that are handed over holds.
+
+        A coordinator that was restored from an older copy may say again that one is ours.
+        """
+        with self._lock:
+            self._given = {s: at for s, at in self._given.items() if s in self._under_way}
 
     def has(self, slot: int, revision: int) -> bool:
         """True if a slot is not to be served any more by the fact of this revision."""
@@ -107,8 +115,6 @@ class HandOvers:
             self._release(slot, revision)
         except DejaQError as error:
             log.warning("slot %d could not be handed over: %s", slot, error)
-            with self._lock:
-                self._given.pop(slot, None)  # a round begins it anew, or serves it again
         finally:
             self._closing.discard(slot)
             with self._lock:

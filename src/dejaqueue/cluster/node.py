@@ -61,6 +61,7 @@ REFRESH_MS = 10_000
 PLACED_SECONDS_MAX = 5.0
 SETTLED_SECONDS_MAX = 10.0
 """How long a call waits for a deletion, which goes on after that."""
+SETTLE_US = 1_000_000
 LEAVING_TRIES = 3
 LEAVE_SECONDS_MAX = 60.0
 """A broker that is stopped ends after so long, whatever hangs."""
@@ -82,6 +83,7 @@ class Node:
 
     Attributes:
         on_gone: called with the url of a broker that is no member any more; must not wait.
+        on_join: called with the key of this broker's fact and its session when it has joined.
         astray: topics that the coordinator or the journals lack, as far as was last seen.
         clocks: how far those of other brokers are off.
         disk: of the server beside this broker; None = there is none.
@@ -113,6 +115,7 @@ class Node:
         self._view = View({}, {})
         self.clocks = ClockComparison(name, coordinator, self._clock, lease_ms)
         self.on_gone: Callable[[str], None] = lambda url: None
+        self.on_join: Callable[[str, str], None] = lambda key, session: None
         self.disk: Disk | None = None
         self.care: Care | None = None
         self.astray: list[Astray] = []
@@ -133,6 +136,10 @@ class Node:
         self._leaving = self._stopping = False
         self._topics_changed = True
         self._refresh_us = 0
+        self._settled_us = 0
+        """Until then, after it has joined, this broker leaves others what was theirs. If all lost
+        their membership with the coordinator, all come back; if not, the first would take over
+        everything, and hand most of it back."""
         self._serving = self._where.lock()
         """Held where serving begins or a fence ends it, so that nothing begins after the fence."""
         self._threads: list[Running] = []
@@ -312,7 +319,9 @@ class Node:
         # What an earlier life of this node left vanishes by itself.
         membership.join_within(2 * self._lease_ms + 1_000)
         self.clocks.begin()  # waiting for an earlier life may have taken all the time there is
+        self._settled_us = self._clock.now_us() + min(self._lease_ms * 500, SETTLE_US)
         self._membership = membership
+        self.on_join(membership.key, self._member.session)
         if self._catalogue is not None:
             self._catalogue.maker = self._member.session
         log.info("node %s has joined the cluster at %s", self.name, self.coordinator.summary)
@@ -451,11 +460,14 @@ class Node:
             return ROUND_MS
         self._say_how_it_is(membership, facts)
         living[self.name] = membership.member
+        self._hand_overs.look_again()
         owners = owners_of(self.coordinator.list(ownership.PREFIX))
         self._forget_gone(living)
         self._view = View(living, owners)
         self._leftovers.finish(catalogue, [member.session for member in living.values()])
-        plan, served = ownership.plan(self.name, session, self._view, self._slots), self._served()
+        waits = self._clock.now_us() < self._settled_us
+        plan = ownership.plan(self.name, session, self._view, self._slots, waits=waits)
+        served = self._served()
         for slot in plan.drop:
             self._mine.pop(slot, None)
         dropped = [name for slot in plan.drop for name in served.pop(slot, ())]
@@ -485,7 +497,7 @@ class Node:
         self._leftovers.bury(broker, catalogue, staying, self._slots)
         for bell in list(self._looking):
             bell.ring()
-        if len(taken) < len(plan.claim) or not is_left:
+        if len(taken) < len(plan.claim) or not is_left or waits:
             return AGAIN_MS
         look_ms = (self.clocks.next_us - self._clock.now_us()) // 1_000
         return max(AGAIN_MS, min(ROUND_MS, look_ms))

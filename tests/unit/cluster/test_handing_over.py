@@ -13,7 +13,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.cluster.handing_over import CLOSE_SECONDS_MAX, HandOvers
 from dejaqueue.errors import Unavailable
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, until
 
 TOPICS = {1: ["orders", "orders.dead"], 2: ["bills"], 3: []}
 
@@ -95,9 +95,25 @@ def test_what_could_not_be_released_is_begun_anew() -> None:
     site.is_away = True
     site.hand_overs.begin(site.broker, {3: 4})
     site.hand_overs.wait(PATIENCE_SECONDS)
+    assert site.hand_overs.has(3, 4)
+    site.hand_overs.look_again()
     assert not site.hand_overs.has(3, 4)
     site.is_away = False
     site.hand_overs.begin(site.broker, {3: 4})
     site.hand_overs.wait(PATIENCE_SECONDS)
     assert site.noted == ["3 released at 4"]
+    site.hand_overs.close()
+
+
+def test_a_coordinator_that_went_back_may_say_again_that_a_slot_is_ours() -> None:
+    site = Site()
+    site.hangs = {"bills"}
+    site.hand_overs.begin(site.broker, {2: 1, 3: 4})
+    assert site.released[3].wait(PATIENCE_SECONDS)
+    until(lambda: len(site.hand_overs._under_way) == 1, "the other one is done")
+    assert site.hand_overs.has(3, 4)  # as long as the facts are those from before
+    site.hand_overs.look_again()
+    assert not site.hand_overs.has(3, 4)
+    assert site.hand_overs.has(2, 1)
+    site.goes_on.set()
     site.hand_overs.close()

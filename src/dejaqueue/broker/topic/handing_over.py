@@ -25,6 +25,8 @@ ENTRIES_MAX = 200
 """So many entries without a snapshot are left to the next owner: it reads them in milliseconds."""
 PREPARE_SECONDS_MAX = 30.0
 """Then it is given as it is; its next owner reads for longer."""
+SNAPSHOT_WRITERS = 4
+"""Snapshots that are written at once in a cluster: each waits for a server most of the time."""
 
 
 def prepare(topic: ServedTopic, clock: Clock) -> None:
