@@ -124,6 +124,7 @@ def test_a_witness_outlives_what_ends_the_group_of_its_broker(url: str, facts: C
     os.kill(witness, signal.SIGTERM)
     end(process)
     until(lambda: facts.get(KEY) is None, "the fact is gone")
+    assert facts.list("") == []
 
 
 def test_a_witness_that_is_dead_is_no_harm(url: str) -> None:
