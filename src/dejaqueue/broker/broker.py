@@ -109,7 +109,8 @@ class Broker:
         self._names = NameLocks(self._threads.lock)
         """For calls that make, change or delete a topic, and may wait for its journals' server."""
         self._workers: list[PartitionWorker] = []
-        self.snapshot_writer = self._threads.executor("dejaq-snapshots")
+        writers = 1 if node is None else handing_over.SNAPSHOT_WRITERS
+        self.snapshot_writer = self._threads.executor("dejaq-snapshots", writers)
         self._room = Room(self.runtimes, self.runtime, self.clock)
         self._opener = None if node is None else self._threads.executor("dejaq-open", OPENERS)
         self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
@@ -190,15 +191,8 @@ class Broker:
         self.history.start()
         if self._alone is not None:
             deleting.finish_all(self.store, self._alone)
-        self._ports = TopicPorts(
-            self.store,
-            self.clock,
-            self.settings,
-            self._threads,
-            self._worker,
-            self.homes,
-            self._opener,
-        )
+        ports = self.store, self.clock, self.settings, self._threads, self._worker, self.homes
+        self._ports = TopicPorts(*ports, self._opener)
         self.started_us = self.clock.now_us()
         self._running = True
         self.phase = RUNNING
@@ -256,12 +250,10 @@ class Broker:
             lambda: self._catalogue.use(topic.name, number),
         )
         counting = TopicCounts()
-        shards = len(self.served_names(topic))
-        duties_of = self._roster.of_topic(topic, counting, shards)
+        duties_of = self._roster.of_topic(topic, counting, len(self.served_names(topic)))
         return ServedTopic(topic, service, self._ports, counting, duties_of)
 
-    def _grow_topic(self, name: str, count: int) -> None:
-        """The forecast wants so many partitions. Returns at once: a worker calls it."""
+    def _grow_topic(self, name: str, count: int) -> None:  # a worker calls it: return at once
         self._threads.start("dejaq-grow", lambda: forecast.grow(self, name, count))
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
@@ -294,7 +286,7 @@ class Broker:
             topic = self._catalogue.get(topic_of(name))
             if name not in self.served_names(topic):
                 raise in_shards(topic, 1 if self.node is None else topic.spread)
-            if self.node is not None and self.node.refusal(name) is not None:
+            if self.node is not None and self.node.refusal(name, begins=True) is not None:
                 raise self.node.elsewhere(name)
             served = self._begin(name)  # nobody used it here yet
         return served
@@ -339,23 +331,27 @@ class Broker:
         self._follow_catalogue([runtime])  # it may have changed since `_serve` read it
         return runtime
 
-    def give(self, name: str, *, drain: bool) -> None:
+    def prepare_to_give(self, name: str) -> None:
+        """Take snapshots of a topic that will be given, while it is still served."""
+        served = self._topics.get(name)
+        if served is not None:
+            handing_over.prepare(served, self.clock)
+
+    def give(self, name: str, *, drain: bool, seconds_max: float | None = None) -> None:
         """Serve a topic no more: somebody else will, or does already.
 
         Args:
-            drain: finish what waits and take snapshots, so that the next owner has little to read;
-                False = let go at once.
+            drain: finish what waits; False = let go at once.
+            seconds_max: so long are journals waited for that hang; None = CLOSE_SECONDS_MAX.
         """
-        served = self._topics.get(name)
-        if drain and served is not None:
-            handing_over.prepare(served)
         with self._lock:
             runtime = self._topics.pop(name, None)
         if runtime is None:
             return
         if not drain:
             runtime.ownership.end()
-        runtime.close(handing_over.let_go if drain else lambda partition: partition.close())
+        close_one = handing_over.let_go if drain else handing_over.drop
+        runtime.close(close_one, seconds_max)
         runtime.ownership.end()  # what hangs longer than that lands in somebody else's time
         runtime.dispatcher.end_all(Unavailable(f"topic {name} is served by another broker now", 50))
 
@@ -562,12 +558,8 @@ class Broker:
                 them, as `copies` (journal/records/nats/status.py); a second if one is away.
 
         Returns:
-            `node`, this broker; `nodes`, each with its `node`, `url`, `http_url`, `version`;
-            `topics`, each with `topic`, `node` ("" = nobody at the moment) and `epoch`. A broker
-            that is alone has no name and lists nothing.
-
-        Raises:
-            TopicUnknown.
+            `node`, `nodes`, `topics` with `node` ("" = nobody now), as `ClusterPort.describe`; a
+            broker that is alone has no name and lists nothing. Raises TopicUnknown.
         """
         if topic:
             self.topic(topic)

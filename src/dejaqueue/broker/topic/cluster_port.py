@@ -95,8 +95,12 @@ class ClusterPort(Protocol):
         """Why a topic that exists is not served here: Elsewhere, or Unavailable for the moment."""
         ...
 
-    def refusal(self, topic: str) -> DejaQError | None:
-        """Why journals of a topic must not be opened here now; None = they may."""
+    def refusal(self, topic: str, *, begins: bool = False) -> DejaQError | None:
+        """Why journals of a topic must not be opened here now; None = they may.
+
+        Args:
+            begins: the topic is not served here yet, and would be: not while it is handed over.
+        """
         ...
 
     def fenced(self, topic: str) -> None:

@@ -380,12 +380,17 @@ class ServedTopic:
         read = [partition for partition in self.partitions if partition.was_read]
         return {partition.number: partition.core.engine.next_sequence for partition in read}
 
-    def close(self, close_one: Callable[[Partition], None]) -> None:
-        """Run a function on every partition, and wait for all, for CLOSE_SECONDS_MAX at most."""
-        self.begin_close(close_one)
+    def close(
+        self, close_one: Callable[[Partition], None], seconds_max: float | None = None
+    ) -> None:
+        """Run a function on every partition, and wait for all, for `seconds_max` at most; None =
+        CLOSE_SECONDS_MAX."""
+        self.begin_close(close_one, seconds_max)
         self.wait_closed()
 
-    def begin_close(self, close_one: Callable[[Partition], None]) -> None:
+    def begin_close(
+        self, close_one: Callable[[Partition], None], seconds_max: float | None = None
+    ) -> None:
         """Run a function on every partition, on its worker; beside it if the journal is on a
         server: there it may hang, and the worker has other partitions."""
         if self._again is not None:
@@ -395,10 +400,11 @@ class ServedTopic:
             done: Future[None] = self._ports.threads.future()
             self._closings.append(done)
             worker.call(partial(self._close_one, worker, partition, close_one, done))
-        self._close_until_us = self._ports.clock.now_us() + round(CLOSE_SECONDS_MAX * 1_000_000)
+        seconds = CLOSE_SECONDS_MAX if seconds_max is None else seconds_max
+        self._close_until_us = self._ports.clock.now_us() + round(seconds * 1_000_000)
 
     def wait_closed(self) -> None:
-        """Wait for what `begin_close` has begun, until CLOSE_SECONDS_MAX after that."""
+        """Wait for what `begin_close` has begun, so long as was said there."""
         for done in self._closings or ():
             left_us = max(self._close_until_us - self._ports.clock.now_us(), 0)
             try:

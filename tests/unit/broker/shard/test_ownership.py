@@ -20,7 +20,7 @@ def test_the_cluster_is_asked_about_the_topic() -> None:
     asked: list[tuple[str, str]] = []
 
     class Cluster:
-        def refusal(self, topic: str) -> Unavailable:
+        def refusal(self, topic: str, *, begins: bool = False) -> Unavailable:
             asked.append(("refusal", topic))
             return refused
 
