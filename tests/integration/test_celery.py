@@ -117,7 +117,12 @@ def test_a_countdown_is_never_early(app: Celery, worker: Worker) -> None:
 
 def test_remote_control_reaches_the_worker(app: Celery, worker: Worker) -> None:
     answers: list[dict[str, Any]] = []
-    until(lambda: answers.extend(app.control.ping(timeout=1)) or answers, "the worker's answer")
+
+    def is_answered() -> bool:
+        answers[:] = app.control.ping(timeout=1)
+        return bool(answers)
+
+    until(is_answered, "the worker's answer")
     assert [list(answer.values()) for answer in answers] == [[{"ok": "pong"}]]
 
 
