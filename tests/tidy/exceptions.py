@@ -97,7 +97,7 @@ ORDINARY_NOUNS: set[str] = set(
 # Names of other systems and formats.
 FOREIGN_NOUNS: set[str] = set(
     """
-    aio cassandra cli dejaqueue doq etcd flight http jetstream kafka mysql nats oidc openapi
+    aio cassandra celery cli dejaqueue doq etcd flight http jetstream kafka mysql nats oidc openapi
     postgresql redis spark sql sqlite sync tls
     """.split()  # noqa: SIM905 - a page of quotes would say no more
 )
@@ -122,5 +122,8 @@ NAMES: dict[str, str] = {
     "src/dejaqueue/cli/demo/command.py::data": "the option --data",
     "src/dejaqueue/cli/demo/run.py::data": "the option --data",
     "src/dejaqueue/cli/serve.py::data": "the option --data",
+    "src/dejaqueue/celery/channel.py::queue": "kombu's word, and the name of its arguments",
+    "src/dejaqueue/celery/names.py::queue": "kombu's word: what is to become a topic",
+    "src/dejaqueue/celery/routes.py::queue": "kombu's word: what is bound to an exchange",
     "src/dejaqueue/schema/keys.py::data": "Arrow's word for the bytes of a text column",
 }

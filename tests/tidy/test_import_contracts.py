@@ -38,6 +38,7 @@ FAULTS = [
         "import dejaqueue.engine.commands",
     ),
     ("Spark's executors", "spark/options.py", "import dejaqueue.engine.commands"),
+    ("Celery's workers", "celery/names.py", "import dejaqueue.engine.commands"),
     ("The broker knows no sockets", "journal/interface.py", "import socket"),
     ("The broker's door", "http/answers.py", "import dejaqueue.broker.partition"),
     ("The broker's door", "http/routes/topics.py", "import dejaqueue.broker.doq.messages"),

@@ -23,7 +23,7 @@ from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.changes import Change, condition_columns
 from dejaqueue.client.consuming.clock_offset import ClockOffset
-from dejaqueue.client.consuming.consume_core import ConsumeSettings
+from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.consuming.program_end import close_at_exit
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.results import SendResult, Settled

@@ -29,7 +29,7 @@ from dejaqueue.client._sync.letters import Letters
 from dejaqueue.client._sync.producer import Producer
 from dejaqueue.client._sync.transaction import Transaction
 from dejaqueue.client.browsing import tags_of
-from dejaqueue.client.consuming.consume_core import ConsumeSettings
+from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.consuming.work import WorkOptions, check_concurrency, prefetch_of
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.credentials import Tls
@@ -377,6 +377,7 @@ class Client(Browsing, Changes, Letters, Keys):
         lease_ms: int = 0,
         auto_extend: bool = True,
         auto_ack: bool = False,
+        until_settled: bool = False,
         name: str = "",
         idle_ms: int | None = None,
         max_messages: int | None = None,
@@ -389,6 +390,8 @@ class Client(Browsing, Changes, Letters, Keys):
         Args:
             topic: whose messages.
             prefetch: messages on their way or held ahead, at most.
+            until_settled: `prefetch` counts a message until it is settled, and not only until it is
+                handed over: what is at work counts. For long work that others could begin.
             lease_ms: how long a message is this consumer's; 0 = as the topic says.
             auto_extend: leases are extended for as long as the consumer is open.
             auto_ack: messages are done when they are sent here: at most once, and what is on its
@@ -412,7 +415,9 @@ class Client(Browsing, Changes, Letters, Keys):
             tags_all=tags_of("tags_all", tags_all),
             tags_none=tags_of("tags_none", tags_none),
         )
-        settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
+        settings = ConsumeSettings(
+            prefetch, auto_extend, self._core.retry_ms_max, max_messages, until_settled
+        )
         core = self._core.consumer(stream, settings)
         return Consumer(core, rows_max, idle_ms, max_messages)
 
@@ -425,6 +430,7 @@ class Client(Browsing, Changes, Letters, Keys):
         lease_ms: int = 0,
         auto_extend: bool = True,
         auto_ack: bool = False,
+        until_settled: bool = False,
         name: str = "",
         idle_ms: int | None = None,
         max_messages: int | None = None,
@@ -447,7 +453,9 @@ class Client(Browsing, Changes, Letters, Keys):
             tags_all=tags_of("tags_all", tags_all),
             tags_none=tags_of("tags_none", tags_none),
         )
-        settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
+        settings = ConsumeSettings(
+            prefetch, auto_extend, self._core.retry_ms_max, max_messages, until_settled
+        )
         core = self._core.consumer(stream, settings)
         return BatchConsumer(core, batch_rows, idle_ms, max_messages)
 

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -28,6 +28,7 @@ from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm, Appointment
 from dejaqueue.client.consuming import undecodable
 from dejaqueue.client.consuming.clock_offset import ClockOffset
+from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.consuming.extending import Extender
 from dejaqueue.client.consuming.holding import Holder, Lease, Slice
 from dejaqueue.client.consuming.lateness import LatenessHistogram
@@ -56,23 +57,6 @@ SILENT_MS_MAX = 10_000
 """How long pings may stay unanswered before the broker counts as out of reach."""
 _refusals = LogRate(10, 60)
 _OPS = {SettleOp.ACK: "ack", SettleOp.NACK: "nack", SettleOp.EXTEND: "extend"}
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumeSettings:
-    """What a consumer is, beside its stream.
-
-    Attributes:
-        prefetch: rows on their way or held, at most.
-        auto_extend: leases are extended until their rows are settled.
-        retry_ms_max: how long to look for a broker after the stream broke.
-        rows_max: rows to take in all; no more are asked for. None = no limit.
-    """
-
-    prefetch: int
-    auto_extend: bool
-    retry_ms_max: int
-    rows_max: int | None = None
 
 
 class ConsumeCore:
@@ -156,6 +140,8 @@ class ConsumeCore:
             generation = self._generation
             self.offset.forget()
             self._credit = self._settings.prefetch - self._holder.rows
+            if self._settings.until_settled:
+                self._credit -= self._open_rows
             wanted = 0 if self._draining else self._grant()
         channel = self._transport.open_consume(
             self.stream,
@@ -312,7 +298,9 @@ class ConsumeCore:
                 returned += len(found.ids)
                 if found.lease.end_ms * 1000 > self.offset.broker_us(now_us):
                     self._taken += len(found.ids)
-                    self._open_rows += 0 if self.stream.auto_ack else len(found.ids)
+                    if not self.stream.auto_ack:
+                        self._open_rows += len(found.ids)
+                        returned -= len(found.ids) if self._settings.until_settled else 0
                     break
                 found.lease.rows_open -= len(found.ids)  # too late: it is delivered again
         if returned:
@@ -333,7 +321,9 @@ class ConsumeCore:
             self._credit += rows
             channel = self._channel
             coming = self._on_way + self._holder.rows
-            if channel is None or (coming and self._credit * 4 < self._settings.prefetch):
+            if self._draining or channel is None:
+                return
+            if coming and self._credit * 4 < self._settings.prefetch:
                 return
             granted = self._grant()
         if granted > 0:
@@ -398,6 +388,8 @@ class ConsumeCore:
             number = self._next_number()
             by_lease = rows.is_whole and lease.generation == self._generation
             finished = self._draining and self._open_rows <= 0
+        if lease.lease_id >= 0 and op is not SettleOp.EXTEND:
+            self._let_go(count)
         if by_lease:
             settle = Settle(op, number, lease.partition, lease.lease_id, argument_ms)
         else:
@@ -425,8 +417,14 @@ class ConsumeCore:
                 self._leases.settled(rows.lease, len(rows.ids))
                 self._open_rows -= len(rows.ids)
             finished = self._draining and self._open_rows <= 0
+        self._let_go(len(rows.ids))
         if finished:
             self.abandon()
+
+    def _let_go(self, rows: int) -> None:
+        """Rows that were handed over are settled, or will be by others."""
+        if self._settings.until_settled:
+            self._return_credit(rows)
 
     def _settled(
         self, settle: Settle, rows: Slice, answer: Future[Reply], reply: Future[Reply]
@@ -515,6 +513,7 @@ class ConsumeCore:
         op, argument_ms, reason, dead = fate
         with self._mutex:
             self._open_rows -= len(rows.ids)  # not before: with the last one it may close
+        self._let_go(len(rows.ids))
         self.settle_behind(op, rows, argument_ms, reason=reason, dead=dead)
 
     @property
@@ -534,6 +533,7 @@ class ConsumeCore:
         with self._mutex:
             lease.rows_open -= rows
             self._open_rows -= rows
+        self._let_go(rows)
 
     def _give_back(self, rows: Slice) -> None:
         """Rows that nobody will take: the broker may lease them to others when they are due."""

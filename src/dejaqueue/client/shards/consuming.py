@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dejaqueue.client.alarm import Alarm
-from dejaqueue.client.consuming.consume_core import ConsumeCore, ConsumeSettings
+from dejaqueue.client.consuming.consume_core import ConsumeCore
+from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.consuming.holding import Slice
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.transport import Transport

@@ -13,8 +13,8 @@ from dejaqueue.client.consuming.consume_core import (
     PING_MS,
     PINGS_EARLY_MS,
     ConsumeCore,
-    ConsumeSettings,
 )
+from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.consuming.settle_batches import ACKED
 from dejaqueue.client.link import WriteLink
 from dejaqueue.errors import TopicUnknown, Unavailable
@@ -40,6 +40,7 @@ class Bench:
         auto_extend: bool = True,
         rows_max: int | None = None,
         shared: bool = False,
+        until_settled: bool = False,
     ) -> None:
         self.clock = VirtualClock(start_ms=START_MS)
         self.alarm = StillAlarm(self.clock)
@@ -48,7 +49,7 @@ class Bench:
         self.core = ConsumeCore(
             self.transport,
             ConsumeStream("t"),
-            ConsumeSettings(prefetch, auto_extend, 1_000, rows_max),
+            ConsumeSettings(prefetch, auto_extend, 1_000, rows_max, until_settled),
             self.clock,
             self.alarm,
             self.link_for,

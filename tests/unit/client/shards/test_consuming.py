@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.client.consuming.consume_core import ConsumeSettings
+from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.shards.consuming import TopicCore
 from dejaqueue.errors import Elsewhere, TopicUnknown
