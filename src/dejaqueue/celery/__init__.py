@@ -6,7 +6,7 @@
 Room: celery. Loads the client, never the broker. kombu and Celery are imported here alone.
 Holds: kombu knows the schemes `dejaq` and `dejaqs` once this is imported (kombu has no entry point
 for transports; the result backend has one, and is found without an import).
-See: docs/guides/from-celery.md; docs/adr/0037-celery-without-grpc-across-forks.md.
+See: docs/guides/from-celery.md; docs/adr/0040-celery-without-grpc-across-forks.md.
 """
 
 from __future__ import annotations

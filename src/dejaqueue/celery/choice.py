@@ -3,7 +3,7 @@
 Room: celery.
 Holds: a process that was forked from one with a client in it has a helper, and so has one with
 green threads; it never touches, closes or frees what it inherited.
-See: proxy.py for why; docs/adr/0037-celery-without-grpc-across-forks.md.
+See: proxy.py for why; docs/adr/0040-celery-without-grpc-across-forks.md.
 """
 
 from __future__ import annotations

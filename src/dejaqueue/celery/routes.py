@@ -8,7 +8,7 @@ reads the table next removes it, with its queue's topic.
 Room: celery.
 Holds: a binding made elsewhere is seen within ROUTES_MS, and at once where there was none, or
 the exchange is a fanout.
-See: channel.py, which asks; docs/adr/0038-bindings-are-messages.md.
+See: channel.py, which asks; docs/adr/0041-bindings-are-messages.md.
 """
 
 from __future__ import annotations
