@@ -22,6 +22,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.changes import Change, condition_columns
+from dejaqueue.client.connection_watch import ConnectionWatch, OnConnection
 from dejaqueue.client.consuming.clock_offset import ClockOffset
 from dejaqueue.client.consuming.consume_core import ConsumeSettings
 from dejaqueue.client.link import WriteLink, backoff_ms
@@ -54,7 +55,14 @@ class ClientCore:
     """What the synchronous and the asynchronous client share."""
 
     def __init__(
-        self, transport: Transport, name: str, retry_ms_max: int, clock: Clock | None
+        self,
+        transport: Transport,
+        name: str,
+        retry_ms_max: int,
+        clock: Clock | None,
+        *,
+        where: str = "",
+        on_connection: OnConnection | None = None,
     ) -> None:
         check_span("retry_ms_max", retry_ms_max)
         self.transport = transport
@@ -64,6 +72,8 @@ class ClientCore:
         default = SystemClock if transport.shares_clock else SteadyClock
         self.clock: Clock = clock if clock is not None else default()
         self.alarm = Alarm(self.clock)
+        self.where = where
+        self._watch = ConnectionWatch(where, self.clock, on_connection)
         self._offset = ClockOffset(shared=self.clock if transport.shares_clock else None)
         self._measured_us = -1
         self._mutex = threading.Lock()
@@ -73,10 +83,10 @@ class ClientCore:
         self._producer_links: weakref.WeakSet[WriteLink] = weakref.WeakSet()
         self._closed = False
 
-    def shown(self, kind: str, where: str) -> str:
+    def shown(self, kind: str) -> str:
         """The client as a person reads it."""
         name = f" name={self.name!r}" if self.name else ""
-        return f"<{kind} {where}{name}{', closed' if self._closed else ''}>"
+        return f"<{kind} {self.where}{name}{', closed' if self._closed else ''}>"
 
     # --- links ---------------------------------------------------------------------------------
 
@@ -92,6 +102,7 @@ class ClientCore:
             retry_ms_max=self.retry_ms_max,
             window=window,
             repeats=repeats,
+            watch=self._watch,
         )
 
     def _producer_name(self) -> str:
@@ -206,7 +217,15 @@ class ClientCore:
         """A consumer that is not open yet."""
         if self._closed:
             raise Unavailable("the client is closed")
-        core = TopicCore(self.transport, stream, settings, self.clock, self.alarm, self.settle_link)
+        core = TopicCore(
+            self.transport,
+            stream,
+            settings,
+            self.clock,
+            self.alarm,
+            self.settle_link,
+            self._watch,
+        )
         self._consumers.add(core)
         return core
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dejaqueue.client.alarm import Alarm
+from dejaqueue.client.connection_watch import ConnectionWatch
 from dejaqueue.client.consuming.consume_core import ConsumeCore, ConsumeSettings
 from dejaqueue.client.consuming.holding import Slice
 from dejaqueue.client.link import WriteLink
@@ -35,8 +36,9 @@ class TopicCore(ConsumeCore):
         clock: Clock,
         alarm: Alarm,
         link_for: Callable[[WriteStream], WriteLink],
+        watch: ConnectionWatch,
     ) -> None:
-        super().__init__(transport, stream, settings, clock, alarm, link_for)
+        super().__init__(transport, stream, settings, clock, alarm, link_for, watch)
         self._shards: list[ConsumeCore] = []
         self._next_shard = 0
         self._becoming = threading.Lock()
@@ -69,7 +71,13 @@ class TopicCore(ConsumeCore):
             for shard in range(spread):
                 stream = replace(self.stream, topic=shard_name(self.stream.topic, shard, spread))
                 core = ConsumeCore(
-                    self._transport, stream, settings, self.clock, self.alarm, self._link_for
+                    self._transport,
+                    stream,
+                    settings,
+                    self.clock,
+                    self.alarm,
+                    self._link_for,
+                    self._watch,
                 )
                 core.lateness = self.lateness
                 core.listen(self._ring)
