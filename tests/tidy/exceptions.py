@@ -16,6 +16,7 @@ MANY_PARAMETERS: dict[str, str] = {
     "src/dejaqueue/cli/changes.py::move": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/messages.py::consume": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/send.py::send": _OPTIONS_OF_A_COMMAND,
+    "src/dejaqueue/cli/worker.py::worker": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/client/_aio/changes.py::AsyncChanges.move": _FIELDS_OF_A_CHANGE,
     "src/dejaqueue/client/_sync/changes.py::Changes.move": _FIELDS_OF_A_CHANGE,
     "src/dejaqueue/client/_aio/client.py::AsyncClient.consume": _CHOICES_OF_A_CONSUMER,

@@ -22,6 +22,7 @@ from dejaqueue.client._sync.transaction import Transaction
 from dejaqueue.client.browsing import DueHistogram, Where
 from dejaqueue.client.connection_watch import ConnectionChange
 from dejaqueue.client.consuming.lateness import LatenessHistogram
+from dejaqueue.client.consuming.work import WorkOptions, story_of
 from dejaqueue.client.credentials import Tls
 from dejaqueue.client.message_view import MessageView
 from dejaqueue.client.results import SendResult, Settled
@@ -60,4 +61,6 @@ __all__ = [
     "TopicStats",
     "Transaction",
     "Where",
+    "WorkOptions",
+    "story_of",
 ]

@@ -25,6 +25,7 @@ from dejaqueue.client.changes import Change, condition_columns
 from dejaqueue.client.connection_watch import ConnectionWatch, OnConnection
 from dejaqueue.client.consuming.clock_offset import ClockOffset
 from dejaqueue.client.consuming.consume_core import ConsumeSettings
+from dejaqueue.client.consuming.settle_batches import Fate
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.gather import VARIANTS, Gather
@@ -206,6 +207,21 @@ class ClientCore:
         schema = pa.schema([messages.CANCEL.field(field) for field in columns])
         batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
         return self._settle_all(WriteStream(topic, "cancel"), batch)
+
+    def nack(self, topic: str, ids: object, attempts: object, fate: Fate) -> Settled:
+        """Give back deliveries that are named by (id, attempt); blocks until durable."""
+        id_column, attempt_column = int64s_of(ids, "ids"), int64s_of(attempts, "attempts")
+        if len(id_column) != len(attempt_column):
+            limit = f"one for each of the {len(id_column)} ids"
+            raise BadRequest("attempts", limit, len(attempt_column))
+        _, delay_ms, reason, dead = fate
+        stream = WriteStream(topic, "nack", argument_ms=delay_ms, reason=reason, dead=dead)
+        try:
+            columns = [pa.array(id_column), pa.array(attempt_column).cast(pa.uint16())]
+        except pa.ArrowInvalid:
+            raise BadRequest("attempts", "whole numbers from 1 to 65535", attempts) from None
+        batch = pa.RecordBatch.from_arrays(columns, schema=messages.SETTLE)
+        return self._settle_all(stream, batch)
 
     def _settle_all(self, stream: WriteStream, batch: pa.RecordBatch) -> Settled:
         stream.check()
