@@ -3,7 +3,7 @@
 Room: tasks. On the thread or in the loop that has the message; the client's `run` calls it.
 Holds: a message is settled once; a result is durable before its message is acked; what a function
 raises ends its attempt and nothing else.
-See: attempt.py for what becomes of it; worker/child.py, which runs it.
+See: attempt.py for what becomes of it; worker/worker_process.py, which runs it.
 """
 
 from __future__ import annotations

@@ -17,12 +17,14 @@ import dejaqueue
 from dejaqueue.tasks import Middleware, Reject, Tasks, TimeLimitExceeded, current
 from dejaqueue.tasks.attempt import Attempt
 from dejaqueue.tasks.execution import Execution
+from tests.patience import until
 from tests.unit.tasks.stage import Stage, stage
 
 
 def letters(on: Stage, count: int = 1) -> list[dict[str, str]]:
     found = []
-    on.client.create_topic("tasks.dead")  # or the first letter makes it, a moment later
+    # The first letter makes its topic, a moment later.
+    until(lambda: "tasks.dead" in {topic.name for topic in on.client.topics()})
     for letter in on.client.consume("tasks.dead", max_messages=count):
         found.append(letter.headers)
         letter.ack()
