@@ -17,8 +17,9 @@ from dejaqueue.client import AsyncClient, Client, Tls
 from dejaqueue.clock import Clock, SteadyClock
 from dejaqueue.errors import BadRequest, TopicExists
 from dejaqueue.tasks.middleware import Middleware
+from dejaqueue.tasks.options import TaskOptions
 from dejaqueue.tasks.results import Results
-from dejaqueue.tasks.task import Task, TaskOptions
+from dejaqueue.tasks.task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")

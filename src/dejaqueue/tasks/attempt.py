@@ -10,12 +10,10 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dejaqueue.errors import DejaQError
-
-if TYPE_CHECKING:
-    from dejaqueue.tasks.task import Task
+from dejaqueue.tasks.ports import CalledTask
 
 LOSSES_MAX = 10
 """Attempts beyond the retries that may end without a word (their worker was killed) before the
@@ -58,7 +56,7 @@ class Attempt:
         notes: for middleware, to keep something from `before` until `after` or `error`.
     """
 
-    task: Task[..., Any]
+    task: CalledTask
     id: int = -1
     topic: str = ""
     number: int = 1

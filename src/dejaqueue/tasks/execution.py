@@ -11,17 +11,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from dejaqueue.client import AsyncMessage, Message, story_of
 from dejaqueue.errors import BadRequest, DejaQError
 from dejaqueue.tasks.attempt import Attempt, Fate, TimeLimitExceeded, attempt_now, fate_of
+from dejaqueue.tasks.middleware import Middleware
+from dejaqueue.tasks.ports import Application
 from dejaqueue.tasks.results import Outcome, failure_of
 from dejaqueue.tasks.time_limit import TimeLimits
-
-if TYPE_CHECKING:
-    from dejaqueue.tasks.app import Tasks
-    from dejaqueue.tasks.middleware import Middleware
 
 log = logging.getLogger("dejaqueue.tasks")
 
@@ -48,7 +46,7 @@ class Execution:
         observer: is told what is at work; None = nobody.
     """
 
-    def __init__(self, app: Tasks, observer: Observer | None = None) -> None:
+    def __init__(self, app: Application, observer: Observer | None = None) -> None:
         self._app = app
         self._observer = observer
         self._limits = TimeLimits()

@@ -13,16 +13,14 @@ import random
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dejaqueue.clock import Wake
 from dejaqueue.errors import TryLater
 from dejaqueue.model import RowStatus
 from dejaqueue.schema.cron import CronEntry
+from dejaqueue.tasks.ports import CalledTask
 from dejaqueue.tasks.results import ResultMissing
-
-if TYPE_CHECKING:
-    from dejaqueue.tasks.task import Task
 
 R = TypeVar("R")
 
@@ -45,7 +43,7 @@ class Handle(Generic[R]):
         is_new: False = a call of the same key was waiting already, and this is that one.
     """
 
-    task: Task[..., R]
+    task: CalledTask
     topic: str
     id: int
     is_new: bool = True
@@ -160,7 +158,7 @@ class Schedule:
         name: of the entry.
     """
 
-    task: Task[..., Any]
+    task: CalledTask
     topic: str
     name: str
 

@@ -11,15 +11,13 @@ from __future__ import annotations
 import threading
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import InternalError
 from dejaqueue.tasks.attempt import Attempt, Fate
 from dejaqueue.tasks.execution import Execution
-
-if TYPE_CHECKING:
-    from dejaqueue.tasks.app import Tasks
+from dejaqueue.tasks.ports import Application
 
 FIRING_SECONDS_MAX = 60.0
 """How long a broker in this process may take to fire what is due; it takes moments."""
@@ -48,7 +46,7 @@ class Rehearsal:
         failures: what attempts have raised, in order.
     """
 
-    def __init__(self, app: Tasks, clock: MovedClock) -> None:
+    def __init__(self, app: Application, clock: MovedClock) -> None:
         self._app, self._clock = app, clock
         self._execution = Execution(app, self)
         self._ended = 0

@@ -15,76 +15,18 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
-from dejaqueue.errors import BadRequest, DuplicateKey
+from dejaqueue.errors import DuplicateKey
 from dejaqueue.tasks.attempt import Attempt
+from dejaqueue.tasks.execution import Execution
 from dejaqueue.tasks.handle import Handle, Schedule
-from dejaqueue.tasks.results import check_life
+from dejaqueue.tasks.options import TaskOptions
+from dejaqueue.tasks.ports import Application
 from dejaqueue.tasks.signature import Signature
-
-if TYPE_CHECKING:
-    from dejaqueue.tasks.app import Tasks
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-BACKOFF_S, BACKOFF_S_MAX = 1.0, 3_600.0
-"""Wait before the second attempt; each further one is twice as long, and none is longer."""
-RETRIES_MAX = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
-    """How a task is run.
-
-    Attributes:
-        topic: where its messages are.
-        retries: attempts after the first one that failed.
-        backoff: seconds before the second attempt, twice as long before each further one, an hour
-            at most; or a function of the number of the attempt that failed.
-        timeout: seconds after which TimeLimitExceeded is raised in the function; None = never.
-        timeout_hard: seconds after which its process is killed; None = never.
-        unique: one call with the same arguments at a time waits or is at work; or a function of
-            the arguments that gives what must be unique.
-        priority: 0 is most urgent; its topic is one of priorities.
-        group: a text, or a function of the arguments that gives one; its topic is a fair one.
-        result: seconds for which a result is kept; None = none is kept.
-    """
-
-    topic: str
-    retries: int = 0
-    backoff: float | Callable[[int], float] = BACKOFF_S
-    timeout: float | None = None
-    timeout_hard: float | None = None
-    unique: bool | Callable[..., str] = False
-    priority: int | None = None
-    group: str | Callable[..., str] = ""
-    result: float | None = None
-
-    def check(self) -> TaskOptions:
-        """Return self, or raise BadRequest."""
-        if isinstance(self.retries, bool) or not 0 <= self.retries <= RETRIES_MAX:
-            raise BadRequest("retries", f"a whole number from 0 to {RETRIES_MAX}", self.retries)
-        for name in ("timeout", "timeout_hard"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise BadRequest(name, "a number of seconds above 0, or None", value)
-        if self.priority is not None and self.group:
-            raise BadRequest("group", "either priority or group", self.group)
-        check_life(self.result)
-        return self
-
-    @property
-    def kind(self) -> str:
-        """Kind of topic that it needs."""
-        return "fair" if self.group else "timeline" if self.priority is None else "priority"
-
-    def delay_s(self, number: int) -> float:
-        """Seconds from the failure of this attempt until the next one."""
-        if callable(self.backoff):
-            return max(float(self.backoff(number)), 0.0)
-        return min(self.backoff * 2.0 ** min(number - 1, 30), BACKOFF_S_MAX)
 
 
 class Task(Generic[P, R]):
@@ -97,7 +39,7 @@ class Task(Generic[P, R]):
     """
 
     def __init__(
-        self, app: Tasks, name: str, function: Callable[..., Any], options: TaskOptions
+        self, app: Application, name: str, function: Callable[..., Any], options: TaskOptions
     ) -> None:
         self.app, self.name, self.function = app, name, function
         self.options = options.check()
@@ -165,8 +107,6 @@ class Task(Generic[P, R]):
         Raises:
             BadRequest: arguments or result do not fit. What the function raises.
         """
-        from dejaqueue.tasks.execution import Execution
-
         said = json.loads(json.dumps(self.signature.arguments_json(args, kwargs)))
         given, named = self.signature.arguments(said)
         attempt = Attempt(self, args=given, kwargs=named)
