@@ -195,4 +195,9 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    _status = main()
+    logging.shutdown()
+    sys.stdout.flush()
+    # The client is closed and all is said; threads of gRPC that are not yet gone can abort an
+    # interpreter that is taken down around them.
+    os._exit(_status)
