@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue import Client
+from dejaqueue.client.stats import TopicStats
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from tests.cluster.brokers import patiently
 from tests.cluster.spread import SpreadCluster, batch_of, shards_of
@@ -37,9 +38,9 @@ def topic(cluster: SpreadCluster, request: pytest.FixtureRequest) -> str:
 
 
 def live(client: Client, topic: str) -> int:
-    found: list[dict[str, int]] = []
+    found: list[TopicStats] = []
     patiently(lambda: found.append(client.stats(topic)))
-    return found[0]["scheduled"] + found[0]["leased"]
+    return found[0].scheduled + found[0].leased
 
 
 def to_partition(number: int, count: int) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ import pytest
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.client import AsyncClient, Client
-from dejaqueue.client.consuming import consume_core
+from dejaqueue.client.consuming import settling
 from dejaqueue.clock import SystemClock
 from dejaqueue.errors import DejaQError, Unauthenticated, Unavailable
 from dejaqueue.flight.server import FlightServer
@@ -91,7 +91,7 @@ def test_no_more_than_a_bound_are_on_their_way(
     broker: Broker, server: FlightServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a bound of one, each frame of acks is answered before the next message is acked."""
-    monkeypatch.setattr(consume_core, "UNANSWERED_MAX", 1)
+    monkeypatch.setattr(settling, "UNANSWERED_MAX", 1)
     most = 0
     with Client(server.url) as client:
         client.send_batch("t", [b"x"] * 50)
@@ -99,7 +99,7 @@ def test_no_more_than_a_bound_are_on_their_way(
             for _ in range(50):
                 next(consumer).ack()
                 consumer._core._together.flush()
-                most = max(most, len(consumer._core._unanswered))
+                most = max(most, len(consumer._core._settling._unanswered))
     assert most <= 2
     assert left(broker) == 0
 

@@ -37,6 +37,8 @@ FAULTS = [
         "client/transport.py",
         "import dejaqueue.engine.commands",
     ),
+    ("Tasks are built", "tasks/app.py", "import dejaqueue.client._sync.client"),
+    ("Tasks are built", "tasks/worker/board.py", "import dejaqueue.wire.frames"),
     ("Spark's executors", "spark/options.py", "import dejaqueue.engine.commands"),
     ("Celery's workers", "celery/names.py", "import dejaqueue.engine.commands"),
     ("The broker knows no sockets", "journal/interface.py", "import socket"),

@@ -22,9 +22,11 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.changes import Change, condition_columns
+from dejaqueue.client.connection_watch import ConnectionWatch, OnConnection
 from dejaqueue.client.consuming.clock_offset import ClockOffset
 from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.consuming.program_end import close_at_exit
+from dejaqueue.client.consuming.settle_batches import Fate
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.gather import VARIANTS, Gather
@@ -56,7 +58,14 @@ class ClientCore:
     """What the synchronous and the asynchronous client share."""
 
     def __init__(
-        self, transport: Transport, name: str, retry_ms_max: int, clock: Clock | None
+        self,
+        transport: Transport,
+        name: str,
+        retry_ms_max: int,
+        clock: Clock | None,
+        *,
+        where: str = "",
+        on_connection: OnConnection | None = None,
     ) -> None:
         check_span("retry_ms_max", retry_ms_max)
         self.transport = transport
@@ -66,6 +75,8 @@ class ClientCore:
         default = SystemClock if transport.shares_clock else SteadyClock
         self.clock: Clock = clock if clock is not None else default()
         self.alarm = Alarm(self.clock)
+        self.where = where
+        self._watch = ConnectionWatch(where, self.clock, on_connection)
         self._offset = ClockOffset(shared=self.clock if transport.shares_clock else None)
         self._measured_us = -1
         self._mutex = threading.Lock()
@@ -75,10 +86,10 @@ class ClientCore:
         self._other_links: weakref.WeakSet[WriteLink] = weakref.WeakSet()
         self._closed = False
 
-    def shown(self, kind: str, where: str) -> str:
+    def shown(self, kind: str) -> str:
         """The client as a person reads it."""
         name = f" name={self.name!r}" if self.name else ""
-        return f"<{kind} {where}{name}{', closed' if self._closed else ''}>"
+        return f"<{kind} {self.where}{name}{', closed' if self._closed else ''}>"
 
     # --- links ---------------------------------------------------------------------------------
 
@@ -100,6 +111,7 @@ class ClientCore:
             window=window,
             repeats=repeats,
             shared=shared,
+            watch=self._watch,
         )
 
     def _producer_name(self) -> str:
@@ -199,6 +211,21 @@ class ClientCore:
         batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
         return self._settle_all(WriteStream(topic, "cancel"), batch)
 
+    def nack(self, topic: str, ids: object, attempts: object, fate: Fate) -> Settled:
+        """Give back deliveries that are named by (id, attempt); blocks until durable."""
+        id_column, attempt_column = int64s_of(ids, "ids"), int64s_of(attempts, "attempts")
+        if len(id_column) != len(attempt_column):
+            limit = f"one for each of the {len(id_column)} ids"
+            raise BadRequest("attempts", limit, len(attempt_column))
+        _, delay_ms, reason, dead = fate
+        stream = WriteStream(topic, "nack", argument_ms=delay_ms, reason=reason, dead=dead)
+        try:
+            columns = [pa.array(id_column), pa.array(attempt_column).cast(pa.uint16())]
+        except pa.ArrowInvalid:
+            raise BadRequest("attempts", "whole numbers from 1 to 65535", attempts) from None
+        batch = pa.RecordBatch.from_arrays(columns, schema=messages.SETTLE)
+        return self._settle_all(stream, batch)
+
     def _settle_all(self, stream: WriteStream, batch: pa.RecordBatch) -> Settled:
         stream.check()
         return _settled(partial(self.link, stream), batch)
@@ -209,7 +236,15 @@ class ClientCore:
         """A consumer that is not open yet."""
         if self._closed:
             raise Unavailable("the client is closed")
-        core = TopicCore(self.transport, stream, settings, self.clock, self.alarm, self.settle_link)
+        core = TopicCore(
+            self.transport,
+            stream,
+            settings,
+            self.clock,
+            self.alarm,
+            self.settle_link,
+            self._watch,
+        )
         self._consumers.add(core)
         close_at_exit(core)
         return core

@@ -98,7 +98,7 @@ def a_beginning_is_taken_for_the_whole(patch: pytest.MonkeyPatch) -> None:
 @mutant
 def a_conflict_is_taken_for_a_claim(patch: pytest.MonkeyPatch) -> None:
     """Everybody serves: the one owner of each moment is whoever opened last."""
-    patch.setattr(Node, "refusal", lambda self, topic: None)
+    patch.setattr(Node, "refusal", lambda self, topic, *, begins=False: None)
     patch.setattr(Claims, "claim", lambda self, slot, session, owners: slot in owners)
 
 

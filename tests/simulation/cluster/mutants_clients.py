@@ -11,6 +11,7 @@ import pytest
 
 from dejaqueue.client.consuming.consume_core import ConsumeCore
 from dejaqueue.client.consuming.holding import Holder, Lease, Slice
+from dejaqueue.client.consuming.settling import Settling
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.routed_transport import RoutedTransport
 from dejaqueue.client.shared_streams import SharedWriteChannel
@@ -125,7 +126,7 @@ def what_is_not_handed_over_is_acked(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def a_settle_whose_stream_broke_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
-    def elsewhere(self: ConsumeCore, settle: Settle, rows: Slice, answer: Future[Reply]) -> None:
+    def elsewhere(self: Settling, settle: Settle, rows: Slice, answer: Future[Reply]) -> None:
         answer.set_result(Reply(settle.number, len(rows.ids)))
 
-    patch.setattr(ConsumeCore, "_settle_elsewhere", elsewhere)
+    patch.setattr(Settling, "_send_elsewhere", elsewhere)

@@ -30,10 +30,10 @@ from dejaqueue.client.consuming.messages import (
     MessageFields,
     rows_from,
 )
-from dejaqueue.client.consuming.settle_batches import ACKED, Fate
+from dejaqueue.client.consuming.settle_batches import ACKED, Fate, nack_fate
 from dejaqueue.client.consuming.work import check_concurrency, story_of, summary_of
 from dejaqueue.client.results import Settled
-from dejaqueue.client.sending.inputs import delay_ms_of, int64s_of, reason_of
+from dejaqueue.client.sending.inputs import delay_ms_of, int64s_of
 from dejaqueue.client.shards.consuming import TopicCore
 from dejaqueue.errors import BadRequest, DejaQError
 from dejaqueue.model import RowStatus
@@ -61,14 +61,6 @@ def _settle(
 
 def _only(answer: Settled | None) -> RowStatus | None:
     return None if answer is None else answer.only()
-
-
-def _fate(delay: timedelta | float | None, reason: str, dead: bool) -> Fate:
-    """What a nack says. Raises BadRequest."""
-    if dead and delay is not None:
-        raise BadRequest("delay", "none for a message that dies now", delay)
-    delay_ms = -1 if delay is None else delay_ms_of(delay)
-    return SettleOp.NACK, delay_ms, reason_of(reason), dead
 
 
 def _lease_ms(seconds: timedelta | float) -> int:
@@ -165,7 +157,7 @@ class Message(MessageFields):
             dead: it dies now, however often it was delivered.
             wait: True = return when that is durable, with its status; False = as for `ack`.
         """
-        columns, fate = self._columns, _fate(delay, reason, dead)
+        columns, fate = self._columns, nack_fate(delay, reason, dead)
         self._handled()
         if not wait:
             self._settle_soon(fate)
@@ -251,7 +243,7 @@ class MessageBatch(BatchFields):
         wait: bool = True,
     ) -> Settled | None:
         """None of them could be done: deliver them again, or no more. See `Message.nack`."""
-        fate = _fate(delay, reason, dead)
+        fate = nack_fate(delay, reason, dead)
         self._handled()
         return _settle_as(self._core, fate, self._rows, wait)
 

@@ -22,10 +22,10 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm, Appointment
+from dejaqueue.client.connection_watch import ConnectionWatch
 from dejaqueue.client.consuming import undecodable
 from dejaqueue.client.consuming.clock_offset import ClockOffset
 from dejaqueue.client.consuming.consume_settings import ConsumeSettings
@@ -33,14 +33,13 @@ from dejaqueue.client.consuming.extending import Extender
 from dejaqueue.client.consuming.holding import Holder, Lease, Slice
 from dejaqueue.client.consuming.lateness import LatenessHistogram
 from dejaqueue.client.consuming.settle_batches import Fate, SettleBatches
+from dejaqueue.client.consuming.settling import Settling
 from dejaqueue.client.link import WriteLink, backoff_ms
-from dejaqueue.client.results import by_row
 from dejaqueue.client.sending.sent import done_already
 from dejaqueue.client.transport import ConsumeChannel, Delivery, Transport
 from dejaqueue.clock import Clock, Wake
-from dejaqueue.errors import DejaQError, Unavailable
+from dejaqueue.errors import DejaQError, Elsewhere, Unavailable
 from dejaqueue.log_rate import LogRate
-from dejaqueue.schema import messages
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle, SettleOp
@@ -51,12 +50,9 @@ PING_MS = 1_000
 """Between two measurements of the clock."""
 PINGS_EARLY_MS = (20, 60, 150, 400)
 """The first ones follow faster: the best of several counts."""
-UNANSWERED_MAX = 32
-"""Frames of acks that may wait for an answer before an ack that need not wait does."""
 SILENT_MS_MAX = 10_000
 """How long pings may stay unanswered before the broker counts as out of reach."""
 _refusals = LogRate(10, 60)
-_OPS = {SettleOp.ACK: "ack", SettleOp.NACK: "nack", SettleOp.EXTEND: "extend"}
 
 
 class ConsumeCore:
@@ -70,6 +66,7 @@ class ConsumeCore:
         clock: Clock,
         alarm: Alarm,
         link_for: Callable[[WriteStream], WriteLink],
+        watch: ConnectionWatch,
     ) -> None:
         self.stream = stream.check()
         self.clock = clock
@@ -83,6 +80,7 @@ class ConsumeCore:
         self._transport = transport
         self._settings = settings
         self._link_for = link_for
+        self._watch = watch
         self._mutex = threading.Lock()
         self._holder = Holder()
         self._leases = Extender(self._mutex, clock, alarm, self.offset, self._ask_to_extend)
@@ -95,7 +93,6 @@ class ConsumeCore:
         self._open_rows = 0  # of them not settled
         self._draining = False  # nothing is handed over any more, but may still be settled
         self._ring_loop: Callable[[], None] | None = None
-        self._error: DejaQError | None = None
         self._fatal: DejaQError | None = None
         self._stop = Wake()
         self._opened = self._closed = False
@@ -103,7 +100,7 @@ class ConsumeCore:
         self._pings = self._answered_us = self._until_us = 0
         self._failures = 0  # attempts to open a stream since one was answered on
         self._together = SettleBatches(alarm, self._send_together)
-        self._unanswered: set[Future[Reply]] = set()
+        self._settling = Settling(stream.topic, link_for, self._ring)
 
     # --- the stream ----------------------------------------------------------------------------
 
@@ -130,6 +127,7 @@ class ConsumeCore:
                 return self._connect_once()
             except Unavailable as unavailable:
                 wrong = unavailable
+                self._lost(wrong)
             except DejaQError as refused:
                 return self._end(refused)
         return None
@@ -216,6 +214,7 @@ class ConsumeCore:
             if generation == self._generation:
                 self.offset.add_pong(pong.client_us, now_us, pong.broker_us)
                 self._answered_us, self._failures = now_us, 0
+        self._watch.found(self, self.stream.topic)
         self._ring()  # what is held may be due a little earlier than was thought
 
     def _on_end(self, generation: int, error: DejaQError | None) -> None:
@@ -225,10 +224,16 @@ class ConsumeCore:
             self._channel = None
             self._on_way = 0
         if error is None or isinstance(error, Unavailable):
+            self._lost(error)
             reopen = partial(self._connect, error)
             threading.Thread(target=reopen, name="dejaq-reopen", daemon=True).start()
         else:
             self._end(error)
+
+    def _lost(self, error: DejaQError | None) -> None:
+        """Tell that there is no broker; one that says who serves the topic now is there."""
+        if not isinstance(error, Elsewhere):
+            self._watch.lost(self, self.stream.topic, error or "the broker ended the stream")
 
     def _end(self, error: DejaQError) -> None:
         """No stream can be had: what is held is still handed over, then this is raised."""
@@ -398,14 +403,7 @@ class ConsumeCore:
             )
         if reason or dead:
             settle = replace(settle, reason=reason, dead=dead)
-        answer: Future[Reply] = Future()
-        answer.set_running_or_notify_cancel()  # a caller that gives up does not undo the settle
-        self._unanswered.add(answer)
-        answer.add_done_callback(self._unanswered.discard)
-        if channel is None:
-            self._settle_elsewhere(settle, rows, answer)
-        else:
-            channel.settle(settle).add_done_callback(partial(self._settled, settle, rows, answer))
+        answer = self._settling.send(settle, rows, channel)
         if finished:
             self.abandon()
         return answer
@@ -426,46 +424,6 @@ class ConsumeCore:
         if self._settings.until_settled:
             self._return_credit(rows)
 
-    def _settled(
-        self, settle: Settle, rows: Slice, answer: Future[Reply], reply: Future[Reply]
-    ) -> None:
-        wrong = reply.exception()
-        if wrong is None:
-            result = reply.result()
-            if result.error is None:
-                answer.set_result(by_row(result, len(rows.ids)))
-                return
-            wrong = result.error
-        if isinstance(wrong, Unavailable) and not self._closed:
-            self._settle_elsewhere(settle, rows, answer)
-        else:
-            answer.set_exception(wrong)
-
-    def _settle_elsewhere(self, settle: Settle, rows: Slice, answer: Future[Reply]) -> None:
-        """Settle by (id, attempt) on a stream of its own: right on any connection (rule 4)."""
-        topic, argument_ms, dead = self.stream.topic, settle.argument_ms, settle.dead
-        stream = WriteStream(
-            topic, _OPS[settle.op], argument_ms=argument_ms, reason=settle.reason, dead=dead
-        )
-        batch = pa.RecordBatch.from_arrays(
-            [pa.array(rows.ids, pa.int64()), pa.array(rows.attempts, pa.uint16())],
-            schema=messages.SETTLE,
-        )
-
-        def copy(reply: Future[Reply]) -> None:
-            wrong = reply.exception()
-            if wrong is not None:
-                answer.set_exception(wrong)
-            else:
-                answer.set_result(reply.result())
-
-        try:
-            sent = self._link_for(stream).send_in_window(batch, wait=False)
-        except DejaQError as wrong:  # closed meanwhile, say: callers get the error
-            answer.set_exception(wrong)
-        else:
-            sent.add_done_callback(copy)
-
     def settle_behind(
         self,
         op: SettleOp,
@@ -477,7 +435,7 @@ class ConsumeCore:
     ) -> None:
         """As `settle`; nobody waits, and an error surfaces at a later call."""
         answer = self.settle(op, rows, argument_ms, reason=reason, dead=dead)
-        answer.add_done_callback(self._note)
+        self._settling.note(answer)
 
     def refuse_last(self, rows: Slice, reason: str) -> None:
         """Nack what was taken last, as the consumer closes; and do not be given it again."""
@@ -486,12 +444,6 @@ class ConsumeCore:
         if channel is not None:
             channel.credit(0)
         self.settle_behind(SettleOp.NACK, rows, -1, reason=reason)
-
-    def _note(self, answer: Future[Reply]) -> None:
-        wrong = answer.exception()
-        if isinstance(wrong, DejaQError) and not self._closed:
-            self._error = self._error or wrong
-            self._ring()
 
     def settle_together(
         self, fate: Fate, lease: Lease, message_id: int, attempt: int
@@ -506,8 +458,7 @@ class ConsumeCore:
         with self._mutex:
             lease.rows_open -= 1
         self._together.add(fate, message_id, attempt)
-        is_crowded = len(self._unanswered) >= UNANSWERED_MAX
-        return [*self._unanswered, None][0] if is_crowded else None
+        return self._settling.oldest_of_many()
 
     def _send_together(self, fate: Fate, rows: Slice) -> None:
         op, argument_ms, reason, dead = fate
@@ -524,9 +475,7 @@ class ConsumeCore:
 
     def raise_error(self) -> None:
         """Raise what went wrong behind since the last call, if anything did."""
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        self._settling.raise_error()
 
     def skip(self, lease: Lease, rows: int) -> None:
         """Rows that were taken are not handed over: their lease has ended."""
@@ -586,19 +535,20 @@ class ConsumeCore:
     def close(self) -> None:
         """Send acks that wait, give back what was not handed over. Blocks; twice is fine."""
         self._together.flush()
-        for answer in list(self._unanswered):
-            answer.exception()
+        self._settling.wait()
         with self._mutex:
             held = self._holder.take_all()
         if held is not None:
             self._give_back(held)
         with self._mutex:
             first, self._closed = not self._closed, True
+            self._settling.close()
             self.is_over = True
             channel, self._channel = self._channel, None
             self._leases.close()
             if self._pinging is not None:
                 self._pinging.cancel()
+        self._watch.forget(self)
         self._stop.ring()
         if first and channel is not None:
             if self.lateness.has_news:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dejaqueue.client.alarm import Alarm
+from dejaqueue.client.connection_watch import ConnectionWatch
 from dejaqueue.client.consuming.consume_core import ConsumeCore
 from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.consuming.holding import Slice
@@ -37,8 +38,9 @@ class TopicCore(ConsumeCore):
         clock: Clock,
         alarm: Alarm,
         link_for: Callable[[WriteStream], WriteLink],
+        watch: ConnectionWatch,
     ) -> None:
-        super().__init__(transport, stream, settings, clock, alarm, link_for)
+        super().__init__(transport, stream, settings, clock, alarm, link_for, watch)
         self._shards: list[ConsumeCore] = []
         self._next_shard = 0
         self._becoming = threading.Lock()
@@ -72,7 +74,13 @@ class TopicCore(ConsumeCore):
             for shard in range(spread):
                 stream = replace(whole, topic=shard_name(self.stream.topic, shard, spread))
                 core = ConsumeCore(
-                    self._transport, stream, settings, self.clock, self.alarm, self._link_for
+                    self._transport,
+                    stream,
+                    settings,
+                    self.clock,
+                    self.alarm,
+                    self._link_for,
+                    self._watch,
                 )
                 core.lateness = self.lateness
                 core.listen(self._ring)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dejaqueue.client.connection_watch import ConnectionWatch
 from dejaqueue.client.consuming.consume_core import (
     PING_MS,
     PINGS_EARLY_MS,
@@ -53,6 +54,7 @@ class Bench:
             self.clock,
             self.alarm,
             self.link_for,
+            ConnectionWatch("", self.clock),
         )
         self.core.open()
 
@@ -347,7 +349,7 @@ def test_a_settle_that_finds_the_client_closed_is_answered(
     assert taken is not None
     bench.channel.answers_settles = False
     answer = bench.core.settle(SettleOp.ACK, taken)
-    monkeypatch.setattr(bench.core, "_link_for", closed)
+    monkeypatch.setattr(bench.core._settling, "_link_for", closed)
     bench.channel.futures[-1].set_exception(Unavailable("the broker was killed"))
     with pytest.raises(Unavailable, match="closed"):
         answer.result(SECONDS_MAX)
@@ -430,6 +432,7 @@ def test_no_broker_in_time() -> None:
         clock,
         StillAlarm(clock),
         lambda stream: pytest.fail(str(stream)),
+        ConnectionWatch("", clock),
     )
     core.open()
     with pytest.raises(Unavailable, match="nobody there"):
