@@ -10,7 +10,7 @@ library alone.
 Holds: the fact of a membership is deleted only when the kernel says that the whole process is dead
 (a pidfd): then it can send, append and deliver nothing any more, and nobody need wait for the end
 of its lease. Only the fact of that very life is deleted. Whatever goes wrong here, the lease ends.
-See: node.py; docs/adr/0037; members.py.
+See: node.py; docs/adr/0039; members.py.
 """
 
 from __future__ import annotations

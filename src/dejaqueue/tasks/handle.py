@@ -106,7 +106,7 @@ class Handle(Generic[R]):
         end_us = clock.now_us() + _us(timeout)
         while (found := await asyncio.to_thread(self._look)) is None:
             self._check_time(clock.now_us(), end_us, timeout)
-            # tidy: allow sleep, because nothing rings when a result is kept (ADR 37)
+            # tidy: allow sleep, because nothing rings when a result is kept (ADR 42)
             await asyncio.sleep(next(looks) / 1e6)
         return found[0]
 

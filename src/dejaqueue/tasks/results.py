@@ -4,7 +4,7 @@ Room: tasks. The topic is a timeline in which a result is due when its life ends
 is read by its key and never leased; then a worker takes it away.
 Holds: the last attempt's result replaces an earlier one; what is not there is not known to be
 missing for good before the call is neither waiting nor at work.
-See: docs/adr/0037-results-are-due-at-the-end-of-their-life.md.
+See: docs/adr/0042-results-are-due-at-the-end-of-their-life.md.
 """
 
 from __future__ import annotations
