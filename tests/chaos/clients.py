@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from dejaqueue import Client, DejaQError
 from dejaqueue.client._sync.consumer import Message
@@ -233,7 +234,7 @@ class _Consumer:
             seconds = self._random.uniform(0.1, 4.0)
             self._later.append((time.monotonic() + seconds, message))
         else:
-            self._settle("ack", message, message.ack)
+            self._settle("ack", message, partial(message.ack, wait=True))
 
     def _catch_up(self) -> None:
         """Ack what was left for later; some of it too late."""
@@ -241,7 +242,7 @@ class _Consumer:
         due = [message for at, message in self._later if at <= now]
         self._later = [(at, message) for at, message in self._later if at > now]
         for message in due:
-            self._settle("ack", message, message.ack)
+            self._settle("ack", message, partial(message.ack, wait=True))
 
     def _settle(
         self, op: str, message: Message, call: Callable[[], object], length_ms: int = 0
