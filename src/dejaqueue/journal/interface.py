@@ -24,6 +24,9 @@ Duties of a `Journal` (one object = one partition; for one thread unless a metho
 10. A snapshot becomes visible whole or not at all; the one before stays until it is durable.
 11. A journal in which something was durable, and of which nothing is there, is refused with
     JournalDamaged: it was lost, and is not a new one.
+12. Several brokers may have a journal on a server open, and append by turns: `follow` takes in what
+    the others have appended, all that was acknowledged to anybody before it was called. Whoever
+    follows may store snapshots whoever appended last.
 """
 
 from __future__ import annotations
@@ -201,6 +204,21 @@ class Journal(ABC):
         Raises:
             JournalDamaged: an entry is missing or is not what was written.
         """
+
+    def follow(self) -> int:
+        """Know what others have appended since it was opened, or followed last.
+
+        For the thread that appends. What is new is read with `scan` behind the tail of before. A
+        part of an append that is still coming in is left for the next time.
+
+        Returns:
+            The tail.
+
+        Raises:
+            JournalDamaged: what is behind the tail was dropped, as a newer snapshot has it, or is
+                damaged: opening the journal again tells. Unavailable; it can be asked again.
+        """
+        return self.tail  # nobody else has it open
 
     @abstractmethod
     def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:

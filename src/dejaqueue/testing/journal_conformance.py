@@ -225,6 +225,15 @@ class JournalConformance(ABC):
         assert [entry.rows for _, _, entry in journal.scan(0)] == [1, 2]
         assert journal.append([make_ack(3)], 2, 2) == 3
 
+    # --- duty 12: several who append ------------------------------------------------------------
+
+    def test_who_is_alone_follows_nobody(self, tmp_path: Path) -> None:
+        journal = self.make_store(tmp_path).open("topic", 0)
+        assert journal.follow() == 0
+        journal.append([make_ack(1), make_ack(2)], 0, 1)
+        assert journal.follow() == journal.tail == 2
+        assert [position for position, _, _ in journal.scan(0)] == [1, 2]
+
     # --- duty 6: read --------------------------------------------------------------------------
 
     def test_read_gives_any_rows_in_the_order_asked(self, tmp_path: Path) -> None:
