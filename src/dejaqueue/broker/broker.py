@@ -170,7 +170,8 @@ class Broker:
                 )
                 self._catalogue = self._alone
             else:
-                self._catalogue = node.catalogue(self.store)
+                writer = self.snapshot_writer
+                self._catalogue = node.catalogue(self.store, writer, self.clock.utc_ms)
             self.history.journals_of = None if node is None else self._catalogue.journals
             if node is None:
                 self.keys.open(self.store)
@@ -222,8 +223,7 @@ class Broker:
             self._opener.shutdown()
         self.history.close()
         self.keys.close()
-        if self._alone is not None:
-            self._alone.close()
+        self._catalogue.close()
         self.store.close()
         self.phase = "stopped"
         news.stopped((self.clock.now_us() - began_us) // 1_000)
@@ -247,6 +247,7 @@ class Broker:
             number,
             self._catalogue.ids_from(topic.name),
             lambda: self._catalogue.use(topic.name, number),
+            lambda: self._catalogue.check_there(topic.name, number),
         )
         counting = TopicCounts()
         duties_of = self._roster.of_topic(topic.name, counting)
@@ -310,8 +311,11 @@ class Broker:
         return names[partition % len(names)]
 
     def serves(self, name: str) -> bool:
-        """True if the topic, or the shard of one, is served here."""
-        return name in self._topics or (self.node is None and bool(self._catalogue.find(name)))
+        """True if the topic, or the shard of one, is served here, or will be when it is used."""
+        topic = self._catalogue.find(topic_of(name))
+        is_known = topic is not None and name in self.served_names(topic)
+        is_ours = is_known and (self.node is None or self.node.refusal(name) is None)
+        return is_ours or name in self._topics
 
     def take(self, name: str) -> None:
         """Serve a topic from now on, as its owner in a cluster. Raises TopicUnknown."""

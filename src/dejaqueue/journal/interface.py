@@ -290,9 +290,8 @@ class Journal(ABC):
         """Release everything; twice is fine."""
 
 
-DOCUMENTS = ("keys", "cluster")
-"""What a store keeps for the broker beside topics: API keys (access/key_ring.py), and which cluster
-its journals belong to (cluster/identity.py)."""
+DOCUMENTS = ("keys",)
+"""What a store keeps for the broker beside topics: API keys (access/key_ring.py)."""
 _CHANGING = threading.Lock()
 """Held while a document is changed: rarely, so that one is enough for all stores of a process."""
 
@@ -310,32 +309,16 @@ class JournalStore(ABC):
     is_remote = False
 
     @abstractmethod
-    def make(self, topic: str, text: str = "") -> None:
+    def make(self, topic: str) -> None:
         """Let journals of a topic be opened, until `drop`. Again is fine.
-
-        Args:
-            text: what is kept beside the journals, in case that a catalogue elsewhere is lost.
 
         Raises:
             ResourceExhausted, Unavailable.
         """
 
     @abstractmethod
-    def note(self, topic: str, text: str) -> None:
-        """Keep another text beside the journals of a topic; nothing happens if they were
-        dropped. Raises ResourceExhausted, Unavailable."""
-
-    @abstractmethod
-    def made(self, prefix: str = "") -> dict[str, str]:
-        """Topics that were made and not dropped since, and what was kept beside their journals, ""
-        if it is damaged.
-
-        Args:
-            prefix: of those whose names begin so.
-
-        Raises:
-            Unavailable.
-        """
+    def made(self) -> list[str]:
+        """Topics that were made and not dropped since, sorted. Raises Unavailable."""
 
     @abstractmethod
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> Journal:

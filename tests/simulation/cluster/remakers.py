@@ -1,7 +1,8 @@
 """Clients that make topics, send, alter, delete and make them again, each at any broker.
 
 Judged here: what was acknowledged since the topic was made is there at the end, nothing of the
-topics of that name before it is, and nobody is told that a living topic is unknown.
+topics of that name before it is, no id is given twice, and nobody is told that a living topic is
+unknown.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Remaker:
     Attributes:
         ends_gone: it is deleted in the end, and nothing of it may stay.
         stopped: nothing new is begun.
+        given: ids of messages of all topics that had the name.
         idle: nothing is under way.
         faults: what was seen to be wrong.
     """
@@ -49,6 +51,7 @@ class Remaker:
     idle: bool = True
     lives: int = 0
     acknowledged: set[str] = field(default_factory=set)
+    given: set[int] = field(default_factory=set)
     faults: list[Fault] = field(default_factory=list)
 
     def act(self) -> None:
@@ -99,12 +102,16 @@ class Remaker:
 
         def send(broker: Broker, told: Told) -> None:
             def replied(reply: Reply) -> None:
-                told(None, reply.error)
+                told(reply, reply.error)
 
             broker.open_write(WriteStream(self.name)).submit(1, batch, replied)
 
-        def sent(_: Any) -> None:
+        def sent(reply: Reply) -> None:
             self.acknowledged.add(token)
+            ids = {int(one) for one in reply.all_ids()}
+            for again in sorted(ids & self.given):
+                self._fault(f"id {again} was given twice by topics {self.name}")
+            self.given |= ids
             self._later(left)
 
         self._ask(send, sent)

@@ -2,11 +2,9 @@
 
     lock                              held by flock while the store is open; holds the process id
     keys.json                         API keys (no secrets), with their checksum; mode 0600
-    cluster.json                      which cluster the journals belong to, if any
     topics/=catalogue/00000/          the catalogue: segments and snapshots like a partition's
     topics/<topic>/<partition>/       segments and snapshots
     topics/<topic>/<partition>.begun  there were entries in that directory
-    topics/<topic>/text.json          what is kept beside the journals of a topic of a cluster
     dropped/<number>/                 topics on their way out
 
 Room: journal. Knows names and texts, not what is in the catalogue.
@@ -30,8 +28,6 @@ from dejaqueue.journal.interface import DOCUMENTS, JournalStore
 from dejaqueue.journal.segments.files import FULL, FileSystem, read_file, replace_file
 from dejaqueue.journal.segments.journal import SEGMENT_BYTES, SegmentJournal
 from dejaqueue.journal.segments.snapshots import open_text, seal_text
-
-TEXT = "text.json"
 
 
 class DirectoryLock:
@@ -103,7 +99,7 @@ class SegmentStore(JournalStore):
     def _directory(self, topic: str) -> Path:
         return self.root / "topics" / topic
 
-    def make(self, topic: str, text: str = "") -> None:
+    def make(self, topic: str) -> None:
         """See JournalStore.make: its directory is there."""
         self._check_usable()
         try:
@@ -113,24 +109,10 @@ class SegmentStore(JournalStore):
             if failure.errno in FULL:
                 raise ResourceExhausted(f"no room for {self._directory(topic)}") from failure
             raise Unavailable(f"{topic} could not be made: {failure}") from failure
-        if text:
-            self.note(topic, text)
 
-    def note(self, topic: str, text: str) -> None:
-        """See JournalStore.note."""
-        if topic in self._files.names(self.root / "topics"):
-            self._store(self._directory(topic) / TEXT, text, private=False)
-
-    def made(self, prefix: str = "") -> dict[str, str]:
+    def made(self) -> list[str]:
         """See JournalStore.made."""
-        topics = [t for t in self._files.names(self.root / "topics") if t.startswith(prefix)]
-        return {topic: self._text_of(topic) for topic in topics}
-
-    def _text_of(self, topic: str) -> str:
-        try:
-            return self._load(self._directory(topic) / TEXT) or ""
-        except JournalDamaged:
-            return ""
+        return sorted(self._files.names(self.root / "topics"))
 
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> SegmentJournal:
         """See JournalStore.open; a journal that is open already is Unavailable."""
@@ -208,15 +190,8 @@ class SegmentStore(JournalStore):
 
     def load_document(self, name: str) -> str | None:
         """See JournalStore.load_document."""
-        return self._load(self._document(name))
-
-    def _document(self, name: str) -> Path:
-        if name not in DOCUMENTS:
-            raise BadRequest("document", f"one of {', '.join(DOCUMENTS)}", name)
-        return self.root / f"{name}.json"
-
-    def _load(self, path: Path) -> str | None:
         self._check_usable()
+        path = self._document(name)
         try:
             return open_text(path, read_file(self._files, path))
         except FileNotFoundError:
@@ -224,18 +199,21 @@ class SegmentStore(JournalStore):
         except OSError as failure:
             raise Unavailable(f"{path} could not be read: {failure}") from failure
 
+    def _document(self, name: str) -> Path:
+        if name not in DOCUMENTS:
+            raise BadRequest("document", f"one of {', '.join(DOCUMENTS)}", name)
+        return self.root / f"{name}.json"
+
     def store_document(self, name: str, text: str) -> None:
         """See JournalStore.store_document.
 
         Raises:
             ResourceExhausted, Unavailable: the one before stays.
         """
-        self._store(self._document(name), text, private=True)
-
-    def _store(self, path: Path, text: str, *, private: bool) -> None:
         self._check_usable()
+        path = self._document(name)
         try:
-            replace_file(self._files, path, seal_text(text), private=private)
+            replace_file(self._files, path, seal_text(text), private=True)
         except OSError as failure:
             if failure.errno in FULL:
                 raise ResourceExhausted(f"no room for {path}") from failure

@@ -52,6 +52,7 @@ def test_others_of_its_worker_are_served_while_a_partition_is_read(
     monkeypatch.setattr(broker.store, "open", held)
     try:
         broker.create_topic(Topic("t", partitions=3))
+        broker.take("t")
         assert held.asked.wait(SECONDS_MAX)
         assert broker.worker_of("t", 0) is broker.worker_of("t", 2)
         runtime = broker.runtime("t")
@@ -71,6 +72,7 @@ def test_what_was_opened_for_a_topic_that_is_given_up_is_closed(
     monkeypatch.setattr(broker.store, "open", held)
     try:
         broker.create_topic(Topic("t"))
+        broker.take("t")
         assert held.asked.wait(SECONDS_MAX)
         monkeypatch.setattr(broker, "take", lambda name: None)  # its node would, at once
         broker.give("t", drain=False)
@@ -87,6 +89,7 @@ def test_a_topic_that_is_being_read_can_be_deleted(
     held = Held(broker.store.open, 0)
     monkeypatch.setattr(broker.store, "open", held)
     broker.create_topic(Topic("t", partitions=2))
+    broker.take("t")
     assert held.asked.wait(SECONDS_MAX)
     opens = threading.Timer(0.2, held.may.set)
     opens.start()
